@@ -79,7 +79,7 @@ async def test_a_cart_is_made_grown_changed_and_emptied(front: Client, store: An
     assert again.json()["amounts"]["total"] == "4.00"
 
 
-async def test_what_a_new_cart_lacks_is_told_by_its_code(front: Client, store: Any):
+async def test_a_new_cart_without_store_or_set_is_refused_with_its_code(front: Client, store: Any):
     for gone, code in (("storeId", "MISSING_STORE_ID"), ("catalogSetId", "CATALOGSET_REQUIRED")):
         body = new_cart(store, line(TEA)) | {gone: None}
         reply = await front.post(f"{CARTS}/add", body)

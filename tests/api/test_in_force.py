@@ -190,7 +190,7 @@ async def test_after_an_update_the_store_is_called_where_it_is_now(two: Two, nam
     [(pause, 400), (raise_price, 400), (sell_out, 400), (None, 201)],
     ids=["paused", "another price", "sold out", "a new name"],
 )
-async def test_a_store_that_changes_while_it_is_asked_is_checked_again_before_its_order_is_stored(
+async def test_a_store_that_changes_during_its_validation_is_checked_again_before_the_order_is_stored(
     two: Two, change: Act | None, status: int
 ):
     async def meanwhile(_request: web.Request, _body: bytes) -> web.Response:
@@ -209,7 +209,7 @@ async def test_a_store_that_changes_while_it_is_asked_is_checked_again_before_it
     assert called.count("/hooks/validate") == 1
 
 
-async def test_a_store_that_never_stands_still_is_an_answer_that_may_be_tried_again(
+async def test_a_store_that_changes_repeatedly_is_a_retryable_refusal(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ):
     token = await two.there.token(two.there.order())

@@ -82,7 +82,7 @@ async def test_any_printable_ascii_is_a_key(here: Trade, key: str):
 # --- the same again -------------------------------------------------------------------------------
 
 
-async def test_a_repeat_gets_the_first_answer_byte_for_byte_whatever_became_of_the_order(here: Trade):
+async def test_a_repeat_gets_the_first_reply_byte_for_byte_after_any_change_of_the_order(here: Trade):
     order = here.order(payment=CARD)
     first = await here.place(order, key="k")
     assert first.status == 201, first.body
@@ -92,7 +92,7 @@ async def test_a_repeat_gets_the_first_answer_byte_for_byte_whatever_became_of_t
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
 
 
-async def test_the_spelling_of_a_request_makes_no_difference(here: Trade):
+async def test_the_formatting_of_a_request_makes_no_difference(here: Trade):
     order = here.order(payment=CARD | {"more": {"a": 1, "b": [1, 2]}}, amounts={"tip": "1.00"})
     first = await here.place(order, key="k")
     assert first.status == 201, first.body
@@ -147,7 +147,7 @@ async def test_a_stores_no_to_an_order_is_pinned(here: Trade):
     assert (await here.front.get(f"{ORDERS}/{said['orderId']}")).json()["state"] == "cancelled"
 
 
-async def test_a_stores_no_when_it_is_asked_without_a_token_is_pinned(here: Trade):
+async def test_a_rejection_without_a_token_is_pinned(here: Trade):
     here.shop.answers["validate"] = {"isValid": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]}
     no = await here.place(here.order(), key="k")
     refused(no, 400, "ITEM_UNAVAILABLE")
@@ -178,7 +178,7 @@ async def test_a_failed_payment_can_be_tried_again_with_the_key(here: Trade):
     assert states == ["open", "cancelled"]
 
 
-async def test_a_store_that_cannot_be_asked_leaves_no_order_and_the_key_free(here: Trade):
+async def test_without_the_stores_validation_no_order_is_stored_and_the_key_stays_free(here: Trade):
     here.shop.answers["validate"] = broken
     said = refused(await here.place(here.order(), key="k"), 503, "STORE_UNREACHABLE")
     assert said["retryable"] is True
@@ -192,7 +192,7 @@ async def test_a_store_that_cannot_be_asked_leaves_no_order_and_the_key_free(her
 # --- at the same time, and much later -------------------------------------------------------------
 
 
-async def test_while_a_request_runs_its_repeat_is_told_to_wait(here: Trade):
+async def test_a_repeat_during_the_request_gets_retry_after(here: Trade):
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def slowly(_request: web.Request, _body: bytes) -> web.Response:
@@ -226,7 +226,7 @@ async def test_after_24_hours_a_key_is_as_good_as_new(here: Trade, time: Time):
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 2
 
 
-async def test_who_was_overtaken_pins_nothing_to_the_key_of_others(here: Trade, time: Time):
+async def test_a_claim_that_was_taken_over_pins_nothing(here: Trade, time: Time):
     """A request sleeps while its claim runs out; another fails with the key for now; a third begins anew."""
     here.shop.answers["place"] = gate = Gate({"accepted": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]})
     slow = asyncio.create_task(here.place(here.order(payment=CARD), key="k"))
@@ -281,7 +281,7 @@ async def test_keys_whose_time_is_over_are_deleted(here: Trade, time: Time):
     same(new, await here.place(here.order(), key="new"))
 
 
-async def test_neither_request_nor_payment_stands_beside_the_key(here: Trade):
+async def test_neither_request_nor_payment_is_stored_with_the_key(here: Trade):
     await here.place(here.order(line(CAKE), payment=CARD), key="k")
     async with here.mercato.app.db.read() as tx:
         rows = await tx.all(select(idempotency_keys))

@@ -129,7 +129,9 @@ async def test_a_refusal_leaves_nothing_in_the_database(here: Trade):
 
 
 @pytest.mark.parametrize("with_token", [True, False], ids=["token", "no token"])
-async def test_a_reply_is_given_again_whatever_would_be_against_the_order_now(here: Trade, with_token: bool):
+async def test_a_pinned_reply_is_returned_even_if_the_order_would_now_be_refused(
+    here: Trade, with_token: bool
+):
     order = here.order()
     if with_token:
         order["validatedOrderToken"] = await here.token(order)
@@ -139,7 +141,7 @@ async def test_a_reply_is_given_again_whatever_would_be_against_the_order_now(he
     assert (again.status, again.body) == (201, first.body)
 
 
-async def test_an_order_that_waits_for_its_store_is_joined_though_the_store_has_closed(here: Trade):
+async def test_a_waiting_order_is_joined_although_its_store_has_closed(here: Trade):
     async def down(_request: web.Request, _body: bytes) -> web.Response:
         return web.Response(status=404, headers={"Retry-After": "60"})
 

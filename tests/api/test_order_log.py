@@ -28,11 +28,11 @@ async def questions(here: Trade) -> list[Any]:
 async def test_a_log_is_closed_though_the_last_answer_failed_when_the_merchant_has_moved_the_order_on(
     here: Trade,
 ):
-    async def moves_on_and_fails(_request: web.Request, body: bytes) -> web.Response:
+    async def update_and_fail(_request: web.Request, body: bytes) -> web.Response:
         await here.update(json.loads(body)["data"], status="confirmed")
         return web.Response(status=500)
 
-    here.shop.answers["place"] = moves_on_and_fails
+    here.shop.answers["place"] = update_and_fail
     placed = await here.placed()
     assert placed["status"] == "confirmed"
     logged = await questions(here)
@@ -41,7 +41,7 @@ async def test_a_log_is_closed_though_the_last_answer_failed_when_the_merchant_h
     ]
 
 
-async def test_two_who_tell_a_store_of_one_order_at_once_write_one_log(here: Trade, time: Time):
+async def test_two_concurrent_submissions_of_an_order_write_one_log(here: Trade, time: Time):
     came, go = asyncio.Queue[None](), asyncio.Event()
 
     async def slowly(_request: web.Request, _body: bytes) -> web.Response:

@@ -75,7 +75,7 @@ async def test_an_order_is_in_the_scale_of_its_currency(
 @pytest.mark.parametrize(
     ("currency", "tip", "fee"), [("JPY", "0.5", "0.5"), ("KWD", "0.0001", "0.0001"), ("USD", "0.001", 0.001)]
 )
-async def test_digits_beyond_the_scale_are_nobodys_to_round(
+async def test_digits_beyond_the_scale_are_never_rounded(
     mercato: Service, shop: Merchant, database_kind: str, currency: str, tip: str, fee: Any
 ):
     here = await trade(mercato, shop, catalog=priced(currency, "250", "30", "10"))

@@ -54,7 +54,7 @@ async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
     return reply
 
 
-def told(shop: Merchant) -> Counter[str]:
+def calls_of(shop: Merchant) -> Counter[str]:
     """Return how often the shop was told of each order."""
     calls = [shop.received.get_nowait() for _ in range(shop.received.qsize())]
     return Counter(headers["webhook-id"] for path, headers, _ in calls if path.endswith("/place"))
@@ -73,12 +73,12 @@ async def test_fifty_places_with_one_key_are_one_order_and_one_reply(here: Trade
     assert counted(replies) == {(201, None): MANY}
     assert len({reply.body for reply in replies}) == 1
     assert Counter("Idempotent-Replayed" in reply.headers for reply in replies) == {True: MANY - 1, False: 1}
-    assert told(here.shop) == {replies[0].json()["orderId"]: 1}
+    assert calls_of(here.shop) == {replies[0].json()["orderId"]: 1}
     assert len(await listed(here)) == 1
 
 
 @pytest.mark.parametrize("with_token", [True, False], ids=["token", "no token"])
-async def test_while_one_of_fifty_runs_the_others_are_told_to_wait(here: Trade, with_token: bool):
+async def test_of_fifty_concurrent_requests_the_others_get_retry_after(here: Trade, with_token: bool):
     order = here.order()
     if with_token:
         order["validatedOrderToken"] = await here.token(order)
@@ -98,7 +98,7 @@ async def test_while_one_of_fifty_runs_the_others_are_told_to_wait(here: Trade, 
     assert counted(task.result() for task in done) == {(409, "REQUEST_IN_PROGRESS"): MANY - 1}
     go.set()
     assert (await left.pop()).status == 201
-    assert sum(told(here.shop).values()) == 1
+    assert sum(calls_of(here.shop).values()) == 1
 
 
 async def test_fifty_places_with_one_token_are_one_order_and_the_others_are_shown_it(here: Trade):
@@ -107,18 +107,18 @@ async def test_fifty_places_with_one_token_are_one_order_and_the_others_are_show
     assert counted(replies) == {(201, None): 1, (409, "ORDER_ALREADY_PLACED"): MANY - 1}
     ids = {reply.json()["orderId"] for reply in replies}
     assert len(ids) == 1
-    assert told(here.shop) == {ids.pop(): 1}
+    assert calls_of(here.shop) == {ids.pop(): 1}
     assert len(await listed(here)) == 1
 
 
 async def test_fifty_places_with_fifty_keys_are_fifty_orders(here: Trade):
     replies = await asyncio.gather(*(here.place(here.order(), key=f"k{n}") for n in range(MANY)))
     assert counted(replies) == {(201, None): MANY}
-    assert set(told(here.shop).values()) == {1}
+    assert set(calls_of(here.shop).values()) == {1}
     assert {reply.json()["orderId"] for reply in replies} == {one["orderId"] for one in await listed(here)}
 
 
-async def test_two_services_on_one_database_place_the_order_of_a_key_once(two: tuple[Trade, Client]):
+async def test_two_servers_on_one_database_place_the_order_of_a_key_once(two: tuple[Trade, Client]):
     here, other = two
     for number in range(5):
         order, key = here.order(), f"k{number}"
@@ -134,7 +134,7 @@ async def test_two_services_on_one_database_place_the_order_of_a_key_once(two: t
         )
         assert counted(replies) == {(201, None): 8}
         assert len({reply.body for reply in replies}) == 1
-        assert told(here.shop) == {replies[0].json()["orderId"]: 1}
+        assert calls_of(here.shop) == {replies[0].json()["orderId"]: 1}
 
 
 async def test_two_services_on_one_database_use_a_token_once(two: tuple[Trade, Client]):
@@ -149,7 +149,7 @@ async def test_two_services_on_one_database_use_a_token_once(two: tuple[Trade, C
         )
         assert counted(replies) == {(201, None): 1, (409, "ORDER_ALREADY_PLACED"): 7}
         assert len({reply.json()["orderId"] for reply in replies}) == 1
-        assert sum(told(here.shop).values()) == 1
+        assert sum(calls_of(here.shop).values()) == 1
 
 
 async def test_a_reply_of_one_service_is_given_again_by_the_other(two: tuple[Trade, Client]):
@@ -187,7 +187,7 @@ async def test_a_catalog_switch_meets_placements_and_every_order_has_the_prices_
         token = replies[8]
         if token.status == 201:
             assert token.json()["amounts"] == validated["order"]["amounts"]
-    assert {one["orderId"] for one in await listed(here)} == set(told(here.shop))
+    assert {one["orderId"] for one in await listed(here)} == set(calls_of(here.shop))
 
 
 async def test_a_pause_meets_placements_and_what_is_placed_after_it_is_refused(here: Trade):
@@ -200,10 +200,10 @@ async def test_a_pause_meets_placements_and_what_is_placed_after_it_is_refused(h
         assert set(counted(await asyncio.gather(*asked))) <= {(201, None), (400, "STORE_CLOSED")}
         assert (await here.pos.post(path, {"status": "online"})).status == 200
     orders = await listed(here)
-    assert {one["orderId"] for one in orders} == set(told(here.shop))
+    assert {one["orderId"] for one in orders} == set(calls_of(here.shop))
 
 
-async def test_updates_at_once_move_an_order_only_forward_and_each_event_has_its_number(
+async def test_concurrent_updates_move_an_order_only_forward_and_number_each_event(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with service(database_url, tmp_path / "data") as mercato:
@@ -242,7 +242,7 @@ async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
 
 
 @only_postgresql
-async def test_who_joins_an_order_does_not_wait_for_those_that_hold_it(here: Trade, database_kind: str):
+async def test_joining_an_order_does_not_wait_for_its_lock(here: Trade, database_kind: str):
     """The holder would wait for the key in turn: neither would ever go on."""
     app = here.mercato.app
 

@@ -98,7 +98,7 @@ CASES = {
 
 @only_sqlite
 @pytest.mark.parametrize("name", CASES)
-async def test_what_speaks_against_an_order_is_told_to_validate_and_refuses_place(
+async def test_errors_of_an_order_are_listed_by_validate_and_refuse_place(
     here: Trade, database_kind: str, name: str
 ):
     case = CASES[name]
@@ -110,16 +110,16 @@ async def test_what_speaks_against_an_order_is_told_to_validate_and_refuses_plac
     order = here.order(**order)
     if lines is not None:
         order["cart"]["lineItems"] = lines
-    await told(here, order, case.reasons, case.status)
+    await check_errors(here, order, case.reasons, case.status)
 
 
-def nobody_was_asked(shop: Merchant) -> bool:
+def was_not_called(shop: Merchant) -> bool:
     """Tell whether no webhook came but news of catalogs."""
     calls = [shop.received.get_nowait()[0] for _ in range(shop.received.qsize())]
     return set(calls) <= {"/hooks/catalog-sync"}
 
 
-async def told(
+async def check_errors(
     here: Trade, order: Any, reasons: list[tuple[str, str | None]], status: int = 400
 ) -> None:  # fmt: skip
     """Assert that both operations give these reasons, and that no store was asked, nothing stored."""
@@ -134,16 +134,16 @@ async def told(
     assert problem["errors"] == said["order"]["errors"]
     assert problem["retryable"] is False
     assert "orderId" not in problem
-    assert nobody_was_asked(here.shop)
+    assert was_not_called(here.shop)
     assert (await here.pos.get(MERCHANT)).json()["orders"] == []
 
 
-async def test_all_reasons_are_told_at_once_and_the_first_is_the_problem(here: Trade):
+async def test_all_errors_are_listed_and_the_first_determines_the_problem(here: Trade):
     path = f"/v1/commerce/stores/{here.store['storeId']}"
     await here.pos.post(f"{path}/status", {"status": "paused", "pauseReason": "rest"})
     await here.pos.call("PUT", path, {"minimumOrderAmount": "100"})
     order = here.order(tea(1), fulfillment=delivery(address1="1 Main St", postalCode="1"))
-    await told(
+    await check_errors(
         here,
         order,
         [
@@ -158,7 +158,7 @@ async def test_a_pause_that_ends_by_itself_closes_the_store_no_longer(here: Trad
     path = f"/v1/commerce/stores/{here.store['storeId']}/status"
     resume = datetime.now(UTC) + timedelta(hours=1)
     await here.pos.post(path, {"status": "paused", "resumeAt": resume.isoformat()})
-    await told(here, here.order(), [("STORE_CLOSED", None)])
+    await check_errors(here, here.order(), [("STORE_CLOSED", None)])
     later = {"mode": "PICKUP", "scheduleType": "SCHEDULED"}
     order = here.order(fulfillment=later | {"scheduledTime": (resume + timedelta(minutes=1)).isoformat()})
     said = await here.validate(order)
@@ -173,7 +173,7 @@ async def test_sold_out_items_are_unavailable_and_as_modifiers_too(here: Trade):
     path = f"/v1/commerce/stores/{here.store['storeId']}/item-availability"
     await here.pos.post(path, {"items": [{"itemId": MILK, "available": False}]})
     where = "/cart/lineItems/0/modifierGroups/0/lineItems/0"
-    await told(here, here.order(), [("ITEM_UNAVAILABLE", where)])
+    await check_errors(here, here.order(), [("ITEM_UNAVAILABLE", where)])
     await here.pos.post(path, {"items": [{"itemId": TEA, "available": False}]})
     said = await here.validate(here.order())
     codes = {e["code"] for e in said["order"]["errors"]}
@@ -181,18 +181,18 @@ async def test_sold_out_items_are_unavailable_and_as_modifiers_too(here: Trade):
     assert "amounts" not in said["order"]
 
 
-async def test_hours_of_catalogs_and_of_items_are_kept(here: Trade):
+async def test_hours_of_catalogs_and_of_items_apply(here: Trade):
     made = document()
     made["catalogs"][CATALOG]["availability"] = []
     await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(made))
-    await told(here, here.order(), [("STORE_CLOSED", None)])
+    await check_errors(here, here.order(), [("STORE_CLOSED", None)])
 
 
 async def test_an_item_in_no_section_of_an_open_catalog_is_not_on_offer(here: Trade):
     made = document()
     made["items"][ALONE]["basePrice"] = "1.00"
     await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(made))
-    await told(here, here.order(line(ALONE)), [("ITEM_UNAVAILABLE", "/cart/lineItems/0")])
+    await check_errors(here, here.order(line(ALONE)), [("ITEM_UNAVAILABLE", "/cart/lineItems/0")])
 
 
 # --- what is wrong with the request itself --------------------------------------------------------
@@ -256,7 +256,7 @@ async def test_a_payment_that_no_store_could_read_is_refused(here: Trade, databa
 
 
 @only_sqlite
-async def test_201_lines_are_refused_at_once_and_200_are_not(here: Trade, database_kind: str):
+async def test_201_lines_are_refused_and_200_are_not(here: Trade, database_kind: str):
     order = here.order(*[line(TEA)] * 201)
     for reply in (await here.front.post(VALIDATE, order), await here.place(order)):
         assert (reply.status, reply.json()["errorCode"]) == (422, "VALIDATION_FAILED")

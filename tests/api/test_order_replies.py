@@ -35,12 +35,12 @@ async def answering(here: Trade, url: str) -> None:
     assert (await here.pos.call("PUT", path, {"webhookUrl": url})).status == 200
 
 
-def said(value: Any, status: int = 200, **headers: Any) -> Script:
+def replied(value: Any, status: int = 200, **headers: Any) -> Script:
     return reply(status, json.dumps(value).encode(), **headers)
 
 
 def amounts(**members: Any) -> Script:
-    return said({"amounts": members})
+    return replied({"amounts": members})
 
 
 FAULTS: dict[str, Script] = {
@@ -53,20 +53,20 @@ FAULTS: dict[str, Script] = {
     "not UTF-8": reply(200, b'{"isValid": "\xff", "accepted": "\xff"}'),
     "200 and no body": reply(200),
     "204": reply(204),
-    "a list": said([]),
-    "null": said(None),
-    "text": said("yes"),
+    "a list": replied([]),
+    "null": replied(None),
+    "text": replied("yes"),
     "deep": reply(200, b'{"x":' * 50_000),
     "a redirect": redirect("/elsewhere", 307),
-    "429": said({"errors": [{"code": "OTHER"}]}, 429, retry_after=60),
-    "500": said({"isValid": True}, 500),
+    "429": replied({"errors": [{"code": "OTHER"}]}, 429, retry_after=60),
+    "500": replied({"isValid": True}, 500),
     "404": reply(404),
-    "401": said({"errors": [{"code": "PAYMENT_DECLINED"}]}, 401),
+    "401": replied({"errors": [{"code": "PAYMENT_DECLINED"}]}, 401),
     "endless": endless(start=head(200, content_length=1 << 30)),
 }
 
 VALIDATE_FAULTS = FAULTS | {
-    "isValid is no boolean": said({"isValid": "true"}),
+    "isValid is no boolean": replied({"isValid": "true"}),
     "a total that does not add up": amounts(fees="1.00", total="5.80"),
     "a list that does not add up": amounts(
         fees="1.00", feesDescription=[{"amount": "0.99", "description": "x"}]
@@ -78,10 +78,10 @@ VALIDATE_FAULTS = FAULTS | {
     "out of range": amounts(taxes="92233720368547758.07"),
     "less than nothing": amounts(promotions="5.81"),
     "another currency": amounts(currency="EUR"),
-    "amounts are a list": said({"amounts": []}),
+    "amounts are a list": replied({"amounts": []}),
 }
 
-PLACE_FAULTS = FAULTS | {"accepted is no boolean": said({"accepted": 1})}
+PLACE_FAULTS = FAULTS | {"accepted is no boolean": replied({"accepted": 1})}
 
 
 @only_sqlite
@@ -141,10 +141,13 @@ async def test_a_reply_of_1_gib_costs_both_operations_hardly_any_memory(here: Tr
 
 
 @only_sqlite
-async def test_a_redirect_is_never_followed_not_even_to_a_store_that_says_yes(
+async def test_a_redirect_is_never_followed_even_to_a_store_that_would_accept(
     here: Trade, database_kind: str
 ):
-    async with serve(said({"accepted": True})) as other, serve(redirect(other.url + "/place", 308)) as store:
+    async with (
+        serve(replied({"accepted": True})) as other,
+        serve(redirect(other.url + "/place", 308)) as store,
+    ):
         await answering(here, store.url)
         unreachable(await here.front.post(VALIDATE, here.order()))
         unreachable(await here.place(here.order()))
@@ -166,21 +169,23 @@ class No:
 
 NOES = {
     "errors in a 200": No(
-        said({"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No tea", "pointer": "/cart/lineItems/0"}]}),
+        replied({"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No tea", "pointer": "/cart/lineItems/0"}]}),
         ["ITEM_UNAVAILABLE"], pointers=["/cart/lineItems/0"],
     ),
     "two errors": No(
-        said({"errors": [{"code": "PAYMENT_METHOD_INVALID"}, {"code": "STORE_CLOSED"}]}, 422),
+        replied({"errors": [{"code": "PAYMENT_METHOD_INVALID"}, {"code": "STORE_CLOSED"}]}, 422),
         ["PAYMENT_METHOD_INVALID", "STORE_CLOSED"], pointers=[None, None],
     ),
     "400 without words": No(reply(400), ["OTHER"]),
-    "402 with a problem": No(said({"errorCode": "PAYMENT_DECLINED", "detail": "No funds"}, 402), ["PAYMENT_DECLINED"]),
+    "402 with a problem": No(
+        replied({"errorCode": "PAYMENT_DECLINED", "detail": "No funds"}, 402), ["PAYMENT_DECLINED"]
+    ),
     "409 with garbage": No(reply(409, b"\xff<html>"), ["OTHER"]),
-    "422 with an empty list": No(said({"errors": []}, 422), ["OTHER"]),
-    "an unknown code": No(said({"errors": [{"code": "OVEN_BROKEN", "message": "Sorry"}]}, 409), ["OVEN_BROKEN"]),
-    "a code that is none": No(said({"errors": [{"code": "no way!"}]}, 409), ["OTHER"]),
-    "a code that concerns no order": No(said({"errors": [{"code": "UNAUTHENTICATED"}]}, 400), ["OTHER"]),
-    "errors that are none": No(said({"errors": ["sold out", 1, None]}, 400), ["OTHER", "OTHER", "OTHER"],
+    "422 with an empty list": No(replied({"errors": []}, 422), ["OTHER"]),
+    "an unknown code": No(replied({"errors": [{"code": "OVEN_BROKEN", "message": "Sorry"}]}, 409), ["OVEN_BROKEN"]),
+    "a code that is none": No(replied({"errors": [{"code": "no way!"}]}, 409), ["OTHER"]),
+    "a code that concerns no order": No(replied({"errors": [{"code": "UNAUTHENTICATED"}]}, 400), ["OTHER"]),
+    "errors that are none": No(replied({"errors": ["sold out", 1, None]}, 400), ["OTHER", "OTHER", "OTHER"],
                                pointers=[None, None, None]),
 }  # fmt: skip
 
@@ -222,7 +227,7 @@ async def test_a_stores_no_is_an_answer_to_validate_and_a_refusal_to_place(
 
 
 @only_sqlite
-async def test_what_is_said_expressly_counts(here: Trade, database_kind: str):
+async def test_an_explicit_verdict_counts(here: Trade, database_kind: str):
     here.shop.answers["validate"] = {"isValid": False}
     checked = await here.validate(here.order())
     assert (checked["isValid"], [e["code"] for e in checked["order"]["errors"]]) == (False, ["OTHER"])
@@ -260,7 +265,7 @@ YESES: dict[str, tuple[Any, dict[str, str]]] = {
 
 @only_sqlite
 @pytest.mark.parametrize("name", YESES)
-async def test_what_a_store_adds_to_the_price_is_taken_over(here: Trade, database_kind: str, name: str):
+async def test_the_amounts_of_a_validate_reply_are_applied(here: Trade, database_kind: str, name: str):
     answer, expected = YESES[name]
     here.shop.answers["validate"] = answer
     order = here.order(amounts={"tip": "1.00", "fees": "9.99"})
@@ -288,7 +293,7 @@ async def test_another_sub_total_is_a_changed_price(here: Trade, database_kind: 
 
 @only_sqlite
 @pytest.mark.parametrize("odd", [{"total": "1.00"}, {"fees": "NaN"}, [], {"subTotal": 1}, "x"])
-async def test_amounts_of_a_place_reply_are_not_taken_over(here: Trade, database_kind: str, odd: Any):
+async def test_amounts_of_a_place_reply_are_ignored(here: Trade, database_kind: str, odd: Any):
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": 4711, "amounts": odd}
     placed = await here.placed()
     assert (placed["amounts"]["total"], placed["partnerOrderId"]) == ("5.80", "4711")

@@ -130,7 +130,7 @@ async def test_payments_of_any_kind_go_to_the_store_and_none_is_fine_too(here: T
 
 
 @pytest.mark.parametrize("number", ["4111111111111111", "98765432109876543210", "41111111.50", "-41111111"])
-async def test_a_card_that_is_sent_as_a_number_is_not_kept_either(here: Trade, number: str):
+async def test_a_card_that_is_sent_as_a_number_is_not_stored_either(here: Trade, number: str):
     async def echoes(_request: web.Request, body: bytes) -> web.Response:
         return web.Response(body=b'{"accepted": true, "echo": ' + body[body.index(b'"payment"') + 10 : -1])
 
@@ -142,7 +142,7 @@ async def test_a_card_that_is_sent_as_a_number_is_not_kept_either(here: Trade, n
     silent(await everything(here.mercato), number)
 
 
-async def test_a_card_is_kept_sealed_while_its_order_waits_and_then_nowhere(here: Trade):
+async def test_a_card_is_stored_sealed_while_its_order_waits_and_then_deleted(here: Trade):
     here.shop.answers["place"] = scripted((500, {"echo": TOKEN, "who": "Augusta King"}))
     waiting = await here.place(order(here), key="k")
     assert waiting.status == 503
@@ -174,9 +174,7 @@ async def test_a_card_is_kept_sealed_while_its_order_waits_and_then_nowhere(here
 
 
 @pytest.mark.parametrize("status", [200, 402, 500])
-async def test_no_reply_of_a_call_that_carried_a_payment_is_kept_whatever_form_its_echo_has(
-    here: Trade, status: int
-):
+async def test_no_reply_to_a_call_with_a_payment_is_stored_in_any_form(here: Trade, status: int):
     card = {"type": "card", "cvv": "739", "number": 4000056655665556}
     told = "cvv 7-3-9 of 4000 0566 5566 5556 is wrong"
     reason = {"code": "CVV_7_3_9", "message": told, "pointer": "/payment/739"}
@@ -193,7 +191,7 @@ async def test_no_reply_of_a_call_that_carried_a_payment_is_kept_whatever_form_i
         silent(await everything(here.mercato), part)
 
 
-async def test_the_reply_of_a_call_without_a_payment_is_kept(here: Trade):
+async def test_the_reply_to_a_call_without_a_payment_is_stored(here: Trade):
     here.shop.answers["place"] = scripted((402, {"detail": "Come later"}))
     await here.place(here.order())
     listed = (await here.pos.get("/v1/commerce/webhook-deliveries?limit=100")).json()["deliveries"]
@@ -204,7 +202,7 @@ async def test_the_reply_of_a_call_without_a_payment_is_kept(here: Trade):
 
 @only_sqlite
 @pytest.mark.usefixtures("_everything_is_logged")
-async def test_no_log_holds_a_card_or_a_customer_whatever_goes_wrong(
+async def test_no_log_contains_a_card_or_a_customer_after_any_fault(
     database_url: str, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
 ):  # fmt: skip

@@ -34,7 +34,7 @@ def delivery(**more: Any) -> dict[str, Any]:
     } | more
 
 
-async def asked(here: Trade) -> int:
+async def count_validations(here: Trade) -> int:
     """Return how often the store's validate webhook was called so far."""
     calls = 0
     while not here.shop.received.empty():
@@ -42,7 +42,7 @@ async def asked(here: Trade) -> int:
     return calls
 
 
-async def test_with_a_token_the_store_is_not_asked_again_and_its_terms_stand(here: Trade):
+async def test_with_a_token_the_store_does_not_validate_again_and_its_quote_applies(here: Trade):
     here.shop.answers["validate"] = {
         "amounts": {"fees": "1.00", "taxes": "0.46"},
         "estimatedReadyAt": "2030-01-01T12:00:00+02:00",
@@ -54,7 +54,7 @@ async def test_with_a_token_the_store_is_not_asked_again_and_its_terms_stand(her
     assert reply.status == 201, reply.body
     assert reply.json()["amounts"] == said["order"]["amounts"]
     assert reply.json()["estimatedReadyAt"] == "2030-01-01T10:00:00.000Z"
-    assert await asked(here) == 1
+    assert await count_validations(here) == 1
 
 
 async def test_lines_may_be_reordered_renamed_split_and_their_modifiers_too(here: Trade):
@@ -82,7 +82,7 @@ async def test_lines_may_be_reordered_renamed_split_and_their_modifiers_too(here
         ),
     ],
 )  # fmt: skip
-async def test_a_token_is_no_good_for_another_order(here: Trade, change: Any):
+async def test_a_token_is_invalid_for_another_order(here: Trade, change: Any):
     token = await here.token(here.order())
     members = {name: value for name, value in change.items() if name != "lines"}
     reply = await here.place(here.order(*change.get("lines", []), validatedOrderToken=token, **members))
@@ -133,7 +133,7 @@ async def test_an_expired_token_is_refused(here: Trade, time: Time):
     assert "expired" in refused(reply, "ORDER_TOKEN_INVALID")["detail"]
 
 
-async def test_a_used_token_says_so_even_when_it_has_expired(here: Trade, time: Time):
+async def test_a_used_token_is_reported_as_used_even_when_it_has_expired(here: Trade, time: Time):
     order = here.order(validatedOrderToken=await here.token(here.order()))
     placed = (await here.place(order)).json()
     time.ahead = timedelta(minutes=16)
@@ -164,7 +164,7 @@ async def test_what_is_no_token_of_ours_is_refused(here: Trade, spoil: Any):
     refused(await here.place(here.order(validatedOrderToken=token)), "ORDER_TOKEN_INVALID")
 
 
-async def test_a_used_token_says_which_order_was_placed_with_it_even_if_there_would_be_none_now(here: Trade):
+async def test_a_used_token_names_its_order_even_if_the_order_would_now_be_refused(here: Trade):
     token = await here.token(here.order())
     order = here.order(validatedOrderToken=token)
     placed = (await here.place(order)).json()
@@ -189,7 +189,7 @@ async def test_a_token_is_free_again_when_the_store_has_refused_its_order(here: 
     refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
 
 
-async def test_a_price_that_has_changed_since_is_told(here: Trade):
+async def test_a_price_that_has_changed_since_validation_is_an_error(here: Trade):
     token = await here.token(here.order())
     dearer = cafe()
     dearer["items"][TEA]["basePrice"] = "2.60"
@@ -204,7 +204,7 @@ async def test_a_price_that_has_changed_since_is_told(here: Trade):
     assert (await here.place(here.order(validatedOrderToken=token))).status == 201
 
 
-async def test_what_speaks_against_the_order_by_now_is_told_with_a_token_too(here: Trade):
+async def test_errors_since_the_validation_refuse_a_placement_with_a_token(here: Trade):
     token = await here.token(here.order())
     path = f"/v1/commerce/stores/{here.store['storeId']}/item-availability"
     await here.pos.post(path, {"items": [{"itemId": TEA, "available": False}]})

@@ -25,7 +25,7 @@ CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "st
 
 
 @pytest.fixture(autouse=True)
-def _background_work_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
     monkeypatch.setattr(resend, "RETRY_INTERVAL", timedelta(seconds=0.1))
     monkeypatch.setattr(resend, "MIN_WAIT", timedelta(seconds=0.05))
@@ -69,7 +69,7 @@ def unreachable(reply: Reply) -> str:
     return order_id
 
 
-async def heard(shop: Merchant, path: str, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
+async def received(shop: Merchant, path: str, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
     """Wait until so many webhooks came to the path; return all that came to it."""
     found: list[tuple[dict[str, str], bytes]] = []
     while len(found) < count:
@@ -106,7 +106,7 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
     joined = await here.place(order, key="k")
     assert (joined.status, joined.json()["orderId"], joined.json()["partnerOrderId"]) == (201, order_id, "A")
-    calls = await heard(here.shop, "/hooks/place", 3)
+    calls = await received(here.shop, "/hooks/place", 3)
     assert {headers["webhook-id"] for headers, _ in calls} == {order_id}
     assert {headers["idempotency-key"] for headers, _ in calls} == {order_id}
     assert len({body for _, body in calls}) == 1
@@ -118,7 +118,7 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
 
 
-async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(foreground: Trade):
+async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erased(foreground: Trade):
     here = foreground
     is_silent(here.shop)
     order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
@@ -127,7 +127,7 @@ async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(fo
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
     placed = await here.place(here.order(payment=CARD), key="k")
     assert (placed.status, placed.json()["orderId"]) == (201, order_id)
-    assert CUSTOMER["email"] in (await heard(here.shop, "/hooks/place", 2))[-1][1].decode()
+    assert CUSTOMER["email"] in (await received(here.shop, "/hooks/place", 2))[-1][1].decode()
     # Nor is what the store answered kept, which may say it again.
     page = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()
     assert page["deliveries"] == []
@@ -143,7 +143,7 @@ async def test_a_repeat_joins_even_if_its_order_could_not_be_placed_any_more(for
     assert (joined.status, joined.json()["orderId"]) == (201, order_id)
 
 
-async def test_a_store_that_says_no_to_a_repeat_ends_the_order(foreground: Trade):
+async def test_a_rejected_resend_cancels_the_order(foreground: Trade):
     here = foreground
     token = await here.token(here.order())
     is_silent(here.shop)
@@ -183,17 +183,17 @@ async def test_within_one_request_a_store_that_stumbles_is_called_again(
         assert attempts == [(503, False), (200, True)]
 
 
-async def test_the_background_sends_it_again_until_it_is_taken(
+async def test_background_work_resends_the_order_until_it_is_accepted(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with running(database_url, tmp_path / "data", shop) as here:
         is_silent(here.shop)
         order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
-        first = (await heard(here.shop, "/hooks/place", 2))[0]
+        first = (await received(here.shop, "/hooks/place", 2))[0]
         here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
         path = f"{ORDERS}/{order_id}"
         await here.mercato.until(here.front, path, lambda order: order["partnerOrderId"] == "late")
-        again = (await heard(here.shop, "/hooks/place"))[-1]
+        again = (await received(here.shop, "/hooks/place"))[-1]
         assert again[1] == first[1]
         assert again[0]["webhook-id"] == order_id
         assert await submissions(here) == 0
@@ -201,16 +201,16 @@ async def test_the_background_sends_it_again_until_it_is_taken(
         assert (reply.status, reply.json()["orderId"]) == (201, order_id)
 
 
-async def test_the_background_tells_the_storefront_of_a_late_no(
+async def test_the_storefront_gets_an_event_of_a_late_rejection(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with running(database_url, tmp_path / "data", shop) as here:
         is_silent(here.shop)
         order_id = unreachable(await here.place(here.order(), key="k"))
-        created = json.loads((await heard(here.shop, "/events"))[0][1])
+        created = json.loads((await received(here.shop, "/events"))[0][1])
         assert (created["type"], created["data"]["sequence"]) == ("order.created", 1)
         here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
-        updated = json.loads((await heard(here.shop, "/events"))[0][1])
+        updated = json.loads((await received(here.shop, "/events"))[0][1])
         assert (updated["type"], updated["data"]["sequence"]) == ("order.updated", 2)
         order = updated["data"]["order"]
         assert (order["orderId"], order["state"], order["cancelReason"]) == (
@@ -220,7 +220,7 @@ async def test_the_background_tells_the_storefront_of_a_late_no(
         assert (reply.status, reply.json()["errorCode"]) == (400, "PAYMENT_DECLINED")
 
 
-async def test_an_order_that_nobody_took_is_cancelled_and_both_sides_are_told(
+async def test_an_order_that_its_store_never_accepted_is_cancelled_and_both_partners_are_notified(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with running(database_url, tmp_path / "data", shop, place_resend_seconds=0.5) as here:
@@ -254,7 +254,7 @@ async def test_an_order_that_nobody_took_is_cancelled_and_both_sides_are_told(
         ]  # fmt: skip
 
 
-async def test_a_store_is_not_sent_an_order_after_it_was_told_of_its_end(
+async def test_a_store_gets_no_order_after_the_notice_of_its_cancellation(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     """A repeat joins the order just before it is given up, and has time left for more attempts than that."""
@@ -291,9 +291,9 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
 
         here.shop.answers["place"] = slowly
         asked = asyncio.create_task(here.place(here.order(), key="k"))
-        await heard(here.shop, "/hooks/place")
+        await received(here.shop, "/hooks/place")
         await give_up(here, at=LONG_AGO)
-        await heard(here.shop, "/hooks/order-cancelled")
+        await received(here.shop, "/hooks/order-cancelled")
         go.set()
         reply = await asked
         assert (reply.status, reply.json()["errorCode"]) == (409, "ORDER_CLOSED")
@@ -324,7 +324,7 @@ async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
     assert (order["state"], order["partnerOrderId"]) == ("open", "late")
 
 
-async def test_a_first_resend_never_waits_behind_later_attempts(
+async def test_a_first_resend_does_not_wait_for_later_attempts(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with running(database_url, tmp_path / "data", shop, resend_concurrency=1) as here:
@@ -353,7 +353,7 @@ async def test_a_first_resend_never_waits_behind_later_attempts(
         go.set()
 
 
-async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(patient: Trade):
+async def test_a_merchants_update_before_its_reply_counts(patient: Trade):
     here = patient
 
     async def updates_first(_request: web.Request, body: bytes) -> web.Response:
@@ -375,7 +375,7 @@ async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(patient: Tr
     assert await submissions(here) == 0
 
 
-async def test_a_merchant_who_cancels_before_its_own_no_has_cancelled(patient: Trade):
+async def test_a_merchants_cancel_comes_before_its_later_rejection(patient: Trade):
     here = patient
 
     async def cancels_first(_request: web.Request, body: bytes) -> web.Response:
@@ -389,7 +389,7 @@ async def test_a_merchant_who_cancels_before_its_own_no_has_cancelled(patient: T
     assert (reply.status, reply.json()["state"], reply.json()["cancelReason"]) == (201, "cancelled", "no tea")
 
 
-async def test_a_merchant_who_moves_on_an_order_that_waits_has_it(foreground: Trade):
+async def test_a_merchants_update_accepts_a_waiting_order(foreground: Trade):
     here = foreground
     is_silent(here.shop)
     order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
@@ -426,7 +426,7 @@ async def test_a_store_that_moves_gets_the_orders_that_wait(foreground: Trade, s
     await here.pos.call("PUT", path, {"webhookUrl": shop.base + "/new?x=1"})
     here.shop.answers["place"] = {"accepted": True}
     assert (await here.place(here.order(), key="k")).status == 201
-    headers, _ = (await heard(here.shop, "/new/place?x=1"))[0]
+    headers, _ = (await received(here.shop, "/new/place?x=1"))[0]
     assert headers["webhook-id"] == order_id
 
 

@@ -62,7 +62,7 @@ async def test_the_store_gets_the_order_with_names_and_amounts_under_the_order_i
     assert "orderId" not in json.loads(validate[2])["data"]
 
 
-async def test_an_order_whose_store_is_silent_is_kept_and_taken_once_it_answers(here: Trade):
+async def test_an_unanswered_order_stays_stored_and_is_accepted_once_its_store_answers(here: Trade):
     here.shop.answers["place"] = down
     order, key = here.order() | {"validatedOrderToken": await here.token(here.order())}, "silent"
     reply = await here.place(order, key=key)

@@ -109,7 +109,7 @@ async def test_an_order_keeps_the_ids_of_the_set_it_was_placed_from(here: Trade)
     assert partner_ids(read["cart"]["lineItems"]) == PARTNER_IDS
 
 
-async def test_a_store_that_never_answered_is_told_of_the_end_with_its_own_ids(
+async def test_a_store_that_never_answered_gets_the_cancellation_with_its_own_ids(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with service(database_url, tmp_path / "data", place_seconds=0.5, place_resend_seconds=1) as mercato:

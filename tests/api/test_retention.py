@@ -135,7 +135,7 @@ async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_
     assert CUSTOMER["email"] not in await everything(here)
 
 
-async def test_an_order_that_was_updated_ever_so_often_is_forgotten_too(here: Trade):
+async def test_an_order_with_many_updates_is_erased_too(here: Trade):
     placed = await here.placed()
     await settled(here)
     async with here.mercato.app.db.write() as tx:
@@ -149,7 +149,7 @@ async def test_an_order_that_was_updated_ever_so_often_is_forgotten_too(here: Tr
         assert await tx.scalar(select(func.count()).select_from(tables.deliveries).where(of_order)) == 0
 
 
-async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
+async def test_erasing_a_customer_affects_no_other_customer(here: Trade):
     other = CUSTOMER | {"email": "grace@example.com", "firstName": "Grace", "lastName": "Hopper"}
     order, headers = here.order(customer=CUSTOMER | {"phone": "+15550999"}), {"Idempotency-Key": "theirs"}
     placed = (await here.front.post(PLACE, order, headers=headers)).json()
@@ -275,7 +275,7 @@ async def test_an_erasure_says_when_a_reader_keeps_the_log_in_use(here: Trade, d
 
 
 @pytest.mark.parametrize("name", ["JÖRG@EXAMPLE.COM", "jörg@example.com", "Ünal_100%\\"])
-async def test_a_customer_is_found_in_whatever_letters(here: Trade, name: str):
+async def test_a_customer_is_found_in_any_letter_case(here: Trade, name: str):
     await here.placed(here.order(customer=CUSTOMER | {"email": "JÖRG@example.com", "phone": "ÜNAL_100%\\"}))
     await here.placed()
     async with here.mercato.app.db.write() as tx:
@@ -318,7 +318,7 @@ async def test_a_background_task_that_ends_by_a_bug_is_logged(
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(
+async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erased(
     here: Trade, accepts: bool
 ):  # a column of the table
     asked, answer = asyncio.Event(), asyncio.Event()
@@ -342,7 +342,7 @@ async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(
 
 
 @pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])
-async def test_a_name_that_is_nobodys_erases_nobody(here: Trade, name: str):
+async def test_an_unknown_name_erases_no_customer(here: Trade, name: str):
     await here.placed()
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, name, after=None, limit=10) == (0, None)

@@ -1,4 +1,4 @@
-"""Carts built from published menus cost what the slow pricing says."""
+"""Carts of published menus have the prices of the reference pricing."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from tests.carts.chance import Chance
-from tests.carts.slow import verdict
+from tests.carts.random_store import RandomStore
+from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import outcome
 
 from mercato.domain.carts.model import LineItem
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: 
 CARTS = 60
 
 
-class Published(Chance):
-    """Chance over a menu as it is served."""
+class Published(RandomStore):
+    """Random lines of a served menu."""
 
     def __init__(self, document: dict[str, Any], seed: int) -> None:
         self.random = random.Random(seed)
@@ -55,7 +55,7 @@ def served(path: Path) -> tuple[Built, dict[str, Any]]:
     [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")],
     ids=lambda path: path.stem,
 )
-def test_carts_of_a_published_menu_cost_what_the_slow_pricing_says(path: Path):
+def test_carts_of_a_published_menu_have_the_prices_of_the_reference_pricing(path: Path):
     built, document = served(path)
     catalog = unpack(built.compiled)
     bought = 0

@@ -1,4 +1,4 @@
-"""Decisions §4 and §7, one sentence at a time: what a line costs, and what may not be chosen."""
+"""Decisions §4 and §7, one sentence at a time: the price of a line, and the rules of modifiers."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -47,23 +47,23 @@ def add(item: Json, cart: Json | None = None, *, by: Menu | None = None) -> Json
     body = {"item": item, "cart": cart, "storeId": str(STORE), "catalogSetId": str(SET)}
     request = msgspec.convert(body, AddCartItemRequest)
     get_catalog_ref(request)
-    return told(add_item(request, by or menu(), new_id))
+    return as_json(add_item(request, by or menu(), new_id))
 
 
 def remove(cart: Json, line_item_id: str, *, by: Menu | None = None) -> Json:
     request = msgspec.convert({"cart": cart, "lineItemId": line_item_id}, RemoveCartItemRequest)
     get_catalog_ref(request)
-    return told(remove_item(request, by or menu(), new_id))
+    return as_json(remove_item(request, by or menu(), new_id))
 
 
 def update(cart: Json, line_item_id: str, quantity: int, *, by: Menu | None = None) -> Json:
     body = {"cart": cart, "lineItemId": line_item_id, "quantity": quantity}
     request = msgspec.convert(body, UpdateCartItemRequest)
     get_catalog_ref(request)
-    return told(update_item(request, by or menu(), new_id))
+    return as_json(update_item(request, by or menu(), new_id))
 
 
-def told(answer: Any) -> Json:
+def as_json(answer: Any) -> Json:
     made: Json = msgspec.json.decode(msgspec.json.encode(answer))
     return made
 
@@ -115,7 +115,7 @@ def test_the_cheapest_units_of_a_group_are_free_whatever_their_order():
         assert unit_price(line(TEA, 1, extras(*lines)), document) == "2.80"
 
 
-def test_what_is_chosen_for_a_free_choice_is_paid_for():
+def test_modifiers_of_a_free_choice_are_not_free():
     document = cafe()
     inner = "99999999-9999-5999-8999-999999999990"
     document["modifierGroups"][inner] = {"itemIds": [LEMON]}
@@ -164,7 +164,7 @@ def test_the_rules_count_units_not_lines():
     assert faults(ValidationFailed, many, by=menu(document)) == exceeded
 
 
-def test_one_choice_may_be_had_maximum_per_item_times_also_when_it_is_sent_in_parts():
+def test_maximum_per_item_limits_a_choice_even_if_it_is_split():
     document = cafe()
     document["modifierGroups"][EXTRAS] |= {"maximumPerItem": 1}
     add(line(TEA, 1, extras(line(MILK), line(LEMON))), by=menu(document))
@@ -182,7 +182,7 @@ def test_an_items_maximum_quantity_counts_over_the_cart():
     assert faults(ValidationFailed, line(CAKE, 2), cart) == [("VALIDATION_FAILED", "/item/quantity")]
 
 
-def test_every_fault_is_told_at_once_one_a_group_and_what_is_gone_makes_it_a_400():
+def test_all_faults_are_listed_one_for_each_group_and_an_unavailable_item_makes_it_a_400():
     document = cafe()
     document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
     cart = cart_of(
@@ -197,7 +197,7 @@ def test_every_fault_is_told_at_once_one_a_group_and_what_is_gone_makes_it_a_400
     ]
 
 
-def test_add_lists_the_faults_of_the_cart_and_of_a_line_that_is_merged_at_once():
+def test_add_lists_the_faults_of_the_cart_and_of_the_merged_item_together():
     document = cafe()
     document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
     cart = cart_of(line(TEA), line(CAKE, 2**31 - 1), line(TEA, 1, extras(line(MILK))))
@@ -216,7 +216,7 @@ def test_add_lists_the_faults_of_the_cart_and_of_a_line_that_is_merged_at_once()
     ]
 
 
-def test_what_is_gone_makes_it_a_400_however_many_rules_are_broken_before_it():
+def test_an_unavailable_item_makes_it_a_400_after_any_number_of_broken_rules():
     document = cafe()
     document["modifierGroups"] |= {
         f"{number:08}-0000-5000-8000-000000000000": {"itemIds": [MILK], "minimumAllowed": 1}
@@ -228,7 +228,7 @@ def test_what_is_gone_makes_it_a_400_however_many_rules_are_broken_before_it():
     assert found[-1] == ("ITEM_UNAVAILABLE", "/item")
 
 
-def test_what_the_document_or_the_store_says_is_sold_out_cannot_be_had():
+def test_items_that_the_document_or_the_store_marks_as_sold_out_are_unavailable():
     document = cafe()
     document["items"][CAKE]["isAvailable"] = False
     assert faults(ItemUnavailable, line(CAKE), by=menu(document)) == [("ITEM_UNAVAILABLE", "/item")]
@@ -237,14 +237,14 @@ def test_what_the_document_or_the_store_says_is_sold_out_cannot_be_had():
     assert faults(ItemUnavailable, milky, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
 
 
-def test_a_fault_of_a_line_that_is_merged_points_at_the_choice_that_is_meant():
+def test_a_fault_of_a_merged_line_points_at_its_choice():
     cart = cart_of(line(TEA, 1, extras(line(LEMON), line(MILK))))
     again = line(TEA, 1, extras(line(MILK), line(LEMON)))
     at = "/cart/lineItems/0/modifierGroups/0/lineItems/1"
     assert faults(ItemUnavailable, again, cart, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
 
 
-def test_a_quantity_that_is_too_much_points_at_where_the_request_says_it():
+def test_a_quantity_beyond_the_maximum_points_at_the_request():
     cart = add(line(CAKE))
     with pytest.raises(ValidationFailed) as refused:
         update(cart, cart["lineItems"][0]["lineItemId"], 4)
@@ -262,7 +262,7 @@ def test_add_merges_the_same_choice_in_any_order_and_keeps_the_lines_id():
     ]
 
 
-def test_a_group_that_the_set_lacks_cannot_be_had_where_the_line_is_merged_either():
+def test_an_unknown_group_is_unavailable_also_in_a_merged_line():
     cart = add(line(TEA, 1, extras(line(MILK))))
     at = "/item/modifierGroups/1"
     unknown = line(TEA, 1, extras(line(MILK)), group(NOWHERE))
@@ -287,7 +287,7 @@ def test_every_line_has_an_id_the_callers_if_it_is_unique():
     assert len({one["lineItemId"] for one in (cake, tea, milk, added)}) == 4
 
 
-def test_an_id_that_is_there_twice_stays_with_the_first_also_where_a_group_is_sent_in_parts():
+def test_a_duplicate_id_stays_with_the_first_line_also_in_a_split_group():
     document = cafe()
     sizes = "99999999-9999-5999-8999-999999999990"
     document["modifierGroups"][sizes] = {"itemIds": [CAKE]}
@@ -355,7 +355,7 @@ def test_a_removal_that_leaves_a_rule_broken_lists_it_on_the_cart():
     assert errors_of(remove(cart, cake["lineItemId"], by=menu(document))) == []
 
 
-def test_a_cart_with_lines_that_are_unavailable_lists_them_by_their_places_in_the_answer():
+def test_errors_of_a_priced_cart_point_into_the_response():
     cart = add(line(LEMON), add(line(TEA, 1, extras(line(MILK))), add(line(CAKE))))
     left = remove(cart, cart["lineItems"][0]["lineItemId"], by=menu(None, MILK, LEMON))
     assert errors_of(left) == [
@@ -364,11 +364,11 @@ def test_a_cart_with_lines_that_are_unavailable_lists_them_by_their_places_in_th
     ]
 
 
-def test_a_cart_that_nothing_is_wrong_with_has_no_errors():
+def test_a_valid_cart_has_no_errors():
     assert add(line(TEA))["errors"] == []
 
 
-def test_what_cannot_be_priced_stays_without_amounts_and_so_does_the_cart():
+def test_an_unavailable_line_has_no_amounts_and_neither_has_its_cart():
     cart = add(line(CAKE), add(line(TEA, 1, extras(line(MILK), line(LEMON)))))
     cart = add(line(LEMON), cart)
     left = remove(cart, cart["lineItems"][1]["lineItemId"], by=menu(None, MILK))
@@ -380,7 +380,7 @@ def test_what_cannot_be_priced_stays_without_amounts_and_so_does_the_cart():
     assert "unavailable" not in lemon
 
 
-def test_a_cart_of_a_superseded_set_comes_back_with_the_current_one():
+def test_a_cart_of_a_superseded_set_is_returned_with_the_current_one():
     answer = add(line(CAKE), cart_of(line(TEA), set_id=OLD_SET))
     assert answer["catalogSetId"] == str(SET)
 
@@ -414,7 +414,7 @@ def test_a_new_cart_needs_a_store_and_a_set():
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_two_hundred_lines_are_the_most_modifiers_counted():
+def test_a_cart_has_at_most_two_hundred_lines_including_modifiers():
     lines = [line(TEA, 1, extras(line(MILK))) for _ in range(99)]
     full = add(line(TEA, 1), cart_of(*lines, line(LEMON)))
     assert len(full["lineItems"]) == 101
@@ -425,7 +425,7 @@ def test_two_hundred_lines_are_the_most_modifiers_counted():
         remove(cart_of(*[line(TEA, 1, extras(line(MILK)))] * 101), NOWHERE)
 
 
-def test_modifiers_may_be_eight_deep_and_what_is_deeper_is_told_before_all_else():
+def test_modifiers_have_at_most_eight_levels_which_is_checked_first():
     deep = line(NOWHERE)
     for _ in range(8):
         deep = line(NOWHERE, 1, extras(deep))
@@ -448,7 +448,7 @@ def test_totals_beyond_int64_are_refused_also_by_remove():
         remove(both, NOWHERE, by=menu(document))
 
 
-def test_quantities_that_are_no_int32_together_are_refused():
+def test_quantities_whose_sum_is_not_an_int32_are_refused():
     document = {"items": {TEA: {"name": "T", "basePrice": "0.01"}}}
     cart = add(line(TEA, 2**31 - 1), by=menu(document))
     assert faults(ValidationFailed, line(TEA), cart, by=menu(document)) == [

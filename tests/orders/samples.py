@@ -1,4 +1,4 @@
-"""A store, its catalog and orders, to be changed at will."""
+"""A sample store with its catalog and orders. Tests replace their members."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -90,7 +90,7 @@ def delivery(address: Json | None, **more: Any) -> Json:
 HOME = {"address1": "1 Main St", "city": "Springfield", "postalCode": "12345"}
 
 
-def reviewed(
+def checked(
     body: Json | None = None, *, store: StoreRow = SHOP, document: Json | None = None, now: datetime = NOW
 ) -> OrderCheck:
     request = core(msgspec.json.encode(body or order()))

@@ -47,7 +47,7 @@ def extras(body: Any, sums: Sums = EIGHT) -> Extras:
     return result.extras
 
 
-def test_the_total_is_what_is_added_less_the_promotions():
+def test_the_total_is_the_sum_of_the_amounts_less_promotions():
     sums = Sums(
         "USD",
         2,
@@ -96,7 +96,7 @@ def test_a_store_that_sends_no_amounts_changes_none():
     )
 
 
-def test_of_a_stores_amounts_fees_taxes_promotions_and_adjustments_are_taken():
+def test_a_store_may_set_fees_taxes_promotions_and_adjustments():
     got = extras({"fees": "1.00", "taxes": 0.8, "promotions": "2", "adjustments": "-0.50", "tip": "99.00"})
     assert got == Extras(
         fees=(Detail(100, "Fees"),),
@@ -106,7 +106,7 @@ def test_of_a_stores_amounts_fees_taxes_promotions_and_adjustments_are_taken():
     )
 
 
-def test_a_list_without_an_amount_sums_to_it():
+def test_a_list_without_an_amount_determines_it():
     listed = [{"amount": "1.00", "description": "Bag"}, {"amount": 0.25}]
     assert extras({"feesDescription": listed}).fees == (Detail(100, "Bag"), Detail(25, "Fees"))
     assert extras({"feesDescription": listed, "fees": "1.250"}).fees == (
@@ -115,12 +115,12 @@ def test_a_list_without_an_amount_sums_to_it():
     )
 
 
-def test_an_amount_with_an_empty_list_gets_its_one_entry_too():
+def test_an_amount_with_an_empty_list_gets_one_entry():
     assert extras({"fees": "1.00", "feesDescription": []}).fees == (Detail(100, "Fees"),)
     assert extras({"fees": "0.00", "feesDescription": []}).fees == ()
 
 
-def test_what_a_store_does_not_return_stays():
+def test_amounts_that_a_store_does_not_return_stay():
     before = Sums("USD", 2, 800, Extras(fees=(Detail(10, "Bag"),), taxes=(Detail(20, "VAT"),)))
     assert extras({"taxes": "0.00"}, before) == Extras(fees=(Detail(10, "Bag"),))
 
@@ -171,15 +171,15 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("body", FAULTY.values(), ids=FAULTY)
-def test_amounts_that_cannot_be_taken_are_the_stores_fault(body: Any):
+def test_amounts_that_cannot_be_applied_are_invalid(body: Any):
     assert fault(body)
 
 
-def test_the_currency_may_be_said_in_any_case():
+def test_the_currency_may_have_any_letter_case():
     assert extras({"currency": "usd"}) == Extras()
 
 
-def test_a_description_is_cut_and_freed_of_control_characters():
+def test_a_description_is_cut_and_loses_its_control_characters():
     told = extras(
         {"feesDescription": [{"amount": "1", "description": "\n A\u0000\tb\u202e " + "c" * 300}]}
     ).fees
@@ -196,7 +196,7 @@ def test_numbers_are_read_from_their_text():
     )
 
 
-def test_amounts_after_the_fact_are_remarked_on_when_they_change_the_total():
+def test_amounts_that_come_too_late_are_explained_when_they_change_the_total():
     assert explain_ignored_amounts(EIGHT, None) is None
     assert explain_ignored_amounts(EIGHT, sent({"total": "9.00"})) is None
     assert explain_ignored_amounts(EIGHT, sent({"fees": "1.00"})) == (
@@ -214,7 +214,7 @@ DETAILS = st.lists(st.tuples(MINOR, st.text(min_size=1, max_size=5)), max_size=4
 
 
 @given(SCALES, MINOR, st.integers(0, 10**9), DETAILS, DETAILS, DETAILS, DETAILS, st.booleans())
-def test_what_a_store_lists_is_what_the_customer_pays(
+def test_the_amounts_that_a_store_lists_add_up_to_the_total(
     money: tuple[str, int],
     sub_total: int,
     tip: int,
@@ -266,7 +266,7 @@ MEMBERS = st.sampled_from(
 
 
 @given(st.dictionaries(MEMBERS, JUNK, max_size=6))
-def test_no_amounts_raise_and_what_is_taken_is_in_range(body: Any) -> None:
+def test_applied_amounts_are_in_range(body: Any) -> None:
     with suppress(InvalidAmountsError, PriceChangedError):
         result = apply(body)
         assert 0 <= result.total <= MAX_MINOR

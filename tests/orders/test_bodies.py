@@ -1,4 +1,4 @@
-"""Decisions §9: what the bodies of order webhooks say."""
+"""Decisions §9: the bodies of order webhooks."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
-from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, core, delivery, order, reviewed
+from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
 from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
@@ -20,7 +20,7 @@ SENT = order(fulfillment=delivery(HOME), customer=CUSTOMER, amounts={"tip": "1.0
 
 
 def row(**changes: Any) -> OrderRow:
-    request, found = core(json.dumps(SENT).encode()), reviewed(SENT)
+    request, found = core(json.dumps(SENT).encode()), checked(SENT)
     assert found.sums is not None
     members: dict[str, Any] = {
         "id": ORDER,
@@ -70,9 +70,9 @@ def check_order(told: Any) -> None:
     assert told["customer"] == CUSTOMER
 
 
-def test_a_validate_call_says_which_order_for_which_store():
+def test_a_validate_call_has_the_order_and_its_store():
     request = core(json.dumps(SENT).encode())
-    found = reviewed(SENT)
+    found = checked(SENT)
     assert found.sums is not None
     body = json.loads(validate_body(found, request, found.sums, now=NOW))
     assert (body["type"], body["timestamp"]) == ("order.validate", "2026-03-04T12:00:00.000Z")
@@ -82,7 +82,7 @@ def test_a_validate_call_says_which_order_for_which_store():
     check_order(body["data"]["order"])
 
 
-def test_a_place_call_passes_the_payment_on_as_it_was_sent():
+def test_a_place_call_has_the_payment_byte_for_byte():
     sent = b'{ "type":"cardOnFile",  "amount": 10.50, "cardToken" : "tok_\\u00e4\\/1"}'
     body = place_body(row(), payment=msgspec.Raw(sent), now=NOW)
     assert sent in body
@@ -98,13 +98,13 @@ def test_without_a_payment_there_is_no_such_member():
         assert "payment" not in json.loads(place_body(row(), payment=payment, now=NOW))["data"]
 
 
-def test_a_customer_that_was_not_sent_is_not_told():
+def test_an_absent_customer_is_absent_from_the_body():
     bare = row(customer=None, client_context=None)
     told = json.loads(place_body(bare, payment=UNSET, now=NOW))["data"]["order"]
     assert set(told) == {"cart", "fulfillment", "amounts"}
 
 
-def test_a_store_is_told_why_an_order_is_cancelled():
+def test_a_cancellation_has_its_reason():
     told = json.loads(as_json(cancelled_data(row(cancel_reason="STORE_UNREACHABLE"))))
     assert set(told) == {"orderId", "storeId", "partnerStoreId", "cancelReason", "order"}
     assert told["cancelReason"] == "STORE_UNREACHABLE"

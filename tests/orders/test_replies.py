@@ -1,4 +1,4 @@
-"""Decisions §9: what a store's reply says, whatever it sends."""
+"""Decisions §9: a store's replies, whatever it sends."""
 
 import json
 from datetime import UTC, datetime
@@ -41,66 +41,68 @@ def agreement_parser() -> ReplyParser[Quote]:
     return ReplyParser(lambda status, body: quote(SUMS, read_validate(status, body)))
 
 
-def no(body: Any, status: int = 200) -> list[tuple[str, str, str | None]]:
-    """Return the reasons of what both calls take for the same no."""
+def rejected(body: Any, status: int = 200) -> list[tuple[str, str, str | None]]:
+    """Return the errors of the same rejection of both calls."""
     for read in (validate, place):
-        said = read(body, status)
-        assert isinstance(said, Rejection), said
-    return [(one.code, one.message, one.pointer) for one in said.errors]
+        reply = read(body, status)
+        assert isinstance(reply, Rejection), reply
+    return [(one.code, one.message, one.pointer) for one in reply.errors]
 
 
-def test_an_object_that_says_nothing_is_a_yes():
+def test_an_empty_object_is_an_acceptance():
     assert validate({}) == Acceptance()
     assert place({}, 201) == Acceptance()
     assert validate({"isValid": None, "errors": None, "amounts": None}) == Acceptance()
 
 
-def test_a_yes_that_is_said_counts_more_than_reasons_beside_it():
+def test_an_explicit_acceptance_counts_more_than_errors():
     assert validate({"isValid": True, "errors": [{"code": "STORE_CLOSED"}]}) == Acceptance()
     assert place({"accepted": True, "errors": ["x"]}) == Acceptance()
 
 
-def test_reasons_are_a_no_when_nothing_is_said():
+def test_errors_without_a_verdict_are_a_rejection():
     reason = {"code": "STORE_CLOSED", "message": "Back at six", "pointer": "/fulfillment"}
-    assert no({"errors": [reason]}) == [("STORE_CLOSED", "Back at six", "/fulfillment")]
+    assert rejected({"errors": [reason]}) == [("STORE_CLOSED", "Back at six", "/fulfillment")]
 
 
-def test_a_no_without_reasons_is_other():
-    told = [("OTHER", "The store refused the order for a reason of its own.", None)]
-    assert [(e.code, e.message, e.pointer) for e in validate({"isValid": False}).errors] == told
-    assert [(e.code, e.message, e.pointer) for e in place({"accepted": False, "errors": []}).errors] == told
+def test_a_rejection_without_errors_is_other():
+    expected = [("OTHER", "The store refused the order for a reason of its own.", None)]
+    assert [(e.code, e.message, e.pointer) for e in validate({"isValid": False}).errors] == expected
+    assert [
+        (e.code, e.message, e.pointer) for e in place({"accepted": False, "errors": []}).errors
+    ] == expected
 
 
 @pytest.mark.parametrize("status", [400, 402, 409, 422])
-def test_these_statuses_are_a_no(status: int):
-    assert no({"errors": [{"code": "ADDRESS_OUT_OF_RANGE", "message": "Too far"}]}, status) == [
+def test_these_statuses_are_a_rejection(status: int):
+    assert rejected({"errors": [{"code": "ADDRESS_OUT_OF_RANGE", "message": "Too far"}]}, status) == [
         ("ADDRESS_OUT_OF_RANGE", "Too far", None)
     ]
-    assert no({"errorCode": "PAYMENT_DECLINED", "detail": "No funds", "title": "T"}, status) == [
+    assert rejected({"errorCode": "PAYMENT_DECLINED", "detail": "No funds", "title": "T"}, status) == [
         ("PAYMENT_DECLINED", "No funds", None)
     ]
-    assert no({"errorCode": "PAYMENT_DECLINED", "errors": []}, status) == [
+    assert rejected({"errorCode": "PAYMENT_DECLINED", "errors": []}, status) == [
         ("PAYMENT_DECLINED", "The payment was declined.", None)
     ]
     for unreadable in (b"", b"<html>", b"[1]", b'{"errors": 7}', b'{"errors": {"a": 1}}', b"\xff", {"x": 1}):
-        assert [code for code, _, _ in no(unreadable, status)] == ["OTHER"]
+        assert [code for code, _, _ in rejected(unreadable, status)] == ["OTHER"]
 
 
-def test_entries_that_cannot_be_read_are_other_each():
+def test_each_entry_that_cannot_be_read_is_other():
     entries = [1, None, "sold out", {}, {"code": 5, "message": [], "pointer": 3}, {"message": "hm"}]
-    assert [code for code, _, _ in no({"errors": entries})] == ["OTHER"] * 6
-    assert no({"errors": entries})[2][1] == "sold out"
-    assert no({"errors": entries})[5][1] == "hm"
+    assert [code for code, _, _ in rejected({"errors": entries})] == ["OTHER"] * 6
+    assert rejected({"errors": entries})[2][1] == "sold out"
+    assert rejected({"errors": entries})[5][1] == "hm"
 
 
 @pytest.mark.parametrize(
     "status", [100, 204, 301, 307, 401, 403, 404, 408, 410, 413, 429, 500, 502, 503, 599]
 )
-def test_every_other_status_is_the_stores_fault(status: int):
+def test_every_other_status_is_an_invalid_reply(status: int):
     body = {"errors": [{"code": "STORE_CLOSED"}]} if status != 204 else b""
-    for said in (validate(body, status), place(body, status)):
-        assert isinstance(said, InvalidReply)
-        assert str(status) in said.message
+    for reply in (validate(body, status), place(body, status)):
+        assert isinstance(reply, InvalidReply)
+        assert str(status) in reply.message
 
 
 UNREADABLE = {
@@ -119,13 +121,13 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_2xx_that_is_no_json_object_is_the_stores_fault(body: bytes):
+def test_a_2xx_without_a_json_object_is_an_invalid_reply(body: bytes):
     assert isinstance(validate(body), InvalidReply)
     assert isinstance(place(body), InvalidReply)
     assert ReplyParser(read_validate)(200, body) == ReplyParser(read_place)(200, body) != ""
 
 
-def test_a_verdict_that_is_neither_true_nor_false_is_the_stores_fault():
+def test_a_verdict_that_is_not_a_boolean_is_an_invalid_reply():
     value: Any
     for value in ("true", 1, [], {}, "no"):
         assert isinstance(validate({"isValid": value}), InvalidReply)
@@ -133,8 +135,8 @@ def test_a_verdict_that_is_neither_true_nor_false_is_the_stores_fault():
     assert place({"isValid": False}) == Acceptance()
 
 
-def test_unknown_codes_pass_through_and_codes_that_are_no_reasons_are_other():
-    told = {
+def test_unknown_codes_pass_through_and_codes_that_do_not_apply_are_other():
+    expected = {
         "KITCHEN_ON_FIRE": "KITCHEN_ON_FIRE",
         "OTHER": "OTHER",
         "VALIDATION_FAILED": "VALIDATION_FAILED",
@@ -152,26 +154,28 @@ def test_unknown_codes_pass_through_and_codes_that_are_no_reasons_are_other():
         "Ä": "OTHER",
         "": "OTHER",
     }
-    assert [code for code, _, _ in no({"errors": [{"code": code} for code in told]})] == list(told.values())
+    assert [code for code, _, _ in rejected({"errors": [{"code": code} for code in expected]})] == list(
+        expected.values()
+    )
 
 
-def test_what_a_store_says_is_bounded_and_free_of_control_characters():
+def test_texts_of_a_store_are_bounded_and_have_no_control_characters():
     reason = {"code": "X", "message": "a\x00\x1b[31m\r\nb\u2028c\u202ed" + "e" * 999, "pointer": "/a" * 999}
-    (said,) = set(no({"errors": [reason] * 500}))
-    assert said[1].startswith("a [31m b c de")
-    assert len(said[1]) == 500
-    assert said[2] is None
-    assert len(no({"errors": [reason] * 500})) == 100
+    (reply,) = set(rejected({"errors": [reason] * 500}))
+    assert reply[1].startswith("a [31m b c de")
+    assert len(reply[1]) == 500
+    assert reply[2] is None
+    assert len(rejected({"errors": [reason] * 500})) == 100
 
 
-def test_a_pointer_that_is_none_is_left_out():
+def test_a_malformed_pointer_is_left_out():
     pointers = {"/a~1b/0": "/a~1b/0", "": None, "a": None, "/a~2": None, "/a\n": None, "#/a": None, "/": "/"}
-    assert [at for _, _, at in no({"errors": [{"pointer": one} for one in pointers]})] == list(
+    assert [at for _, _, at in rejected({"errors": [{"pointer": one} for one in pointers]})] == list(
         pointers.values()
     )
 
 
-def test_when_the_order_will_be_ready_is_read_with_any_offset_and_else_ignored():
+def test_estimated_ready_at_may_have_any_offset_and_is_ignored_if_malformed():
     ready = datetime(2026, 1, 31, 18, 30, tzinfo=UTC)
     assert validate({"estimatedReadyAt": "2026-01-31T19:30:00+01:00"}) == Acceptance(estimated_ready_at=ready)
     assert place({"estimatedReadyAt": "2026-01-31T18:30:00Z"}) == Acceptance(estimated_ready_at=ready)
@@ -180,7 +184,7 @@ def test_when_the_order_will_be_ready_is_read_with_any_offset_and_else_ignored()
         assert validate({"estimatedReadyAt": text}) == Acceptance()
 
 
-def test_the_stores_number_of_the_order_is_a_text_or_an_integer():
+def test_partner_order_id_is_a_text_or_an_integer():
     def number(body: Any) -> Any:
         return place(body).partner_order_id
 
@@ -194,7 +198,7 @@ def test_the_stores_number_of_the_order_is_a_text_or_an_integer():
     assert number(b'{"partnerOrderId": "\xff"}') is None
 
 
-def test_amounts_that_are_no_object_are_a_fault_at_validate_and_nothing_at_place():
+def test_amounts_that_are_not_an_object_are_invalid_at_validate_and_ignored_at_place():
     amounts: Any
     for amounts in ([], "8.00", 8):
         assert isinstance(validate({"amounts": amounts}), InvalidReply)
@@ -206,37 +210,37 @@ def test_the_last_of_a_repeated_member_counts():
     assert isinstance(validate(b'{"isValid": true, "isValid": false}'), Rejection)
 
 
-def test_a_judge_tells_faults_and_keeps_what_was_said():
-    judge = agreement_parser()
-    assert judge(500, b"") == "The store answered 500."
-    assert judge.reply == InvalidReply("The store answered 500.")
-    assert judge(200, raw({"amounts": {"fees": "1.00"}, "estimatedReadyAt": "2026-01-31T18:30:00Z"})) is None
-    assert isinstance(judge.reply, Quote)
-    assert judge.reply.sums.extras.fees == (Detail(100, "Fees"),)
-    assert judge(200, raw({"amounts": {"fees": "1.00", "total": "8.00"}})) == (
+def test_a_parser_returns_faults_and_keeps_the_last_reply():
+    parser = agreement_parser()
+    assert parser(500, b"") == "The store answered 500."
+    assert parser.reply == InvalidReply("The store answered 500.")
+    assert parser(200, raw({"amounts": {"fees": "1.00"}, "estimatedReadyAt": "2026-01-31T18:30:00Z"})) is None
+    assert isinstance(parser.reply, Quote)
+    assert parser.reply.sums.extras.fees == (Detail(100, "Fees"),)
+    assert parser(200, raw({"amounts": {"fees": "1.00", "total": "8.00"}})) == (
         "amounts.total is 8.00, but the amounts add up to 9.00 with the tip and 9.00 without."
     )
-    assert judge(200, raw({"amounts": {"subTotal": "9.00"}})) is None
-    assert isinstance(judge.reply, Rejection)
-    assert judge.reply.errors[0].code == "ITEM_PRICE_CHANGED"
-    assert judge(422, b"") is None
+    assert parser(200, raw({"amounts": {"subTotal": "9.00"}})) is None
+    assert isinstance(parser.reply, Rejection)
+    assert parser.reply.errors[0].code == "ITEM_PRICE_CHANGED"
+    assert parser(422, b"") is None
     placed = ReplyParser(read_place)
     assert (placed(200, b"{}"), placed.reply) == (None, Acceptance())
     assert (placed(200, b""), type(placed.reply)) != (None, InvalidReply)
 
 
 def check_any(status: int, body: bytes) -> None:
-    for said in (read_validate(status, body), read_place(status, body)):
-        if isinstance(said, Rejection):
-            assert 0 < len(said.errors) <= 100
-            for one in said.errors:
+    for reply in (read_validate(status, body), read_place(status, body)):
+        if isinstance(reply, Rejection):
+            assert 0 < len(reply.errors) <= 100
+            for one in reply.errors:
                 assert isinstance(one, OrderError)
                 assert 0 < len(one.message) <= 500
                 msgspec.json.encode(one)
-        elif isinstance(said, InvalidReply):
-            assert said.message
-    judge = agreement_parser()
-    assert (judge(status, body) is not None) == isinstance(judge.reply, InvalidReply)
+        elif isinstance(reply, InvalidReply):
+            assert reply.message
+    parser = agreement_parser()
+    assert (parser(status, body) is not None) == isinstance(parser.reply, InvalidReply)
 
 
 STATUSES = st.sampled_from([200, 201, 204, 302, 400, 402, 404, 409, 422, 429, 500]) | st.integers(100, 599)

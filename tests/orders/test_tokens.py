@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.carts.chance import Chance
+from tests.carts.random_store import RandomStore
 from tests.orders.samples import (
     CAKE,
     HOME,
@@ -26,10 +26,10 @@ from tests.orders.samples import (
     STOREFRONT,
     TEA,
     Json,
+    checked,
     delivery,
     line,
     order,
-    reviewed,
 )
 
 from mercato.domain.carts.lines import choice_of
@@ -87,7 +87,7 @@ def refused(
 # --- what it says ---------------------------------------------------------------------------------
 
 
-def test_a_token_says_what_was_agreed():
+def test_a_token_has_the_quote():
     said = SEAL.verify(TOKEN, digest=DIGEST, now=NOW)
     assert (said.sums, said.estimated_ready_at) == (SUMS, READY)
     assert said.expires_at == NOW + timedelta(minutes=15)
@@ -101,7 +101,7 @@ def test_every_token_has_an_id_of_its_own():
     assert len(ids) == 2
 
 
-def test_a_token_is_good_for_fifteen_minutes():
+def test_a_token_is_valid_for_fifteen_minutes():
     SEAL.verify(TOKEN, digest=DIGEST, now=NOW + timedelta(minutes=15, milliseconds=-1))
     assert refused(TOKEN, after=timedelta(minutes=15)) == (
         "The token expired at 2026-03-04T12:15:00.000Z. Validate the order again."
@@ -117,13 +117,13 @@ def test_a_token_is_for_its_caller_its_store_its_cart_and_its_fulfilment():
     assert "another fulfillment" in refused(TOKEN, of(line(TEA), fulfillment=scheduled))
 
 
-def test_what_is_no_token_is_told_so():
+def test_a_text_that_is_not_a_token_is_refused():
     cut = [TOKEN[3:], TOKEN[:-1], TOKEN + "A", TOKEN + "=", " " + TOKEN, TOKEN + "\n"]
     for token in ["", "vo_", "vo_AAAA", "x", "ä", *cut]:
         assert "can't be read" in refused(token)
 
 
-def test_no_other_spelling_of_a_token_is_read():
+def test_no_other_encoding_of_a_token_is_valid():
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     for place in range(len(TOKEN)):
         for step in (1, 2, 16, 32):
@@ -142,13 +142,13 @@ def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_i
     assert "can't be read" in refused(TOKEN, by=seal(b"b"))
 
 
-def test_what_is_signed_for_another_purpose_is_no_token():
+def test_text_signed_for_another_purpose_is_not_a_token():
     vault = Vault([b"a" * 32])
     other = OrderTokens(vault.derive("mercato access token"), new_id)
     assert "can't be read" in refused(other.issue(DIGEST, AGREED, now=NOW))
 
 
-def test_the_largest_amounts_make_a_token_that_is_still_taken():
+def test_the_largest_amounts_fit_in_a_token():
     each = MAX_DESCRIPTION_BYTES // (4 * MAX_DETAILS)
     details = tuple(Detail(-(2**63), "x" * each) for _ in range(MAX_DETAILS))
     token = SEAL.issue(
@@ -162,26 +162,26 @@ def test_the_largest_amounts_make_a_token_that_is_still_taken():
 
 
 def test_names_line_ids_and_the_order_of_lines_make_no_difference():
-    first = reviewed(order(line(TEA, 2, line(LEMON), line(MILK)), line(CAKE)))
-    second = reviewed(
+    first = checked(order(line(TEA, 2, line(LEMON), line(MILK)), line(CAKE)))
+    second = checked(
         order(line(CAKE, lineItemId=str(new_id())), line(TEA, 2, line(MILK), line(LEMON, name="x")))
     )
     assert digest_of(STOREFRONT, first) == digest_of(STOREFRONT, second)
 
 
-def test_equal_lines_split_in_two_are_one_line_of_their_sum():
+def test_a_line_split_in_two_equals_one_line_of_their_sum():
     assert of(line(TEA), line(CAKE), line(TEA, 2)) == of(line(TEA, 3), line(CAKE))
     assert of(line(TEA, 1, line(MILK), line(MILK))) == of(line(TEA, 1, line(MILK, 2)))
     assert of(line(TEA, 1, line(MILK)), line(TEA)) != of(line(TEA, 2, line(MILK)))
 
 
 def test_street_and_address1_are_one_and_instants_are_compared_in_utc():
-    def told(**more: Any) -> Digest:
+    def digest_with(**more: Any) -> Digest:
         later = {"scheduleType": "SCHEDULED"}
-        return digest_of(STOREFRONT, reviewed(order(fulfillment=delivery(**later | more))))
+        return digest_of(STOREFRONT, checked(order(fulfillment=delivery(**later | more))))
 
     other = HOME | {"address1": None, "street": HOME["address1"]}
-    assert told(address=HOME, scheduledTime="2026-03-04T13:00:00Z") == told(
+    assert digest_with(address=HOME, scheduledTime="2026-03-04T13:00:00Z") == digest_with(
         address=other, scheduledTime="2026-03-04T15:00:00.000+02:00"
     )
 
@@ -202,8 +202,10 @@ def test_every_part_of_a_fulfilment_counts():
         if member != "coordinates"
     ]
     others += [{"address": address | {"coordinates": place}} for place in (None, {"lat": 2.5, "lng": 1.5})]
-    told = [digest_of(STOREFRONT, reviewed(order(fulfillment=same | change))) for change in [{}, *others]]
-    assert len(set(told)) == len(told) == 13
+    digest_with = [
+        digest_of(STOREFRONT, checked(order(fulfillment=same | change))) for change in [{}, *others]
+    ]
+    assert len(set(digest_with)) == len(digest_with) == 13
 
 
 def test_digests_are_the_same_in_every_process():
@@ -220,7 +222,7 @@ def test_digests_are_the_same_in_every_process():
 
 
 def shuffled(chance: random.Random, lines: list[Json]) -> list[Json]:
-    """Return the same choices, lines split and groups split and everything in another order."""
+    """Return the same choices in another order, with split lines and groups."""
     out = []
     for one in copy.deepcopy(lines):
         for group in one["modifierGroups"]:
@@ -240,7 +242,7 @@ def shuffled(chance: random.Random, lines: list[Json]) -> list[Json]:
 
 
 def changed(chance: random.Random, lines: list[Json]) -> list[Json]:
-    """Return lines of which one thing, at any depth, is another."""
+    """Return the lines with one change at any depth."""
     lines = copy.deepcopy(lines)
     one = chance.choice(lines)
     below = [group for group in one["modifierGroups"] if group["lineItems"]]
@@ -261,15 +263,15 @@ def changed(chance: random.Random, lines: list[Json]) -> list[Json]:
 
 @given(st.integers(0, 2**32))
 def test_a_cart_is_the_same_in_any_order_and_another_after_any_change(seed: int) -> None:
-    world = Chance(seed, careless=0.1)
+    world = RandomStore(seed, careless=0.1)
     lines = world.lines()
     assert of(*lines) == of(*shuffled(world.random, lines))
     assert of(*lines) != of(*changed(world.random, shuffled(world.random, lines)))
 
 
 @given(st.integers(0, 2**32))
-def test_one_line_has_the_digest_of_another_exactly_if_it_is_the_same_choice(seed: int) -> None:
-    world = Chance(seed, careless=0.1)
+def test_two_lines_have_the_same_digest_exactly_if_their_choices_are_equal(seed: int) -> None:
+    world = RandomStore(seed, careless=0.1)
     lines = [*world.lines(), *world.lines()]
     lines = [one | {"quantity": 1} for one in (*lines, *shuffled(world.random, lines))]
     world.random.shuffle(lines)
@@ -278,6 +280,6 @@ def test_one_line_has_the_digest_of_another_exactly_if_it_is_the_same_choice(see
         assert (of(a) == of(b)) is (choice_of(first) == choice_of(second))
 
 
-def test_the_amounts_are_what_the_token_carries_not_what_it_is_for():
+def test_the_digest_does_not_depend_on_the_amounts():
     other = SEAL.issue(DIGEST, replace(AGREED, sums=replace(SUMS, tip=0)), now=NOW)
     assert SEAL.verify(other, digest=DIGEST, now=NOW).sums != SUMS

@@ -32,7 +32,7 @@ def at(status: str = "pending", state: str = "open", **more: Any) -> Progress:
 
 
 def moved(current: Progress, **update: Any) -> Progress | None:
-    """Return where the update brings the order; None when it changes nothing."""
+    """Return the order's progress after the update; None if it changes nothing."""
     result = change(current, OrderStatusUpdate(**update), NOW)
     if result is None:
         return None
@@ -102,19 +102,19 @@ def test_after_closing_nothing_else_changes(update: Any):
         moved(at("ready", "completed"), **update)
 
 
-def test_when_it_will_be_ready_is_a_change_of_its_own():
+def test_estimated_ready_at_is_a_change_of_its_own():
     assert moved(at(), estimated_ready_at="2026-03-04T13:20:00+01:00") == at(estimated_ready_at=SOON)
     assert moved(at(estimated_ready_at=SOON), estimated_ready_at=instant(SOON)) is None
     later = at("preparing", estimated_ready_at=SOON)
     assert moved(at(), status="preparing", estimated_ready_at=instant(SOON)) == later
 
 
-def test_open_is_what_an_open_order_is_already():
+def test_open_changes_nothing_for_an_open_order():
     assert moved(at("ready"), state="open") is None
     assert moved(at(), state="open", status="ready") == at("ready")
 
 
-def test_a_reason_means_something_only_with_cancelled():
+def test_a_reason_is_ignored_except_with_cancelled():
     assert moved(at(), status="ready", cancel_reason="x") == at("ready")
     assert moved(at(), state="completed", cancel_reason="x") == at(state="completed")
 
@@ -155,8 +155,8 @@ def test_the_statuses_of_a_pickup_follow_each_other_in_the_table():
         assert after in STATUS_TRANSITIONS[before]
 
 
-def slow(current: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | str:
-    """Return where an order is after an update, or the code of its refusal: the contract, word by word."""
+def reference(current: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | str:
+    """Return the progress after an update or the code of its refusal: the contract, word by word."""
     status, state = update.get("status"), update.get("state")
     if not update or set(update) == {"cancel_reason"} or status == "pending":
         return "VALIDATION_FAILED"
@@ -179,7 +179,7 @@ def slow(current: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | st
 
 
 @given(st.integers(0, 2**32))
-def test_any_walk_goes_as_the_contract_says(seed: int) -> None:
+def test_any_sequence_of_updates_follows_the_contract(seed: int) -> None:
     chance = random.Random(seed)
     expected: dict[str, Any] = {"state": "open", "status": "pending", "ready": False}
     current = at()
@@ -193,7 +193,7 @@ def test_any_walk_goes_as_the_contract_says(seed: int) -> None:
             update["cancel_reason"] = "x"
         if chance.random() < 0.2:
             update["estimated_ready_at"] = instant(NOW + timedelta(minutes=step))
-        wanted = slow(expected, update)
+        wanted = reference(expected, update)
         if isinstance(wanted, str):
             with pytest.raises(Problem) as refused:
                 change(current, OrderStatusUpdate(**update), NOW)

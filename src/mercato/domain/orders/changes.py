@@ -168,7 +168,7 @@ class Changes(Struct, frozen=True):
         return changed
 
     async def notify_store(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> None:
-        """Send `order.cancelled` below the webhookUrl: a store is told of each cancel that isn't its merchant's."""
+        """Send `order.cancelled` below the webhookUrl: its store gets each cancel that isn't its merchant's."""
         await self._push(
             tx,
             order,

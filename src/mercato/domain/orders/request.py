@@ -37,7 +37,7 @@ Payment = Annotated[
     msgspec.Raw,
     Meta(
         extra_json_schema={"anyOf": [{"type": "object"}, {"type": "null"}]},
-        description="For the store, which is the authority: passed on as it was sent, and kept nowhere.",
+        description="For the store, byte for byte. The service doesn't keep it.",
         extra=validator(_payment_fault),
     ),
 ]
@@ -65,7 +65,7 @@ class LatLong(Wire):
 
 
 class DeliveryAddress(Wire):
-    """Where a delivery goes. Every member may be missing or null; a `street` is read as `address1`."""
+    """The address of a delivery. Every member may be absent or null; `street` means the same as `address1`."""
 
     address1: Text255 | None = None
     address2: Text255 | None = None
@@ -77,14 +77,14 @@ class DeliveryAddress(Wire):
 
 
 class PickupFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.PICKUP.value):
-    """The customer fetches the order."""
+    """The customer picks the order up."""
 
     schedule_type: ScheduleType
     scheduled_time: DateTime | None = None
 
 
 class DeliveryFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.DELIVERY_BY_MERCHANT.value):
-    """The merchant brings the order."""
+    """The merchant delivers the order."""
 
     schedule_type: ScheduleType
     delivery_type: DeliveryType

@@ -1,4 +1,4 @@
-"""Decisions §4, §7: prices equal those of a second, slow and obvious pricing, to the last minor unit."""
+"""Decisions §4, §7: prices equal those of the reference pricing, to the last minor unit."""
 
 import copy
 from collections import Counter
@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.carts.chance import Chance, count
-from tests.carts.slow import verdict
+from tests.carts.random_store import RandomStore, count
+from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
 
 from mercato.domain.carts.changes import Menu, add_item, remove_item
@@ -29,13 +29,13 @@ def read(lines: list[Any]) -> list[LineItem]:
     return msgspec.convert(lines, list[LineItem])
 
 
-def menu_of(world: Chance) -> Menu:
+def menu_of(world: RandomStore) -> Menu:
     return Menu(STORE, SET, compiled(world.document), frozenset(map(UUID, world.sold_out)))
 
 
 def check_price(seed: int, careless: float) -> bool:
-    """Compare one world's cart; tell whether it could be bought."""
-    world = Chance(seed, careless=careless)
+    """Compare the prices of one random cart; return whether it is valid."""
+    world = RandomStore(seed, careless=careless)
     lines = world.lines()
     menu, expected = menu_of(world), verdict(world.document, world.sold_out, lines)
     got = price(read(lines), catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id)
@@ -49,8 +49,8 @@ def check_price(seed: int, careless: float) -> bool:
 
 
 def check_growth(seed: int) -> None:
-    """A cart that grows line by line costs what all its lines cost, however they were merged."""
-    world = Chance(seed, careless=0)
+    """Check that a cart that grows line by line has the price of all its lines, however they were merged."""
+    world = RandomStore(seed, careless=0)
     lines = world.lines()
     twice = [*lines, *reversed(lines)]
     expected = verdict(world.document, set(), twice)
@@ -79,7 +79,7 @@ def all_ids(lines: list[Any]) -> list[str]:
     return [line["lineItemId"] for line in lines] + below
 
 
-def shuffled(world: Chance, line: Any) -> Any:
+def shuffled(world: RandomStore, line: Any) -> Any:
     """Return the same choice in another order."""
     line = copy.deepcopy(line)
     for group in line["modifierGroups"]:
@@ -89,9 +89,9 @@ def shuffled(world: Chance, line: Any) -> Any:
     return line
 
 
-def check_mending(seed: int) -> None:
-    """Whatever is wrong with a cart by its set, a line can be taken out, and what has a price keeps it."""
-    world = Chance(seed, careless=1)
+def check_removal(seed: int) -> None:
+    """Check that a line can be removed from any invalid cart, and that the other prices stay."""
+    world = RandomStore(seed, careless=1)
     lines = world.lines()
     body = {"catalogSetId": SET, "storeId": STORE, "lineItems": lines}
     for line in lines:
@@ -122,39 +122,39 @@ def total_of(answer: PricedCart) -> Fraction:
     return Fraction(told["total"])
 
 
-def test_chance_makes_both_carts_that_can_be_bought_and_carts_that_cannot():
+def test_random_carts_are_both_valid_and_invalid():
     bought = sum(check_price(seed, 0.5) for seed in range(300))
     assert 60 < bought < 240
 
 
 @QUICK
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
-def test_prices_and_faults_equal_those_of_the_slow_pricing(seed: int, careless: float):
+def test_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, careless: float):
     check_price(seed, careless)
 
 
 @settings(QUICK, max_examples=300)
 @given(seeds)
-def test_a_cart_that_grows_line_by_line_costs_what_its_lines_cost(seed: int):
+def test_a_cart_that_grows_line_by_line_has_the_price_of_its_lines(seed: int):
     check_growth(seed)
 
 
 @settings(QUICK, max_examples=300)
 @given(seeds)
-def test_a_line_can_be_taken_out_of_any_broken_cart(seed: int):
-    check_mending(seed)
+def test_a_line_can_be_removed_from_any_invalid_cart(seed: int):
+    check_removal(seed)
 
 
 @pytest.mark.long
 @LONG
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
-def test_ten_thousand_prices_and_faults_equal_those_of_the_slow_pricing(seed: int, careless: float):
+def test_ten_thousand_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, careless: float):
     check_price(seed, careless)
 
 
 @pytest.mark.long
 @LONG
 @given(seeds)
-def test_ten_thousand_carts_grow_and_mend(seed: int):
+def test_ten_thousand_carts_grow_and_lose_lines(seed: int):
     check_growth(seed)
-    check_mending(seed)
+    check_removal(seed)

@@ -1,4 +1,4 @@
-"""Decisions §6, §8: what an order costs, and every reason why it can't be had."""
+"""Decisions §6, §8: the price of an order, and every error that prevents it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,8 +6,8 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from tests.carts.chance import Chance
-from tests.carts.slow import verdict
+from tests.carts.random_store import RandomStore
+from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
 from tests.orders.samples import (
     CAKE,
@@ -20,12 +20,12 @@ from tests.orders.samples import (
     TEA,
     Json,
     cafe,
+    checked,
     codes,
     delivery,
     line,
     order,
     placing,
-    reviewed,
     shop,
 )
 
@@ -46,13 +46,13 @@ def scheduled(time: Any, kind: str = "SCHEDULED") -> Json:
     return {"mode": "PICKUP", "scheduleType": kind, "scheduledTime": time}
 
 
-def reasons(body: Json | None = None, **world: Any) -> list[tuple[str, str | None]]:
-    return codes(reviewed(body, **world).errors)
+def errors_of(body: Json | None = None, **world: Any) -> list[tuple[str, str | None]]:
+    return codes(checked(body, **world).errors)
 
 
 def refused(body: Json, kind: type[Problem] = ValidationFailed, **world: Any) -> list[str | None]:
     with pytest.raises(kind) as caught:
-        reviewed(body, **world)
+        checked(body, **world)
     return [fault.pointer for fault in caught.value.errors]
 
 
@@ -65,7 +65,7 @@ def placed(**members: Any) -> OrderCheck:
 
 
 def test_an_order_is_priced_like_its_cart_and_its_lines_have_names():
-    found = reviewed(order(amounts={"tip": "1.00", "subTotal": "0.01", "fees": "99.00"}))
+    found = checked(order(amounts={"tip": "1.00", "subTotal": "0.01", "fees": "99.00"}))
     assert found.errors == ()
     assert found.sums == Sums("USD", 2, 920, tip=100)
     told = msgspec.to_builtins(found.cart)
@@ -79,8 +79,8 @@ def test_an_order_is_priced_like_its_cart_and_its_lines_have_names():
     assert len({tea["lineItemId"], cake["lineItemId"], lemon["lineItemId"]}) == 3
 
 
-def test_what_has_no_price_leaves_the_order_without_amounts():
-    found = reviewed(order(line(str(new_id())), line(TEA)))
+def test_an_order_with_an_item_without_a_price_has_no_amounts():
+    found = checked(order(line(str(new_id())), line(TEA)))
     assert found.sums is None
     assert codes(found.errors) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
     told = msgspec.to_builtins(found.cart)
@@ -91,11 +91,11 @@ def test_what_has_no_price_leaves_the_order_without_amounts():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_carts_faults_and_price_are_those_of_the_cart_helpers(seed: int):
-    world = Chance(seed, careless=0.5)
+    world = RandomStore(seed, careless=0.5)
     lines = world.lines()
     expected = verdict(world.document, world.sold_out, lines)
     gone = tuple(SoldOut(UUID(item), None) for item in world.sold_out)
-    found = reviewed(order(*lines), document=world.document, store=shop(sold_out=gone))
+    found = checked(order(*lines), document=world.document, store=shop(sold_out=gone))
     own = [reason for reason in codes(found.errors) if reason != ("VALIDATION_FAILED", "/cart/lineItems")]
     assert sorted(map(str, own)) == sorted(map(str, expected.faults))
     assert (found.sums is None) == (expected.total is None)
@@ -103,20 +103,20 @@ def test_the_carts_faults_and_price_are_those_of_the_cart_helpers(seed: int):
         assert found.sums.total == expected.total * 10**found.sums.scale
 
 
-# --- reasons against it ---------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
-def test_an_empty_cart_is_a_reason():
-    found = reviewed(order() | {"cart": {"catalogSetId": str(SET), "storeId": str(STORE), "lineItems": []}})
+def test_an_empty_cart_is_an_error():
+    found = checked(order() | {"cart": {"catalogSetId": str(SET), "storeId": str(STORE), "lineItems": []}})
     assert codes(found.errors) == [("CART_EMPTY", "/cart/lineItems")]
     assert found.sums == Sums("USD", 2, 0)
 
 
-def test_rules_of_the_catalog_are_reasons_with_pointers():
+def test_broken_rules_of_the_catalog_are_errors_with_pointers():
     document = cafe()
     document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
     body = order(line(TEA), line(TEA, 1, line(MILK, 3)), line(CAKE, 4))
-    assert reasons(body, document=document) == [
+    assert errors_of(body, document=document) == [
         ("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups"),
         ("MODIFIER_LIMIT_EXCEEDED", "/cart/lineItems/1/modifierGroups/0"),
         ("VALIDATION_FAILED", "/cart/lineItems/2/quantity"),
@@ -124,15 +124,15 @@ def test_rules_of_the_catalog_are_reasons_with_pointers():
 
 
 def test_an_item_that_is_in_no_section_is_not_sold():
-    assert reasons(order(line(MILK), line(TEA))) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
+    assert errors_of(order(line(MILK), line(TEA))) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
 
 
 def test_without_sections_or_without_catalogs_anything_is_sold():
     document = cafe()
     del document["catalogs"]
-    assert reasons(order(line(TEA)), document=document) == []
+    assert errors_of(order(line(TEA)), document=document) == []
     del document["sections"]
-    assert reasons(order(line(MILK)), document=document) == []
+    assert errors_of(order(line(MILK)), document=document) == []
 
 
 def two_menus() -> Json:
@@ -149,74 +149,74 @@ def two_menus() -> Json:
 
 def test_an_item_is_sold_while_a_catalog_that_reaches_it_is_available():
     later = NOW.replace(hour=14)
-    assert reasons(document=two_menus(), now=NOW) == []
-    found = reviewed(document=two_menus(), now=later)
+    assert errors_of(document=two_menus(), now=NOW) == []
+    found = checked(document=two_menus(), now=later)
     assert codes(found.errors) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
     assert found.errors[0].message == "Cake is not on offer on Wednesday at 14:00:00, the store's time."
     assert (
-        reasons(order(fulfillment=scheduled("2026-03-11T13:59:59Z")), document=two_menus(), now=later) == []
+        errors_of(order(fulfillment=scheduled("2026-03-11T13:59:59Z")), document=two_menus(), now=later) == []
     )
 
 
-def test_one_line_is_told_once_that_its_item_cannot_be_had():
+def test_an_unavailable_item_is_one_error_of_its_line():
     gone = shop(sold_out=(SoldOut(UUID(MILK), None),))
-    assert reasons(order(line(MILK)), store=gone) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
+    assert errors_of(order(line(MILK)), store=gone) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
 
 
 def test_an_item_that_is_back_by_then_can_be_ordered_for_then():
     back = shop(sold_out=(SoldOut(UUID(CAKE), NOW + timedelta(hours=1)),))
-    assert reasons(store=back) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
-    assert reasons(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=back) == []
+    assert errors_of(store=back) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
+    assert errors_of(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=back) == []
 
 
-def test_a_paused_store_says_until_when():
+def test_the_error_of_a_paused_store_has_the_end_of_the_pause():
     paused = shop(paused=True, resume_at=NOW + timedelta(hours=1))
-    (reason,) = reviewed(store=paused).errors
-    assert (reason.code, reason.pointer) == ("STORE_CLOSED", None)
-    assert reason.message == "The store is paused until 2026-03-04T13:00:00.000Z."
-    assert reasons(store=paused, now=NOW + timedelta(hours=1)) == []
-    assert reasons(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=paused) == []
-    assert reasons(order(fulfillment=scheduled("2026-03-04T12:59:59Z")), store=paused) == [
+    (error,) = checked(store=paused).errors
+    assert (error.code, error.pointer) == ("STORE_CLOSED", None)
+    assert error.message == "The store is paused until 2026-03-04T13:00:00.000Z."
+    assert errors_of(store=paused, now=NOW + timedelta(hours=1)) == []
+    assert errors_of(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=paused) == []
+    assert errors_of(order(fulfillment=scheduled("2026-03-04T12:59:59Z")), store=paused) == [
         ("STORE_CLOSED", "/fulfillment/scheduledTime")
     ]
     for_ever = shop(paused=True)
-    assert reasons(order(fulfillment=scheduled("2030-01-01T00:00:00Z")), store=for_ever) == [
+    assert errors_of(order(fulfillment=scheduled("2030-01-01T00:00:00Z")), store=for_ever) == [
         ("STORE_CLOSED", "/fulfillment/scheduledTime")
     ]
 
 
-def test_outside_its_hours_a_store_is_closed_and_that_is_all_that_is_said():
+def test_outside_its_hours_a_store_is_closed_without_errors_of_items():
     document = cafe()
     next(iter(document["catalogs"].values()))["availability"] = LUNCH
-    assert reasons(document=document) == []
-    (reason,) = reviewed(document=document, store=shop(timezone="Asia/Tokyo")).errors
-    assert reason.code == "STORE_CLOSED"
-    assert reason.message == "No catalog of the store is available on Wednesday at 21:00:00."
+    assert errors_of(document=document) == []
+    (error,) = checked(document=document, store=shop(timezone="Asia/Tokyo")).errors
+    assert error.code == "STORE_CLOSED"
+    assert error.message == "No catalog of the store is available on Wednesday at 21:00:00."
 
 
-def test_a_mode_that_the_store_does_not_offer_is_a_reason():
-    assert reasons(store=shop(pickup_allowed=False)) == [("VALIDATION_FAILED", "/fulfillment/mode")]
+def test_a_mode_that_the_store_does_not_offer_is_an_error():
+    assert errors_of(store=shop(pickup_allowed=False)) == [("VALIDATION_FAILED", "/fulfillment/mode")]
     body = order(fulfillment=delivery(HOME))
-    assert reasons(body) == reasons(store=shop(delivery_allowed=False)) == []
-    assert reasons(body, store=shop(delivery_allowed=False)) == [("VALIDATION_FAILED", "/fulfillment/mode")]
+    assert errors_of(body) == errors_of(store=shop(delivery_allowed=False)) == []
+    assert errors_of(body, store=shop(delivery_allowed=False)) == [("VALIDATION_FAILED", "/fulfillment/mode")]
 
 
 def test_the_minimum_is_compared_with_the_subtotal_alone():
     least = shop(minimum_order_amount=921, minimum_order_currency="USD")
-    (reason,) = reviewed(order(amounts={"tip": "5.00"}), store=least).errors
-    assert reason.code == "ORDER_BELOW_MINIMUM"
-    assert reason.message == "The store takes orders from 9.21 USD on; the cart comes to 9.20."
-    assert reasons(store=shop(minimum_order_amount=920, minimum_order_currency="USD")) == []
+    (error,) = checked(order(amounts={"tip": "5.00"}), store=least).errors
+    assert error.code == "ORDER_BELOW_MINIMUM"
+    assert error.message == "The store takes orders from 9.21 USD on; the cart comes to 9.20."
+    assert errors_of(store=shop(minimum_order_amount=920, minimum_order_currency="USD")) == []
 
 
-def test_a_minimum_in_another_currency_says_nothing():
-    assert reasons(store=shop(minimum_order_amount=10**9, minimum_order_currency="JPY")) == []
+def test_a_minimum_in_another_currency_is_ignored():
+    assert errors_of(store=shop(minimum_order_amount=10**9, minimum_order_currency="JPY")) == []
 
 
-def test_an_order_that_comes_to_less_than_nothing_is_refused():
+def test_a_negative_total_is_an_error():
     document = cafe()
     document["items"][TEA]["basePrice"] = "-1.00"
-    assert reasons(order(line(TEA)), document=document) == [("VALIDATION_FAILED", "/cart/lineItems")]
+    assert errors_of(order(line(TEA)), document=document) == [("VALIDATION_FAILED", "/cart/lineItems")]
 
 
 ADDRESS = "/fulfillment/address"
@@ -236,17 +236,17 @@ ADDRESS = "/fulfillment/address"
     ids=["none", "empty", "whole", "no street", "blank street", "street by its other name", "blanks"],
 )
 def test_a_delivery_needs_street_city_and_postal_code(address: Json | None, missing: list[str]):
-    assert reasons(order(fulfillment=delivery(address))) == [
+    assert errors_of(order(fulfillment=delivery(address))) == [
         ("ADDRESS_INVALID", f"{ADDRESS}/{member}") for member in missing
     ]
 
 
-def test_all_reasons_are_told_at_once_the_carts_first():
+def test_all_errors_are_listed_the_carts_first():
     document = cafe()
     document["catalogs"] = {str(UUID(int=1)): {"name": "x", "sectionIds": [], "availability": []}}
     least = shop(minimum_order_amount=10**6, minimum_order_currency="USD", delivery_allowed=False)
     body = order(line(CAKE, 4), fulfillment=delivery({}))
-    assert [code for code, _ in reasons(body, document=document, store=least)] == [
+    assert [code for code, _ in errors_of(body, document=document, store=least)] == [
         "VALIDATION_FAILED",
         "STORE_CLOSED",
         "VALIDATION_FAILED",
@@ -255,8 +255,8 @@ def test_all_reasons_are_told_at_once_the_carts_first():
     ]
 
 
-def test_at_most_a_hundred_reasons_are_told():
-    assert len(reasons(order(*[line(MILK)] * 200, fulfillment=delivery({})))) == 100
+def test_at_most_a_hundred_errors_are_listed():
+    assert len(errors_of(order(*[line(MILK)] * 200, fulfillment=delivery({})))) == 100
 
 
 # --- faults of the request ------------------------------------------------------------------------
@@ -278,13 +278,13 @@ def test_a_scheduled_order_needs_an_instant_in_the_future(time: str | None):
     assert refused(order(fulfillment=scheduled(time))) == ["/fulfillment/scheduledTime"]
 
 
-def test_a_time_that_means_nothing_is_not_read_but_must_be_one():
-    found = reviewed(order(fulfillment=scheduled("2020-01-01T00:00:00Z", "ASAP")))
+def test_the_time_of_an_unscheduled_order_is_ignored_but_must_be_an_instant():
+    found = checked(order(fulfillment=scheduled("2020-01-01T00:00:00Z", "ASAP")))
     assert (found.at, found.fulfillment.scheduled_time) == (NOW, None)
     assert refused(order(fulfillment=scheduled("soon", "ASAP"))) == ["/fulfillment/scheduledTime"]
 
 
-def test_faults_of_the_request_are_told_at_once():
+def test_all_faults_of_the_request_are_listed():
     body = order(
         line(CAKE, 2**31 - 1), amounts={"tip": "-1.00", "total": "0.001"}, fulfillment=scheduled(None)
     )
@@ -302,7 +302,7 @@ def test_faults_of_the_request_are_told_at_once():
 
 
 @pytest.mark.parametrize("currency", ["EUR", "usd", "", "US dollars"])
-def test_a_currency_that_is_sent_must_be_the_stores(currency: str):
+def test_a_currency_must_be_the_stores(currency: str):
     for read in (Decoder(OrderCore), placing):
         request = read(msgspec.json.encode(order(amounts={"currency": currency, "tip": "-1"})))
         with pytest.raises(ValidationFailed) as caught:
@@ -318,14 +318,14 @@ def test_a_currency_that_is_sent_must_be_the_stores(currency: str):
 
 @pytest.mark.parametrize("amounts", [{"currency": "USD"}, {"currency": None}, {}])
 def test_the_stores_own_currency_may_be_sent(amounts: Json):
-    assert reviewed(order(amounts=amounts)).errors == ()
+    assert checked(order(amounts=amounts)).errors == ()
 
 
-def test_a_tip_that_takes_the_total_out_of_range_is_at_fault():
+def test_a_tip_that_takes_the_total_out_of_range_is_a_fault():
     assert refused(order(amounts={"tip": "92233720368547758.07"})) == ["/amounts/tip"]
 
 
-def test_bounds_come_first():
+def test_bounds_are_checked_first():
     body = order(*[line(TEA, 1, line(MILK))] * 101, fulfillment=scheduled(None))
     assert refused(body) == ["/cart/lineItems"]
 
@@ -345,7 +345,7 @@ def test_a_payment_is_an_object_or_nothing():
 
 def test_a_tip_is_a_decimal_in_the_currencys_scale():
     for text, minor in ((None, 0), ("0", 0), ("1.5", 150), ("1.500", 150), ("-0", 0)):
-        sums = reviewed(order(amounts={"tip": text})).sums
+        sums = checked(order(amounts={"tip": text})).sums
         assert sums is not None
         assert sums.tip == minor
     for text in ("-0.01", "1.005", "92233720368547758.08", "9" * 60):
@@ -364,14 +364,14 @@ def test_a_claimed_total_is_a_decimal_in_the_currencys_scale():
 # --- what goes on ---------------------------------------------------------------------------------
 
 
-def test_the_fulfilment_goes_on_in_our_form():
+def test_the_fulfillment_is_normalized():
     sent = delivery(
         HOME | {"address1": None, "street": "1 Main St", "coordinates": {"lat": 1, "lng": 2}},
         scheduleType="SCHEDULED",
         scheduledTime="2026-03-04T14:00:00.5+01:00",
         instructions="Ring twice",
     )
-    found = reviewed(order(fulfillment=sent))
+    found = checked(order(fulfillment=sent))
     assert found.at == datetime(2026, 3, 4, 13, 0, 0, 500_000, tzinfo=UTC)
     assert msgspec.to_builtins(found.fulfillment) == {
         "mode": "DELIVERY_BY_MERCHANT",
@@ -392,7 +392,7 @@ def test_the_fulfilment_goes_on_in_our_form():
 
 def test_line_ids_are_kept_where_they_are_unique():
     one = str(new_id())
-    found = reviewed(order(line(TEA, lineItemId=one), line(CAKE, lineItemId=one)))
+    found = checked(order(line(TEA, lineItemId=one), line(CAKE, lineItemId=one)))
     ids = [entry.line_item_id for entry in found.cart.line_items]
     assert ids[0] == UUID(one)
     assert len(set(ids)) == len(found.lines) == 2
@@ -402,7 +402,7 @@ def test_names_in_order_lines_are_cut_to_256_characters():
     document = cafe()
     for item in document["items"].values():
         item["name"] = "x" * (MAX_NAME + 1)
-    (tea, cake) = reviewed(document=document).cart.line_items
+    (tea, cake) = checked(document=document).cart.line_items
     lemon = tea.modifier_groups[0].line_items[0]
     assert {tea.name, cake.name, lemon.name} == {"x" * MAX_NAME}
     assert MAX_NAME == 256

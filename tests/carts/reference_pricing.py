@@ -1,5 +1,5 @@
-"""A second pricing, slow and obvious: it reads the partner's document, counts out every single unit, and uses
-fractions. It shares no line with the service's own.
+"""A second implementation of pricing, slow and obvious: it reads the partner's document, counts every single unit, and
+uses fractions. It shares no code with the service.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Verdict:
-    """What the lines cost (None: can't be had), and the codes and pointers of all that is wrong."""
+    """The prices of the lines (None if unavailable), and the codes and pointers of all faults."""
 
     prices: list[Fraction | None] = field(default_factory=list)
     faults: list[tuple[str, str]] = field(default_factory=list)
@@ -22,7 +22,7 @@ class Verdict:
 
 
 def verdict(document: Json, sold_out: set[str], lines: list[Json]) -> Verdict:
-    """Return what a cart of these lines costs by the document."""
+    """Price a cart of these lines by the document."""
     out = Verdict()
     for index, line in enumerate(lines):
         at = f"/cart/lineItems/{index}"
@@ -49,7 +49,7 @@ def is_out(item: Json, item_id: str, sold_out: set[str]) -> bool:
 def unit(
     document: Json, sold_out: set[str], line: Json, own: Fraction, at: str, out: Verdict
 ) -> Fraction | None:
-    """Return what one unit of a line costs, `own` being the price of its item where it stands."""
+    """Return the price of one unit of a line; `own` is that of its item in this place."""
     item = document["items"][line["itemId"]]
     costs: list[Fraction | None] = [own]
     if is_out(item, line["itemId"], sold_out):
@@ -83,7 +83,7 @@ def group_cost(
     where: str,
     out: Verdict,
 ) -> Fraction | None:
-    """Return what the choices of one group cost together."""
+    """Return the price of the choices of one group."""
     every_unit: list[tuple[Fraction, Fraction | None]] = []
     for at, line in choices:
         if line["itemId"] not in group["itemIds"]:

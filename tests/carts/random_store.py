@@ -1,4 +1,4 @@
-"""Catalogs and carts by chance: mostly what a customer would choose, now and then what one must not."""
+"""Random catalogs and carts: mostly valid, sometimes against the catalog's rules."""
 
 import random
 from typing import Any
@@ -8,8 +8,8 @@ Json = dict[str, Any]
 SCALES = {"USD": 2, "JPY": 0, "KWD": 3}
 
 
-class Chance:
-    """One world of chance: a document, what is sold out, and lines to buy."""
+class RandomStore:
+    """A random document, its sold-out items, and random lines."""
 
     def __init__(self, seed: int, *, careless: float) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Decisions §8, §10: place answers an order's reasons as a problem."""
+"""Decisions §8, §10: Place order returns an order's errors as a problem."""
 
 import msgspec
 import pytest
@@ -16,14 +16,14 @@ def reason(code: str, message: str = "No.") -> OrderError:
 
 
 @pytest.mark.parametrize("code", sorted(ORDER_ERROR_CODES))
-def test_every_reason_has_a_problem_with_its_code(code: str):
+def test_every_order_error_has_a_problem_with_its_code(code: str):
     problem = problem_of([reason(code)])
     assert (problem.error_code, problem.code) == (code, code)
     assert problem.status == (422 if code == "VALIDATION_FAILED" else 400)
     assert problem.retryable is (code == "PAYMENT_FAILED")
 
 
-def test_the_first_reason_gives_code_and_status_and_all_are_listed():
+def test_the_first_error_determines_code_and_status_and_all_are_listed():
     reasons = [reason("STORE_CLOSED", "Back at six."), reason("VALIDATION_FAILED"), reason("PAYMENT_FAILED")]
     problem = problem_of(reasons)
     assert isinstance(problem, errors.StoreClosed)
@@ -32,7 +32,7 @@ def test_the_first_reason_gives_code_and_status_and_all_are_listed():
     assert problem_of(reasons[:1]).detail == "Back at six."
 
 
-def test_an_unknown_code_is_told_as_it_came_with_the_page_of_other():
+def test_an_unknown_code_stays_and_has_the_page_of_other():
     members = members_of(problem_of([reason("KITCHEN_ON_FIRE", "Smoke.")]), HERE)
     assert members | {"timestamp": None} == {
         "type": "https://x.example/errors/OTHER",
@@ -51,7 +51,7 @@ def test_an_unknown_code_is_told_as_it_came_with_the_page_of_other():
     }
 
 
-def test_codes_that_concern_no_order_are_no_reasons():
+def test_codes_that_do_not_apply_to_orders_become_other():
     kinds = {kind.code: kind for kind in errors.all_problems()}
     assert set(kinds) >= ORDER_ERROR_CODES
     assert {kinds[code].category for code in ORDER_ERROR_CODES} == {"validation", "availability", "payment"}
