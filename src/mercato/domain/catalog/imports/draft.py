@@ -45,9 +45,9 @@ class Variant(Struct, frozen=True, kw_only=True):
 
 
 class Category(Struct, frozen=True, kw_only=True):
-    """A section by its key. `parent` is the key of the category above it, None at the top."""
+    """A section. `parent` is the id of the category above it, None at the top."""
 
-    key: str
+    id: str
     row: SectionRow
     parent: str | None
     at: str
@@ -165,9 +165,9 @@ class Draft(Struct):
         """Add one catalog of all categories. `products` are by category; those of None get a section of their own."""
         below: dict[str | None, list[Ref]] = {}
         for one in categories:
-            below.setdefault(one.parent, []).append(Ref(one.key, one.at))
+            below.setdefault(one.parent, []).append(Ref(one.id, one.at))
         for one in categories:
-            self.section(one.key, one.row, products.get(one.key, ()), below.get(one.key, ()), at=one.at)
+            self.section(one.id, one.row, products.get(one.id, ()), below.get(one.id, ()), at=one.at)
         top = below.get(None, [])
         if rest := products.get(None):
             self.losses.approximated(listed_at, "Products without a category get a section of their own.")

@@ -124,7 +124,7 @@ class _Reader:
         if named and parent is None:
             self._losses.dropped(f"{at}/parent_ref", MISSING)
         row = SectionRow(name=category.name, description=category.description or None)
-        return Section(key=_key(category, "category", index), row=row, parent=parent, at=at)
+        return Section(id=_key(category, "category", index), row=row, parent=parent, at=at)
 
     def _products(self) -> dict[str | None, list[Ref]]:
         """Add the products; return those of each category."""

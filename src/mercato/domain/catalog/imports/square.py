@@ -218,7 +218,7 @@ class _Reader(Struct):
         row = SectionRow(
             name=data.name, image_url=self._image(data.image_ids, f"{at}/category_data/image_ids")
         )
-        return Category(key=one.id, row=row, parent=above if above in known else None, at=at)
+        return Category(id=one.id, row=row, parent=above if above in known else None, at=at)
 
 
 def _ordered(objects: Sequence[Any] | None, data_of: Any) -> list[tuple[int, Any]]:
