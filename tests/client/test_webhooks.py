@@ -110,10 +110,10 @@ def test_a_refused_webhook_is_explained_as_by_the_service(name: str):
     with pytest.raises(WebhookError) as refused:
         verified(headers, body, secret)
     webhook = Received(headers=headers, body=body, received_at=NOW)
-    clinic = explain(webhook, secrets=[Secret(secret, SecretOrigin.GIVEN)], now=NOW)
-    assert not clinic.valid
-    assert refused.value.explanation == clinic
-    assert refused.value.code == clinic.code == code
+    explanation = explain(webhook, secrets=[Secret(secret, SecretOrigin.GIVEN)], now=NOW)
+    assert not explanation.valid
+    assert refused.value.explanation == explanation
+    assert refused.value.code == explanation.code == code
     assert str(refused.value).startswith(f"{code}: ")
     assert secret not in repr(refused.value) + str(refused.value)
 

@@ -1,14 +1,14 @@
-"""What every test of deliveries starts from."""
+"""The harness of every test of deliveries."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.webhooks.house import House, living
+from tests.webhooks.harness import Harness, open_harness
 
 from mercato.kernel.db.engine import Database
 
 
 @pytest.fixture
-async def house(db: Database) -> AsyncIterator[House]:
-    async with living(db) as made:
+async def harness(db: Database) -> AsyncIterator[Harness]:
+    async with open_harness(db) as made:
         yield made

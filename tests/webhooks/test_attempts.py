@@ -1,4 +1,4 @@
-"""Decisions §9 and specification §5, §6: what a receiver gets, over real sockets, and what its answer leads to."""
+"""Decisions §9 and specification §5, §6: the requests that a receiver gets, and the effect of its replies."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import standardwebhooks
 import svix
 from sqlalchemy import delete, update
 from tests.servers import Peer, Request, hang, head, receiving, reply
-from tests.webhooks.house import TOKEN, TRACE, House, living
+from tests.webhooks.harness import TOKEN, TRACE, Harness, open_harness
 
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Surface
@@ -20,32 +20,32 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import deliveries, jobs
 
 
-async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(house: House) -> None:
+async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(harness: Harness) -> None:
     webhook_id = new_id()
     async with receiving() as receiver:
-        delivery = await house.push(receiver.url + "/hooks", webhook_id=webhook_id)
-        await house.attempt()
+        delivery = await harness.push(receiver.url + "/hooks", webhook_id=webhook_id)
+        await harness.attempt()
     [request] = receiver.requests
     assert (request.method, request.path) == ("POST", "/hooks/catalog-sync")
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["webhook-id"] == request.headers["idempotency-key"] == str(webhook_id)
-    assert request.headers["webhook-timestamp"] == str(int(house.now.timestamp()))
+    assert request.headers["webhook-timestamp"] == str(int(harness.now.timestamp()))
     assert request.headers["content-type"] == "application/json"
     assert request.headers["traceparent"] == TRACE
     assert request.headers["user-agent"].startswith("Mercato/")
-    seen = await house.get(delivery)
+    seen = await harness.get(delivery)
     assert bytes(seen.body) == request.body
     assert seen.status is DeliveryStatus.SUCCEEDED
     assert (seen.attempts, seen.next_attempt_at, seen.error) == (1, None, None)
     assert [(a.number, a.status, a.error, a.reply) for a in seen.attempt_log] == [(1, 204, None, "")]
-    assert await house.jobs() == []
+    assert await harness.jobs() == []
 
 
-async def test_the_body_is_the_envelope_with_type_timestamp_and_data(house: House) -> None:
+async def test_the_body_is_the_envelope_with_type_timestamp_and_data(harness: Harness) -> None:
     at = datetime(2026, 1, 31, 23, 59, 59, 7000, tzinfo=UTC)
     async with receiving() as receiver:
-        await house.push(receiver.url, data={"status": "succeeded"}, now=at)
-        await house.attempt()
+        await harness.push(receiver.url, data={"status": "succeeded"}, now=at)
+        await harness.attempt()
     assert json.loads(receiver.requests[0].body) == {
         "type": "catalog.sync.succeeded",
         "timestamp": "2026-01-31T23:59:59.007Z",
@@ -53,56 +53,56 @@ async def test_the_body_is_the_envelope_with_type_timestamp_and_data(house: Hous
     }
 
 
-async def test_the_signature_is_verified_by_standardwebhooks_and_by_svix(house: House) -> None:
+async def test_the_signature_is_verified_by_standardwebhooks_and_by_svix(harness: Harness) -> None:
     async with receiving() as receiver:
-        await house.push(receiver.url, data={"name": "Crème brûlée 🍮"})
-        await house.attempt()
+        await harness.push(receiver.url, data={"name": "Crème brûlée 🍮"})
+        await harness.attempt()
     [request] = receiver.requests
-    secret = house.partner.signing_secret
+    secret = harness.partner.signing_secret
     for verifier in (standardwebhooks.Webhook(secret), svix.Webhook(secret)):
         verifier.verify(request.body, request.headers)
         with pytest.raises((standardwebhooks.WebhookVerificationError, svix.WebhookVerificationError)):
             verifier.verify(request.body + b" ", request.headers)
 
 
-async def test_during_a_rotation_both_secrets_verify(house: House) -> None:
-    async with house.db.write() as tx:
-        second = await accounts.rotate_signing_secret(tx, house.vault, house.partner.id)
+async def test_during_a_rotation_both_secrets_verify(harness: Harness) -> None:
+    async with harness.db.write() as tx:
+        second = await accounts.rotate_signing_secret(tx, harness.vault, harness.partner.id)
     async with receiving() as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
+        await harness.push(receiver.url)
+        await harness.attempt()
     [request] = receiver.requests
     assert len(request.headers["webhook-signature"].split(" ")) == 2
-    for secret in (house.partner.signing_secret, second):
+    for secret in (harness.partner.signing_secret, second):
         for verifier in (standardwebhooks.Webhook(secret), svix.Webhook(secret)):
             verifier.verify(request.body, request.headers)
 
 
-async def test_a_retry_has_the_same_id_and_body_and_a_new_timestamp_and_signature(house: House) -> None:
+async def test_a_retry_has_the_same_id_and_body_and_a_new_timestamp_and_signature(harness: Harness) -> None:
     async with receiving(reply(503), reply(204)) as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
-        await house.wait_for_retry()
-        await house.attempt()
+        await harness.push(receiver.url)
+        await harness.attempt()
+        await harness.wait_for_retry()
+        await harness.attempt()
     first, second = receiver.requests
     assert first.body == second.body
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert int(second.headers["webhook-timestamp"]) - int(first.headers["webhook-timestamp"]) == 5
-    expected = standardwebhooks.Webhook(house.partner.signing_secret).sign(
-        second.headers["webhook-id"], house.now, second.body.decode()
+    expected = standardwebhooks.Webhook(harness.partner.signing_secret).sign(
+        second.headers["webhook-id"], harness.now, second.body.decode()
     )
     assert second.headers["webhook-signature"] == expected != first.headers["webhook-signature"]
 
 
-async def test_a_receiver_that_fails_for_ever_is_tried_nine_times_over_the_schedule(house: House) -> None:
+async def test_a_receiver_that_always_fails_gets_nine_attempts_on_schedule(harness: Harness) -> None:
     waits = []
     async with receiving(reply(500)) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
         for _ in range(8):
-            assert (await house.get(delivery)).status is DeliveryStatus.PENDING
-            waits.append(await house.wait_for_retry())
-            await house.attempt()
+            assert (await harness.get(delivery)).status is DeliveryStatus.PENDING
+            waits.append(await harness.wait_for_retry())
+            await harness.attempt()
     minute = timedelta(minutes=1)
     assert waits == [
         timedelta(seconds=5),
@@ -114,66 +114,66 @@ async def test_a_receiver_that_fails_for_ever_is_tried_nine_times_over_the_sched
         1440 * minute,
         1440 * minute,
     ]
-    seen = await house.get(delivery)
+    seen = await harness.get(delivery)
     assert (seen.status, seen.attempts, seen.next_attempt_at) == (DeliveryStatus.FAILED, 9, None)
     assert seen.error == "All 9 attempts failed. The last error: The receiver answered 500."
     assert seen.endpoint_disabled is None
     assert [attempt.number for attempt in seen.attempt_log] == list(range(1, 10))
-    assert await house.jobs() == []
+    assert await harness.jobs() == []
 
 
-async def test_the_job_of_a_retry_waits_as_long_as_the_schedule_says(house: House) -> None:
+async def test_the_job_of_a_retry_waits_as_long_as_the_schedule_says(harness: Harness) -> None:
     async with receiving(reply(500)) as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
-    [job] = await house.jobs()
+        await harness.push(receiver.url)
+        await harness.attempt()
+    [job] = await harness.jobs()
     assert job.state == "waiting"
     assert job.run_at - job.enqueued_at == timedelta(seconds=5)
 
 
-async def test_retry_after_of_the_receiver_is_honoured(house: House) -> None:
+async def test_retry_after_of_the_receiver_is_honoured(harness: Harness) -> None:
     async with receiving(reply(429, Retry_After="9"), reply(503, Retry_After="3600")) as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
-        assert await house.wait_for_retry() == timedelta(seconds=9)
-        await house.attempt()
-        assert await house.wait_for_retry() == timedelta(seconds=60)
+        await harness.push(receiver.url)
+        await harness.attempt()
+        assert await harness.wait_for_retry() == timedelta(seconds=9)
+        await harness.attempt()
+        assert await harness.wait_for_retry() == timedelta(seconds=60)
 
 
-async def test_a_redirect_is_a_failure_and_is_not_followed(house: House) -> None:
+async def test_a_redirect_is_a_failure_and_is_not_followed(harness: Harness) -> None:
     async with receiving() as other, receiving(reply(301, Location=other.url)) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
-    seen = await house.get(delivery)
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
+    seen = await harness.get(delivery)
     assert other.requests == []
     assert seen.status is DeliveryStatus.PENDING
     assert seen.error == "The receiver answered 301: redirects are not followed."
 
 
-async def test_a_receiver_that_does_not_answer_is_a_time_out(house: House) -> None:
+async def test_a_receiver_that_does_not_answer_is_a_timeout(harness: Harness) -> None:
     async with receiving(hang()) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt(house.sender(seconds=0.2))
+        delivery = await harness.push(receiver.url)
+        await harness.attempt(harness.sender(seconds=0.2))
         async with asyncio.timeout(5):
             await receiver.dropped.wait()
-    [attempt] = (await house.get(delivery)).attempt_log
+    [attempt] = (await harness.get(delivery)).attempt_log
     assert (attempt.status, attempt.reply) == (None, None)
     assert attempt.error == "The server of the webhook URL gave no full answer within 0.2 seconds."
     assert 150 <= attempt.ms < 3000
 
 
-async def test_a_refused_connection_is_told_in_our_own_words(house: House) -> None:
+async def test_a_refused_connection_is_described_without_the_systems_message(harness: Harness) -> None:
     async with receiving() as receiver:
         base = receiver.url
-    delivery = await house.push(base)
-    await house.attempt()
-    [attempt] = (await house.get(delivery)).attempt_log
+    delivery = await harness.push(base)
+    await harness.attempt()
+    [attempt] = (await harness.get(delivery)).attempt_log
     assert attempt.error is not None
     assert attempt.error.startswith("The server of the webhook URL refused the connection.")
     assert "127.0.0.1" not in attempt.error
 
 
-async def test_a_reply_of_1_gib_is_cut_at_1_kib_and_the_connection_dropped(house: House) -> None:
+async def test_a_reply_of_1_gib_is_cut_at_1_kib_and_the_connection_dropped(harness: Harness) -> None:
     sent = 0
 
     async def pour(_: Request, peer: Peer) -> None:
@@ -184,108 +184,108 @@ async def test_a_reply_of_1_gib_is_cut_at_1_kib_and_the_connection_dropped(house
             sent += 65_536
 
     async with receiving(pour) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
         async with asyncio.timeout(5):
             await receiver.dropped.wait()
-    seen = await house.get(delivery)
+    seen = await harness.get(delivery)
     assert seen.status is DeliveryStatus.SUCCEEDED
     assert seen.attempt_log[0].reply == "x" * 1024
     assert sent < 64 << 20
 
 
-async def test_the_reply_is_logged_with_an_echoed_token_blotted_out(house: House) -> None:
+async def test_an_echoed_token_is_masked_in_the_logged_reply(harness: Harness) -> None:
     said = json.dumps({"bad": "signature\x00", "seen": {"Authorization": f"Bearer {TOKEN}"}}).encode()
     async with receiving(reply(400, said)) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
-    shown = (await house.get(delivery)).attempt_log[0].reply
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
+    shown = (await harness.get(delivery)).attempt_log[0].reply
     assert shown == '{"bad": "signature\\u0000", "seen": {"Authorization": "Bearer ***"}}'
 
 
-async def test_a_reply_of_any_bytes_can_be_stored(house: House) -> None:
+async def test_a_reply_of_any_bytes_can_be_stored(harness: Harness) -> None:
     async with receiving(reply(400, b"\x00\xff\xfe" * 600)) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
-    shown = (await house.get(delivery)).attempt_log[0].reply
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
+    shown = (await harness.get(delivery)).attempt_log[0].reply
     assert shown is not None
     assert shown.startswith("\ufffd")
 
 
-async def test_an_event_url_is_called_as_it_is_and_never_gets_the_token(house: House) -> None:
+async def test_an_event_url_is_called_as_it_is_and_never_gets_the_token(harness: Harness) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(
+        delivery = await harness.push(
             receiver.url + "/events?shop=1", suffix="", surface=Surface.MARKETFRONT, type="order.created"
         )
-        await house.attempt()
+        await harness.attempt()
     [request] = receiver.requests
     assert request.path == "/events?shop=1"
     assert "authorization" not in request.headers
-    assert standardwebhooks.Webhook(house.partner.signing_secret).verify(request.body, request.headers)
-    assert (await house.get(delivery, Surface.MARKETFRONT)).status is DeliveryStatus.SUCCEEDED
+    assert standardwebhooks.Webhook(harness.partner.signing_secret).verify(request.body, request.headers)
+    assert (await harness.get(delivery, Surface.MARKETFRONT)).status is DeliveryStatus.SUCCEEDED
 
 
-async def test_without_a_token_none_is_sent(house: House) -> None:
-    async with house.db.write() as tx:
-        await set_webhook_token(tx, house.vault, house.partner.id, None)
+async def test_without_a_token_none_is_sent(harness: Harness) -> None:
+    async with harness.db.write() as tx:
+        await set_webhook_token(tx, harness.vault, harness.partner.id, None)
     async with receiving() as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
+        await harness.push(receiver.url)
+        await harness.attempt()
     assert "authorization" not in receiver.requests[0].headers
 
 
-async def test_the_query_of_the_webhook_url_is_kept_behind_the_suffix(house: House) -> None:
+async def test_the_query_of_the_webhook_url_follows_the_suffix(harness: Harness) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.url + "/hooks/?key=a%2Fb&x=1")
-        await house.attempt()
+        delivery = await harness.push(receiver.url + "/hooks/?key=a%2Fb&x=1")
+        await harness.attempt()
     assert receiver.requests[0].path == "/hooks/catalog-sync?key=a%2Fb&x=1"
-    assert (await house.get(delivery)).url == receiver.url + "/hooks/catalog-sync?key=a%2Fb&x=1"
+    assert (await harness.get(delivery)).url == receiver.url + "/hooks/catalog-sync?key=a%2Fb&x=1"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_without_private_networks_a_webhook_goes_to_public_https_addresses_only(
     db: Database, scheme: str
 ) -> None:
-    async with living(db, allow_private=False) as house, receiving() as receiver:
-        delivery = await house.push(receiver.url.replace("http", scheme, 1))
-        await house.attempt()
-        seen = await house.get(delivery)
+    async with open_harness(db, allow_private=False) as harness, receiving() as receiver:
+        delivery = await harness.push(receiver.url.replace("http", scheme, 1))
+        await harness.attempt()
+        seen = await harness.get(delivery)
     assert receiver.requests == []
     says = {"http": "must begin with https://", "https": "leads to an address that is not public"}[scheme]
     assert says in (seen.error or "")
 
 
-async def test_410_disables_the_endpoint_and_the_partner_sees_why(house: House) -> None:
+async def test_410_disables_the_endpoint_and_the_partner_sees_why(harness: Harness) -> None:
     async with receiving(reply(410)) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
-    seen = await house.get(delivery)
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
+    seen = await harness.get(delivery)
     assert (seen.status, seen.attempts) == (DeliveryStatus.FAILED, 1)
     assert seen.error == seen.endpoint_disabled == "The receiver answered 410 Gone: the endpoint is disabled."
 
 
-async def test_after_5_days_of_failures_the_endpoint_is_disabled_and_a_success_starts_them_anew(
-    house: House,
+async def test_after_5_days_of_failures_the_endpoint_is_disabled_and_a_success_restarts_them(
+    harness: Harness,
 ) -> None:
     async with receiving(reply(500), reply(204), reply(500), reply(500)) as receiver:
         for _ in range(2):
-            await house.push(receiver.url)
-            await house.attempt()
-            await _drop_retries(house)
-        house.now += timedelta(days=4)
-        third = await house.push(receiver.url)
-        await house.attempt()
-        await _drop_retries(house)
-        assert (await house.get(third)).endpoint_disabled is None
-        since, house.now = house.now, house.now + timedelta(days=5)
-        fourth = await house.push(receiver.url)
-        await house.attempt()
-    seen = await house.get(fourth)
+            await harness.push(receiver.url)
+            await harness.attempt()
+            await _drop_retries(harness)
+        harness.now += timedelta(days=4)
+        third = await harness.push(receiver.url)
+        await harness.attempt()
+        await _drop_retries(harness)
+        assert (await harness.get(third)).endpoint_disabled is None
+        since, harness.now = harness.now, harness.now + timedelta(days=5)
+        fourth = await harness.push(receiver.url)
+        await harness.attempt()
+    seen = await harness.get(fourth)
     assert seen.status is DeliveryStatus.FAILED
     assert (seen.endpoint_disabled or "").startswith(f"Every attempt since {since:%Y-%m-%dT%H:%M:%S}")
 
 
-async def _drop_retries(house: House) -> None:
-    async with house.db.write() as tx:
+async def _drop_retries(harness: Harness) -> None:
+    async with harness.db.write() as tx:
         await tx.execute(delete(jobs).where(jobs.c.state == "waiting"))
         await tx.execute(update(deliveries).values(due_at=None))

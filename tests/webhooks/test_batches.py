@@ -1,4 +1,4 @@
-"""Deliveries of one ordering key that one run sends: in order, each recorded, and none sent to who has said no."""
+"""Deliveries of one ordering key that one run sends: in order, each recorded, none after a 410."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.servers import Peer, Request, hang, receiving, reply
-from tests.webhooks.house import House
+from tests.webhooks.harness import Harness
 
 from mercato.domain.webhooks import attempts, endpoints, sender
 from mercato.domain.webhooks.attempts import LARGE
@@ -28,8 +28,8 @@ from mercato.kernel.outbound.signing import target
 
 
 @asynccontextmanager
-async def working(house: House) -> AsyncIterator[None]:
-    worker = Worker(house.db, {KIND: house.sender().handler(concurrency=8)})
+async def working(harness: Harness) -> AsyncIterator[None]:
+    worker = Worker(harness.db, {KIND: harness.sender().handler(concurrency=8)})
     running = asyncio.create_task(worker.run())
     try:
         yield
@@ -38,81 +38,81 @@ async def working(house: House) -> AsyncIterator[None]:
         await running
 
 
-async def pushed(house: House, base: str, count: int) -> list[UUID]:
+async def pushed(harness: Harness, base: str, count: int) -> list[UUID]:
     """Push events of one subject, and so of one ordering key."""
     subject = new_id()
-    return [await house.push(base, order_id=subject, data={"number": number}) for number in range(count)]
+    return [await harness.push(base, order_id=subject, data={"number": number}) for number in range(count)]
 
 
-async def fails(house: House, base: str, *, since: timedelta, disabled: bool = False) -> None:
-    """Note that the endpoint has failed for so long."""
+async def fails(harness: Harness, base: str, *, since: timedelta, disabled: bool = False) -> None:
+    """Record that the endpoint has failed for so long."""
     url = target(base, CATALOG_SYNC)
-    async with house.db.write() as tx:
-        await endpoints.insert_failing(tx, house.partner.id, url, since=house.now - since)
+    async with harness.db.write() as tx:
+        await endpoints.insert_failing(tx, harness.partner.id, url, since=harness.now - since)
         if disabled:
-            await endpoints.disable(tx, house.partner.id, url, reason="gone", now=house.now)
+            await endpoints.disable(tx, harness.partner.id, url, reason="gone", now=harness.now)
 
 
-async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
+async def ended(harness: Harness, made: list[UUID]) -> list[DeliveryStatus]:
     """Return how they stand once nothing is left to be done at once."""
-    # Longer than a lease: what a worker of before has claimed in its last moment is due again after that.
+    # Longer than a lease: what an earlier worker claimed last is due again after it.
     until = monotonic() + 30
-    while left := [job for job in await house.jobs() if job.state in {"ready", "running"}]:
+    while left := [job for job in await harness.jobs() if job.state in {"ready", "running"}]:
         assert monotonic() < until, left
         await asyncio.sleep(0.01)
-    return [(await house.get(one)).status for one in made]
+    return [(await harness.get(one)).status for one in made]
 
 
-async def test_a_backlog_of_an_ordering_key_arrives_in_its_order_and_each_is_written_down(
-    house: House,
+async def test_a_backlog_of_an_ordering_key_arrives_in_order_and_each_attempt_is_recorded(
+    harness: Harness,
 ) -> None:
     async with receiving() as receiver:
-        made = await pushed(house, receiver.url, 40)
-        async with working(house):
-            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 40
+        made = await pushed(harness, receiver.url, 40)
+        async with working(harness):
+            assert await ended(harness, made) == [DeliveryStatus.SUCCEEDED] * 40
         assert [UUID(request.headers["webhook-id"]) for request in receiver.requests] == [
-            (await house.get(one)).webhook_id for one in made
+            (await harness.get(one)).webhook_id for one in made
         ]
-    assert await house.jobs() == []
-    assert [len((await house.get(one)).attempt_log) for one in made] == [1] * 40
+    assert await harness.jobs() == []
+    assert [len((await harness.get(one)).attempt_log) for one in made] == [1] * 40
 
 
-async def test_one_that_fails_waits_and_holds_up_none_of_those_behind_it(house: House) -> None:
+async def test_a_delivery_that_fails_waits_and_blocks_none_behind_it(harness: Harness) -> None:
     async with receiving(reply(204), reply(503), reply(204)) as receiver:
-        made = await pushed(house, receiver.url, 5)
-        async with working(house):
-            states = await ended(house, made)
+        made = await pushed(harness, receiver.url, 5)
+        async with working(harness):
+            states = await ended(harness, made)
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, *[DeliveryStatus.SUCCEEDED] * 3]
-    assert [job.state for job in await house.jobs()] == ["waiting"]
+    assert [job.state for job in await harness.jobs()] == ["waiting"]
 
 
-async def test_those_before_a_call_that_hangs_are_recorded_meanwhile(house: House) -> None:
+async def test_deliveries_before_a_call_that_hangs_are_recorded_meanwhile(harness: Harness) -> None:
     async with receiving(reply(204), reply(204), hang()) as receiver:
-        made = await pushed(house, receiver.url, 3)
-        async with working(house), asyncio.timeout(4):
-            while [(await house.get(one)).status for one in made[:2]] != [DeliveryStatus.SUCCEEDED] * 2:
+        made = await pushed(harness, receiver.url, 3)
+        async with working(harness), asyncio.timeout(4):
+            while [(await harness.get(one)).status for one in made[:2]] != [DeliveryStatus.SUCCEEDED] * 2:
                 await asyncio.sleep(0.01)
-            assert (await house.get(made[2])).status is DeliveryStatus.PENDING
-            assert [job.state for job in await house.jobs()] == ["running"]
+            assert (await harness.get(made[2])).status is DeliveryStatus.PENDING
+            assert [job.state for job in await harness.jobs()] == ["running"]
 
 
-async def test_of_a_batch_one_that_was_sent_again_meanwhile_counts_as_that_and_the_others_as_sent(
-    house: House, monkeypatch: pytest.MonkeyPatch
+async def test_a_redelivery_during_a_batch_counts_and_the_others_are_recorded_as_sent(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # All are one run's, and are recorded together, however slow the machine is.
+    # One run sends all and records them together, however slow the machine is.
     monkeypatch.setattr(sender, "_BATCH_SECONDS", 60.0)
     monkeypatch.setattr(sender, "_SLOW_SECONDS", 60.0)
     made: list[UUID] = []
 
     async def redelivered(request: Request, peer: Peer) -> None:
-        async with house.db.write() as tx:
+        async with harness.db.write() as tx:
             await tx.execute(update(delivery_rows).where(delivery_rows.c.id == made[1]).values(round=1))
         await reply(204)(request, peer)
 
     async with receiving(reply(204), reply(204), redelivered, reply(204)) as receiver:
-        made += await pushed(house, receiver.url, 4)
-        await house.attempt()
-    shown = [await house.get(one) for one in made]
+        made += await pushed(harness, receiver.url, 4)
+        await harness.attempt()
+    shown = [await harness.get(one) for one in made]
     assert [(one.status, len(one.attempt_log)) for one in shown] == [
         (DeliveryStatus.SUCCEEDED, 1),
         (DeliveryStatus.PENDING, 0),
@@ -121,16 +121,16 @@ async def test_of_a_batch_one_that_was_sent_again_meanwhile_counts_as_that_and_t
     ]
 
 
-async def test_a_batch_is_recorded_as_each_by_itself_would_be(
-    house: House, monkeypatch: pytest.MonkeyPatch
+async def test_a_batch_is_recorded_like_single_deliveries(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "_BATCH_SECONDS", 60.0)
     async with receiving() as receiver:
-        await pushed(house, receiver.url, 3)
-        await house.attempt()
-        await pushed(house, receiver.url + "/other", 1)
-        await house.attempt()
-    async with house.db.read() as tx:
+        await pushed(harness, receiver.url, 3)
+        await harness.attempt()
+        await pushed(harness, receiver.url + "/other", 1)
+        await harness.attempt()
+    async with harness.db.read() as tx:
         names = {"status", "error", "attempts", "next_attempt_at", "due_at", "faults", "updated_at"}
         found = await tx.all(select(*(column for column in delivery_rows.c if column.name in names)))
         logged = await tx.all(
@@ -140,56 +140,56 @@ async def test_a_batch_is_recorded_as_each_by_itself_would_be(
     assert (len(logged), len({tuple(row) for row in logged})) == (4, 1)
 
 
-async def test_a_delivery_that_ends_its_workers_is_given_up_alone(house: House) -> None:
+async def test_a_delivery_that_kills_its_workers_is_given_up_alone(harness: Harness) -> None:
     async with receiving() as receiver:
-        made = await pushed(house, receiver.url, 3)
-        async with house.db.write() as tx:
+        made = await pushed(harness, receiver.url, 3)
+        async with harness.db.write() as tx:
             await tx.execute(update(jobs).values(losses=MAX_LOSSES + 1))
-        async with working(house):
-            states = await ended(house, made)
+        async with working(harness):
+            states = await ended(harness, made)
     assert states == [DeliveryStatus.FAILED, DeliveryStatus.SUCCEEDED, DeliveryStatus.SUCCEEDED]
 
 
-async def test_events_that_many_push_while_runs_begin_and_end_all_arrive(house: House) -> None:
+async def test_all_events_arrive_that_are_pushed_while_runs_start_and_end(harness: Harness) -> None:
     subject = new_id()
 
     async def push(writer: int) -> list[UUID]:
         return [
-            await house.push(receiver.url, order_id=subject, data={"number": f"{writer}:{number}"})
+            await harness.push(receiver.url, order_id=subject, data={"number": f"{writer}:{number}"})
             for number in range(25)
         ]
 
-    async with receiving() as receiver, working(house):
+    async with receiving() as receiver, working(harness):
         made = [one for some in await asyncio.gather(*(push(writer) for writer in range(4))) for one in some]
-        assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 100
+        assert await ended(harness, made) == [DeliveryStatus.SUCCEEDED] * 100
 
 
-async def test_a_clock_that_is_set_back_holds_no_delivery(house: House) -> None:
+async def test_a_clock_that_is_set_back_delays_no_delivery(harness: Harness) -> None:
     async with receiving(reply(503), reply(503), reply(204)) as receiver:
-        made = await pushed(house, receiver.url, 2)
+        made = await pushed(harness, receiver.url, 2)
         for _ in made:
-            await house.attempt()
-        async with house.db.write() as tx:
+            await harness.attempt()
+        async with harness.db.write() as tx:
             # As if the clock had been an hour ahead until now.
             for column in (jobs.c.run_at, jobs.c.enqueued_at, delivery_rows.c.due_at):
                 later = {column.name: type_coerce(column + 3_600_000, BigInteger)}
                 await tx.execute(update(column.table).values(later))
             assert await move_stranded(tx) == 2
-        async with working(house):
-            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 2
+        async with working(harness):
+            assert await ended(harness, made) == [DeliveryStatus.SUCCEEDED] * 2
 
 
-async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: House) -> None:
+async def test_after_a_410_the_rest_of_the_batch_is_not_sent(harness: Harness) -> None:
     async with receiving(reply(204), reply(410)) as receiver:
-        made = await pushed(house, receiver.url, 6)
-        async with working(house):
-            states = await ended(house, made)
+        made = await pushed(harness, receiver.url, 6)
+        async with working(harness):
+            states = await ended(harness, made)
         assert len(receiver.requests) == 2
     assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
 
 
-async def test_who_answers_410_in_one_partition_gets_at_most_what_is_on_its_way_in_the_others(
-    house: House,
+async def test_after_a_410_other_partitions_send_only_what_is_in_flight(
+    harness: Harness,
 ) -> None:
     said, disabled = False, asyncio.Event()
 
@@ -205,91 +205,91 @@ async def test_who_answers_410_in_one_partition_gets_at_most_what_is_on_its_way_
     async with receiving(answer) as receiver:
         subjects = {partition_of(one): one for one in (UUID(int=number) for number in range(64))}
         assert len(subjects) == PARTITIONS
-        async with house.db.write() as tx:
+        async with harness.db.write() as tx:
             made = [
-                await house.push_in(tx, receiver.url, order_id=subject)
+                await harness.push_in(tx, receiver.url, order_id=subject)
                 for subject in subjects.values()
                 for _ in range(8)
             ]
-        async with working(house), asyncio.timeout(10):
-            while not any([(await house.get(one)).status is DeliveryStatus.FAILED for one in made]):
+        async with working(harness), asyncio.timeout(10):
+            while not any([(await harness.get(one)).status is DeliveryStatus.FAILED for one in made]):
                 await asyncio.sleep(0.001)
             disabled.set()
-            states = await ended(house, made)
-        # One of each partition is sent, and perhaps a second one in the moment between.
+            states = await ended(harness, made)
+        # Each partition sends one, and perhaps a second one in between.
         assert len(receiver.requests) <= 2 * PARTITIONS
     assert states.count(DeliveryStatus.FAILED) >= len(made) - 2 * PARTITIONS
 
 
-async def test_an_endpoint_that_took_one_of_a_batch_is_not_disabled_for_the_days_before_it(
-    house: House,
+async def test_an_endpoint_that_accepted_one_of_a_batch_is_not_disabled_for_earlier_failures(
+    harness: Harness,
 ) -> None:
     async with receiving(reply(204), reply(503), reply(204)) as receiver:
-        made = await pushed(house, receiver.url, 3)
-        await fails(house, receiver.url, since=timedelta(days=6))
-        async with working(house):
-            states = await ended(house, made)
+        made = await pushed(harness, receiver.url, 3)
+        await fails(harness, receiver.url, since=timedelta(days=6))
+        async with working(harness):
+            states = await ended(harness, made)
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED]
 
 
-async def test_an_endpoint_that_is_enabled_while_a_batch_of_its_deliveries_fails_gets_the_rest(
-    house: House,
+async def test_an_endpoint_that_is_enabled_while_its_batch_fails_gets_the_rest(
+    harness: Harness,
 ) -> None:
     async with receiving() as receiver:
-        made = await pushed(house, receiver.url, 12)
-        await fails(house, receiver.url, since=timedelta(days=1), disabled=True)
-        async with working(house), asyncio.timeout(10):
-            while (await house.get(made[0])).status is not DeliveryStatus.FAILED:
+        made = await pushed(harness, receiver.url, 12)
+        await fails(harness, receiver.url, since=timedelta(days=1), disabled=True)
+        async with working(harness), asyncio.timeout(10):
+            while (await harness.get(made[0])).status is not DeliveryStatus.FAILED:
                 await asyncio.sleep(0.001)
-            # It is under way, and so left alone.
-            asked = await house.redeliver(made[-1])
-            states = await ended(house, made)
+            # It is in flight, so it stays as it is.
+            asked = await harness.redeliver(made[-1])
+            states = await ended(harness, made)
     assert (asked.status, states[-1]) == (DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED)
     assert states == sorted(states)
 
 
-async def test_a_large_one_of_a_batch_is_sent_in_its_turn(house: House) -> None:
+async def test_a_large_delivery_of_a_batch_is_sent_in_order(harness: Harness) -> None:
     subject = new_id()
     async with receiving() as receiver:
         made = [
-            await house.push(receiver.url, order_id=subject, data={"text": "x" * size})
+            await harness.push(receiver.url, order_id=subject, data={"text": "x" * size})
             for size in (1, 2 * LARGE, 2)
         ]
-        async with working(house):
-            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 3
+        async with working(harness):
+            assert await ended(harness, made) == [DeliveryStatus.SUCCEEDED] * 3
     assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
 
 
-async def test_one_of_a_batch_whose_success_cannot_be_written_down_is_not_sent_more_often_than_is_counted(
-    house: House, monkeypatch: pytest.MonkeyPatch
+async def test_a_delivery_whose_success_cannot_be_recorded_is_not_sent_more_often_than_counted(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert = attempts.insert_next_attempts
     bad: list[UUID] = []
 
     async def refuse(tx: Write, made: Any) -> None:
         if any(delivery.id in bad for delivery, _ in made):
-            raise ValueError("it cannot be written down")
+            raise ValueError("it cannot be recorded")
         await insert(tx, made)
 
     monkeypatch.setattr(attempts, "insert_next_attempts", refuse)
     async with receiving() as receiver:
-        made = await pushed(house, receiver.url, 6)
+        made = await pushed(harness, receiver.url, 6)
         bad.append(made[1])
-        async with working(house):
-            states = await ended(house, made)
-        its = str((await house.get(bad[0])).webhook_id)
+        async with working(harness):
+            states = await ended(harness, made)
+        its = str((await harness.get(bad[0])).webhook_id)
         sent = sum(request.headers["webhook-id"] == its for request in receiver.requests)
-    (left,) = await house.jobs()
+    (left,) = await harness.jobs()
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, *[DeliveryStatus.SUCCEEDED] * 4]
-    async with house.db.read() as tx:
+    async with harness.db.read() as tx:
         faults = await tx.scalar(select(delivery_rows.c.faults).where(delivery_rows.c.id == bad[0]))
     assert (left.state, faults) == ("waiting", sent)
 
 
-# Played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`.
+# Simulated in one process; real crashes are in `tests/jobs/test_chaos.py` and `make prove`.
 @pytest.mark.parametrize("sent", [1, 3])
-async def test_what_a_crash_left_of_a_batch_is_sent_again_and_nothing_is_lost(
-    house: House, sent: int
+async def test_after_a_crash_the_rest_of_a_batch_is_sent_again_and_nothing_is_lost(
+    harness: Harness, sent: int
 ) -> None:
     class Killed(BaseException):
         """The process ended here."""
@@ -306,18 +306,18 @@ async def test_what_a_crash_left_of_a_batch_is_sent_again_and_nothing_is_lost(
         return 0.5
 
     async with receiving() as receiver:
-        made = await pushed(house, receiver.url, 5)
-        worker = Worker(house.db, {KIND: house.sender(random=chance).handler(concurrency=8)})
+        made = await pushed(harness, receiver.url, 5)
+        worker = Worker(harness.db, {KIND: harness.sender(random=chance).handler(concurrency=8)})
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(10):
             await killed.wait()
-        # Nothing is given back in order: a task of the worker's has ended as the process would.
+        # Nothing is released in order: the worker's task has ended as its process would.
         running.cancel()
         await asyncio.wait([running])
-        async with house.db.write() as tx:
+        async with harness.db.write() as tx:
             await move_orphans(tx)
-        async with working(house):
-            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 5
+        async with working(harness):
+            assert await ended(harness, made) == [DeliveryStatus.SUCCEEDED] * 5
         ids = [request.headers["webhook-id"] for request in receiver.requests]
     assert len(set(ids)) == 5
     assert len(ids) <= 5 + sent

@@ -26,7 +26,7 @@ def opened(at: float = 0.0) -> Breaker:
     return breaker
 
 
-def test_nine_failures_in_a_row_cut_nothing_off_and_the_tenth_does() -> None:
+def test_the_tenth_failure_in_a_row_opens_the_breaker() -> None:
     breaker = Breaker()
     for _ in range(9):
         call(breaker, 0.0, failed=True)
@@ -36,7 +36,7 @@ def test_nine_failures_in_a_row_cut_nothing_off_and_the_tenth_does() -> None:
 
 
 @pytest.mark.parametrize(("failures", "is_open"), [(4, False), (5, True)])
-def test_half_of_ten_calls_must_have_failed(failures: int, is_open: bool) -> None:
+def test_the_breaker_opens_if_half_of_ten_calls_failed(failures: int, is_open: bool) -> None:
     breaker = Breaker()
     for number in range(10):
         call(breaker, 0.0, failed=number < failures)
@@ -58,13 +58,13 @@ def test_calls_of_the_last_59_seconds_count() -> None:
     assert breaker.is_open
 
 
-def test_while_it_is_open_nothing_is_called_for_10_seconds_and_it_says_for_how_long() -> None:
+def test_an_open_breaker_admits_no_call_for_10_seconds_and_says_for_how_long() -> None:
     breaker = opened()
     assert breaker.wait(4.0) == 6.0
     assert breaker.admit(OPEN_SECONDS - 0.001) is None
 
 
-def test_after_10_seconds_one_call_is_tried_and_no_second_beside_it() -> None:
+def test_after_10_seconds_one_trial_call_is_admitted() -> None:
     breaker = opened()
     assert breaker.wait(10.0) == 0.0
     assert breaker.admit(10.0) is not None
@@ -72,7 +72,7 @@ def test_after_10_seconds_one_call_is_tried_and_no_second_beside_it() -> None:
     assert breaker.wait(10.0) > 0
 
 
-def test_a_trial_that_succeeds_closes_it_and_the_past_is_forgotten() -> None:
+def test_a_trial_that_succeeds_closes_and_resets_the_breaker() -> None:
     breaker = opened()
     call(breaker, 10.0, failed=False)
     assert not breaker.is_open
@@ -81,14 +81,14 @@ def test_a_trial_that_succeeds_closes_it_and_the_past_is_forgotten() -> None:
     assert not breaker.is_open
 
 
-def test_a_trial_that_fails_opens_it_for_another_10_seconds() -> None:
+def test_a_trial_that_fails_opens_the_breaker_for_another_10_seconds() -> None:
     breaker = opened()
     call(breaker, 12.0, failed=True)
     assert breaker.admit(21.9) is None
     assert breaker.admit(22.0) is not None
 
 
-def test_a_trial_that_was_given_up_leaves_the_trial_to_the_next_call() -> None:
+def test_after_a_trial_that_was_given_up_the_next_call_is_the_trial() -> None:
     breaker = opened()
     trial = breaker.admit(10.0)
     assert trial is not None
@@ -98,13 +98,13 @@ def test_a_trial_that_was_given_up_leaves_the_trial_to_the_next_call() -> None:
     assert breaker.admit(11.0) is None
 
 
-def test_a_trial_that_never_reports_does_not_jam_it() -> None:
+def test_a_trial_without_a_result_is_replaced() -> None:
     breaker = opened()
     lost = breaker.admit(10.0)
     assert breaker.admit(10.0 + TRIAL_SECONDS - 0.1) is None
     second = breaker.admit(10.0 + TRIAL_SECONDS)
     assert second is not None
-    # Were the lost one to come back after all, it is not taken for the second.
+    # A late result of the lost trial doesn't count for the second.
     assert lost is not None
     breaker.settle(lost, 41.0, failed=False)
     assert breaker.is_open
@@ -112,7 +112,7 @@ def test_a_trial_that_never_reports_does_not_jam_it() -> None:
     assert not breaker.is_open
 
 
-def test_what_was_let_through_before_it_opened_changes_nothing_any_more() -> None:
+def test_calls_admitted_before_the_breaker_opened_change_nothing() -> None:
     breaker = Breaker()
     slow = [breaker.admit(0.0) for _ in range(20)]
     for _ in range(10):
@@ -129,7 +129,7 @@ def test_what_was_let_through_before_it_opened_changes_nothing_any_more() -> Non
     assert not breaker.is_open
 
 
-def test_a_call_given_up_counts_neither_way() -> None:
+def test_a_call_that_was_given_up_does_not_count() -> None:
     breaker = Breaker()
     for _ in range(100):
         permit = breaker.admit(0.0)
@@ -141,21 +141,21 @@ def test_a_call_given_up_counts_neither_way() -> None:
     assert not breaker.is_open
 
 
-def test_it_tells_when_it_opens_and_when_it_closes_and_else_not() -> None:
+def test_settling_reports_only_an_opening_or_closing() -> None:
     breaker = Breaker()
-    told = []
+    changed = []
     for now in (*[0.0] * 10, 10.0, 20.0):
         permit = breaker.admit(now)
         assert permit is not None
-        told.append(breaker.settle(permit, now, failed=now < 20))
-    assert told == [*[False] * 9, True, False, True]
+        changed.append(breaker.settle(permit, now, failed=now < 20))
+    assert changed == [*[False] * 9, True, False, True]
 
 
-def test_its_memory_does_not_grow_with_calls() -> None:
+def test_the_memory_of_a_breaker_is_bounded() -> None:
     breaker = Breaker()
     for number in range(100_000):
         call(breaker, number / 100, failed=False)
-    assert len(breaker._counts) <= WINDOW  # what is bounded is inside
+    assert len(breaker._counts) <= WINDOW  # the bound is internal
     assert sum(sys.getsizeof(count) for count in breaker._counts) < 10_000
 
 
@@ -163,7 +163,9 @@ calls = st.lists(st.tuples(st.floats(0, 8), st.booleans()), max_size=120)
 
 
 @given(calls)
-def test_it_opens_just_when_the_calls_of_a_window_say_so(made: list[tuple[float, bool]]) -> None:
+def test_the_breaker_opens_exactly_when_the_window_has_too_many_failures(
+    made: list[tuple[float, bool]],
+) -> None:
     """Against the plain list of all calls: open at the first moment at which the last 60 s have it."""
     breaker, now, past = Breaker(), 0.0, list[tuple[float, bool]]()
     for pause, failed in made:

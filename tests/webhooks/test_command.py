@@ -1,4 +1,4 @@
-"""Decisions §9: `mercato webhooks enable` lets a disabled address be called again."""
+"""Decisions §9: `mercato webhooks enable` enables a disabled endpoint."""
 
 import asyncio
 import os
@@ -58,7 +58,7 @@ def test_a_disabled_address_is_enabled_by_its_webhook_url_or_by_itself(
     assert "is called again" in capsys.readouterr().err
 
 
-def test_an_address_that_was_not_disabled_is_told_so(data_dir: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_address_that_was_not_disabled_is_reported(data_dir: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.run(["webhooks", "enable", "Acme", "https://other.example", "--data-dir", str(data_dir)]) == 0
     assert "was not disabled" in capsys.readouterr().err
     assert cli.run(["webhooks", "enable", "Nobody", URL, "--data-dir", str(data_dir)]) != 0

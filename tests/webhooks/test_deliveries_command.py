@@ -1,4 +1,4 @@
-"""`mercato webhooks list|show|replay`: what was sent to whom, and once more."""
+"""`mercato webhooks list|show|replay`: deliveries of all partners, and redelivery."""
 
 import asyncio
 from datetime import timedelta
@@ -164,17 +164,17 @@ def test_a_limit_out_of_range_is_refused_with_its_range(
     assert shell.err == "--limit is from 1 to 1000.\n"
 
 
-def test_what_people_read_fits_into_80_columns_and_shows_no_secret(shell: Shell, sent: Sent) -> None:
-    told = shell("webhooks", "list") + shell("webhooks", "show", str(sent.failed))
-    assert all(len(line) <= 80 for line in told.splitlines())
-    assert "\x1b" not in told
-    assert "https://pos.example/hooks/catalog-sync?***" in told
+def test_the_tables_fit_into_80_columns_and_show_no_secret(shell: Shell, sent: Sent) -> None:
+    output = shell("webhooks", "list") + shell("webhooks", "show", str(sent.failed))
+    assert all(len(line) <= 80 for line in output.splitlines())
+    assert "\x1b" not in output
+    assert "https://pos.example/hooks/catalog-sync?***" in output
     for hidden in ("hush", sent.secret):
-        assert hidden not in told + shell("webhooks", "show", str(sent.failed), "--json")
+        assert hidden not in output + shell("webhooks", "show", str(sent.failed), "--json")
 
 
-def test_one_is_shown_with_its_attempts_headers_and_body(shell: Shell, sent: Sent) -> None:
-    told = shell("webhooks", "show", str(sent.failed))
+def test_a_delivery_is_shown_with_its_attempts_headers_and_body(shell: Shell, sent: Sent) -> None:
+    output = shell("webhooks", "show", str(sent.failed))
     for words in (
         "503, 12 ms",
         "answer: <h1>down</h1>",
@@ -182,12 +182,12 @@ def test_one_is_shown_with_its_attempts_headers_and_body(shell: Shell, sent: Sen
         "Bearer ***",
         "--yes",
     ):
-        assert words in told
+        assert words in output
     shown = shell.json("webhooks", "show", str(sent.failed))
     assert (shown["partner"], shown["attempts"], shown["attemptLog"][0]["status"]) == ("Acme", 1, 503)
     assert shown["headers"]["webhook-id"] == shown["webhookId"]
     assert shown["headers"]["webhook-signature"] == "v1,***"
-    # By its webhook-id too; and an event URL never gets the token.
+    # Also by its webhook-id. An event URL never gets the token.
     event = shell.json("webhooks", "show", str(sent.row(sent.event).webhook_id))
     assert (event["id"], "Authorization" in event["headers"]) == (str(sent.event), False)
     assert event["nextAttemptAt"] is not None
@@ -196,13 +196,13 @@ def test_one_is_shown_with_its_attempts_headers_and_body(shell: Shell, sent: Sen
     assert "mercato webhooks list" in shell.err
 
 
-def test_the_body_alone_is_what_was_signed(shell: Shell, sent: Sent) -> None:
+def test_the_body_option_prints_the_signed_bytes(shell: Shell, sent: Sent) -> None:
     assert shell("webhooks", "show", str(sent.failed), "--body").encode() == decompress(
         sent.row(sent.failed).body
     )
 
 
-def test_a_replay_counts_first_and_does_it_with_yes(shell: Shell, sent: Sent) -> None:
+def test_a_replay_only_counts_without_yes(shell: Shell, sent: Sent) -> None:
     before = sent.due()
     counted = shell.json("webhooks", "replay", "--since", "2h", "--failed")
     assert (counted["done"], counted["count"]) == (False, 1)
@@ -222,12 +222,12 @@ def test_a_replay_of_many_pages_sends_each_once(
 ) -> None:
     monkeypatch.setattr("mercato.domain.webhooks.operators._PAGE", 2)
     more = [sent.push(status="failed") for _ in range(4)]
-    told = shell("webhooks", "replay", "--since", "1h", "--partner", "Acme", "--type", "catalog", "--yes")
-    assert ("failed" in told, "5 sent again" in shell.err) == (True, True)
+    output = shell("webhooks", "replay", "--since", "1h", "--partner", "Acme", "--type", "catalog", "--yes")
+    assert ("failed" in output, "5 sent again" in shell.err) == (True, True)
     assert {str(one) for one in (*more, sent.failed)} <= set(sent.due())
 
 
-def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell, sent: Sent) -> None:
+def test_named_deliveries_are_sent_again_and_their_endpoints_enabled(shell: Shell, sent: Sent) -> None:
     async def disable() -> None:
         async with Database.open(sent.url) as db, db.write() as tx:
             target = sent_row.url
@@ -252,7 +252,7 @@ def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell
     assert "There is no delivery" in shell.err
 
 
-def test_what_is_not_there_would_not_be_sent_with_yes_either(shell: Shell, sent: Sent) -> None:
+def test_a_missing_delivery_is_reported_without_advising_yes(shell: Shell, sent: Sent) -> None:
     shell("webhooks", "replay", str(new_id()), code=1)
     assert "See: mercato webhooks list" in shell.err
     assert "--yes" not in shell.err
@@ -274,17 +274,17 @@ def test_what_is_not_there_would_not_be_sent_with_yes_either(shell: Shell, sent:
     ],
     ids=lambda value: "-".join(value).replace("00000000-0000-0000-0000-000000000000", "id"),
 )
-def test_what_is_wrongly_asked_for_ends_with_2_and_says_what_to_do(wrong: list[str], fresh: Shell) -> None:
+def test_wrong_arguments_exit_with_2_and_advice(wrong: list[str], fresh: Shell) -> None:
     fresh("webhooks", *wrong, code=2)
     assert fresh.err.strip()
 
 
-def test_no_deliveries_no_such_partner_and_no_database_are_told(shell: Shell) -> None:
+def test_no_deliveries_and_an_unknown_partner_are_reported(shell: Shell) -> None:
     assert "There are none" in (shell("webhooks", "list"), shell.err)[1]
     shell("webhooks", "list", "--partner", "Nobody", code=1)
     assert "mercato partner list" in shell.err
 
 
-def test_no_database_is_told(fresh: Shell) -> None:
+def test_a_missing_database_is_reported(fresh: Shell) -> None:
     fresh("webhooks", "list", code=2)
     assert "--data-dir" in fresh.err

@@ -1,4 +1,4 @@
-"""Decisions §9: deliveries are durable, whatever ends a process, and a disabled endpoint is left in peace."""
+"""Decisions §9: deliveries survive the end of a process, and a disabled endpoint isn't called."""
 
 import asyncio
 from dataclasses import replace
@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 from tests.servers import Peer, Request, receiving, reply
-from tests.webhooks.house import House, job_of
+from tests.webhooks.harness import Harness, job_of
 
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
 from mercato.domain.webhooks.endpoints import enable
@@ -30,54 +30,56 @@ def killed() -> float:
     raise Killed
 
 
-async def restart(house: House) -> None:
+async def restart(harness: Harness) -> None:
     """Come back after a crash: what was running is due again."""
-    async with house.db.write() as tx:
+    async with harness.db.write() as tx:
         await move_orphans(tx)
 
 
 # --- durable ------------------------------------------------------------------------------------------
 
 
-async def test_a_push_that_is_rolled_back_leaves_neither_delivery_nor_job(house: House) -> None:
+async def test_a_push_that_is_rolled_back_leaves_neither_delivery_nor_job(harness: Harness) -> None:
     async def rolled_back() -> None:
-        async with house.db.write() as tx:
-            await house.push_in(tx, NOWHERE)
+        async with harness.db.write() as tx:
+            await harness.push_in(tx, NOWHERE)
             raise Killed
 
     with pytest.raises(Killed):
         await rolled_back()
-    async with house.db.read() as tx:
+    async with harness.db.read() as tx:
         assert await tx.scalar(select(func.count()).select_from(delivery_rows)) == 0
-    assert await house.jobs() == []
+    assert await harness.jobs() == []
 
 
-async def test_a_crash_between_perform_and_settle_sends_again_with_the_same_webhook_id(house: House) -> None:
+async def test_a_crash_between_perform_and_record_sends_again_with_the_same_webhook_id(
+    harness: Harness,
+) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.url)
+        delivery = await harness.push(receiver.url)
         with pytest.raises(Killed):
-            await house.sender(random=killed).handle(job_of(await house.take()))
-        await restart(house)
-        await house.attempt()
+            await harness.sender(random=killed).handle(job_of(await harness.claim()))
+        await restart(harness)
+        await harness.attempt()
     first, second = receiver.requests
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.body == second.body
-    seen = await house.get(delivery)
+    seen = await harness.get(delivery)
     assert (seen.status, seen.attempts, len(seen.attempt_log)) == (DeliveryStatus.SUCCEEDED, 1, 1)
 
 
 @pytest.mark.parametrize("status", [204, 500])
-async def test_a_crash_after_settle_makes_no_attempt_before_its_time(house: House, status: int) -> None:
+async def test_a_crash_after_record_makes_no_early_attempt(harness: Harness, status: int) -> None:
     async with receiving(reply(status)) as receiver:
-        await house.push(receiver.url)
-        await house.sender().handle(job_of(await house.take()))
-        await restart(house)
+        await harness.push(receiver.url)
+        await harness.sender().handle(job_of(await harness.claim()))
+        await restart(harness)
     assert len(receiver.requests) == 1
-    # The attempt and its job end in one transaction: what is left is the next attempt's, and not due.
-    assert [job.state for job in await house.jobs()] == ([] if status == 204 else ["waiting"])
+    # The attempt and its job end in one transaction: the job that is left is the next attempt's, and not due.
+    assert [job.state for job in await harness.jobs()] == ([] if status == 204 else ["waiting"])
 
 
-async def test_a_worker_that_was_only_slow_changes_nothing(house: House) -> None:
+async def test_a_slow_worker_that_lost_its_job_changes_nothing(harness: Harness) -> None:
     answer = asyncio.Event()
 
     async def late(request: Request, peer: Peer) -> None:
@@ -85,121 +87,123 @@ async def test_a_worker_that_was_only_slow_changes_nothing(house: House) -> None
         await reply(500)(request, peer)
 
     async with receiving(late, reply(204)) as receiver:
-        delivery = await house.push(receiver.url)
-        slow = asyncio.create_task(house.sender().handle(job_of(await house.take())))
+        delivery = await harness.push(receiver.url)
+        slow = asyncio.create_task(harness.sender().handle(job_of(await harness.claim())))
         await receiver.arrived.wait()
-        await restart(house)
-        await house.attempt()
+        await restart(harness)
+        await harness.attempt()
         answer.set()
         with pytest.raises(JobLost):
             await slow
-    seen = await house.get(delivery)
+    seen = await harness.get(delivery)
     assert (seen.status, [a.status for a in seen.attempt_log]) == (DeliveryStatus.SUCCEEDED, [204])
 
 
-async def test_a_delivery_whose_job_dies_fails_visibly_and_can_be_redelivered(house: House) -> None:
+async def test_a_delivery_whose_job_dies_fails_visibly_and_can_be_redelivered(harness: Harness) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.url)
-        async with house.db.write() as tx:
+        delivery = await harness.push(receiver.url)
+        async with harness.db.write() as tx:
             await tx.execute(update(delivery_rows).values(faults=MAX_FAULTS - 1))
-        broken = house.sender()
-        broken._credentials = None  # type: ignore[assignment]  # a fault of ours
-        await house.attempt(broken)
-        seen = await house.get(delivery)
+        broken = harness.sender()
+        broken._credentials = None  # type: ignore[assignment]  # an internal fault
+        await harness.attempt(broken)
+        seen = await harness.get(delivery)
         assert (seen.status, seen.attempts) == (DeliveryStatus.FAILED, 0)
         assert seen.error == "A fault on our side kept it from being sent. Redeliver it."
-        await house.redeliver(delivery)
-        await house.attempt()
-    assert (await house.get(delivery)).status is DeliveryStatus.SUCCEEDED
+        await harness.redeliver(delivery)
+        await harness.attempt()
+    assert (await harness.get(delivery)).status is DeliveryStatus.SUCCEEDED
 
 
-async def test_a_worker_delivers_and_a_waiting_retry_holds_up_no_other_delivery(house: House) -> None:
+async def test_a_worker_delivers_and_a_waiting_retry_blocks_no_other_delivery(harness: Harness) -> None:
     ended: asyncio.Queue[None] = asyncio.Queue()
-    sender = house.sender()
+    sender = harness.sender()
 
     async def observed(job: Job[DeliverJob]) -> Outcome:
         done = await sender.handle(job)
         ended.put_nowait(None)
         return done
 
-    worker = Worker(house.db, {KIND: replace(sender.handler(concurrency=8, per_partner=4), fn=observed)})
+    worker = Worker(harness.db, {KIND: replace(sender.handler(concurrency=8, per_partner=4), fn=observed)})
     subject = new_id()
     async with receiving(reply(503), reply(204)) as receiver, asyncio.timeout(10):
         running = asyncio.create_task(worker.run())
-        failing = await house.push(receiver.url, order_id=subject)
+        failing = await harness.push(receiver.url, order_id=subject)
         await ended.get()
-        other = await house.push(receiver.url, order_id=subject)
+        other = await harness.push(receiver.url, order_id=subject)
         await ended.get()
         await worker.stop(grace=timedelta(seconds=5))
         await running
-    assert (await house.get(failing)).status is DeliveryStatus.PENDING
-    assert (await house.get(other)).status is DeliveryStatus.SUCCEEDED
+    assert (await harness.get(failing)).status is DeliveryStatus.PENDING
+    assert (await harness.get(other)).status is DeliveryStatus.SUCCEEDED
 
 
 # --- disabled endpoints ---------------------------------------------------------------------------------
 
 
-async def test_an_event_for_a_disabled_endpoint_is_recorded_as_failed_and_not_sent(house: House) -> None:
+async def test_an_event_for_a_disabled_endpoint_is_recorded_as_failed_and_not_sent(harness: Harness) -> None:
     async with receiving(reply(410)) as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
-        delivery = await house.push(receiver.url)
-    assert await house.jobs() == []
-    seen = await house.get(delivery)
+        await harness.push(receiver.url)
+        await harness.attempt()
+        delivery = await harness.push(receiver.url)
+    assert await harness.jobs() == []
+    seen = await harness.get(delivery)
     assert (seen.status, seen.attempts, seen.next_attempt_at) == (DeliveryStatus.FAILED, 0, None)
     assert (seen.error or "").startswith("endpoint disabled: The receiver answered 410 Gone")
 
 
-async def test_an_endpoint_is_one_url_with_its_suffix(house: House) -> None:
+async def test_an_endpoint_is_one_url_with_its_suffix(harness: Harness) -> None:
     async with receiving(reply(410), reply(204)) as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
-        other = await house.push(receiver.url, suffix=ORDER_CANCELLED)
-        await house.attempt()
-    assert (await house.get(other)).status is DeliveryStatus.SUCCEEDED
+        await harness.push(receiver.url)
+        await harness.attempt()
+        other = await harness.push(receiver.url, suffix=ORDER_CANCELLED)
+        await harness.attempt()
+    assert (await harness.get(other)).status is DeliveryStatus.SUCCEEDED
 
 
 async def test_a_retry_that_was_waiting_when_its_endpoint_was_disabled_fails_without_a_call(
-    house: House,
+    harness: Harness,
 ) -> None:
     async with receiving(reply(500), reply(410)) as receiver:
-        waiting = await house.push(receiver.url)
-        await house.attempt()
-        await house.push(receiver.url)
-        await house.attempt()
-        await house.wait_for_retry()
-        await house.attempt()
+        waiting = await harness.push(receiver.url)
+        await harness.attempt()
+        await harness.push(receiver.url)
+        await harness.attempt()
+        await harness.wait_for_retry()
+        await harness.attempt()
     assert len(receiver.requests) == 2
-    seen = await house.get(waiting)
+    seen = await harness.get(waiting)
     assert (seen.status, seen.attempts) == (DeliveryStatus.FAILED, 1)
     assert (seen.error or "").startswith("endpoint disabled: ")
 
 
-async def test_a_redelivery_enables_the_endpoint(house: House) -> None:
+async def test_a_redelivery_enables_the_endpoint(harness: Harness) -> None:
     async with receiving(reply(410), reply(204)) as receiver:
-        delivery = await house.push(receiver.url)
-        await house.attempt()
-        assert (await house.redeliver(delivery)).endpoint_disabled is None
-        await house.attempt()
-    assert (await house.get(delivery)).status is DeliveryStatus.SUCCEEDED
+        delivery = await harness.push(receiver.url)
+        await harness.attempt()
+        assert (await harness.redeliver(delivery)).endpoint_disabled is None
+        await harness.attempt()
+    assert (await harness.get(delivery)).status is DeliveryStatus.SUCCEEDED
 
 
-async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_above_it(house: House) -> None:
+async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_above_it(
+    harness: Harness,
+) -> None:
     async with receiving(reply(410)) as receiver:
         for enable_url, path in ((enable, "/catalog-sync"), (enable_endpoints_below, "")):
-            delivery = await house.push(receiver.url)
-            await house.attempt()
-            async with house.db.write() as tx:
-                assert await enable_url(tx, house.partner.id, receiver.url + path)
-                assert not await enable_url(tx, house.partner.id, receiver.url + path)
-            assert (await house.get(delivery)).endpoint_disabled is None
+            delivery = await harness.push(receiver.url)
+            await harness.attempt()
+            async with harness.db.write() as tx:
+                assert await enable_url(tx, harness.partner.id, receiver.url + path)
+                assert not await enable_url(tx, harness.partner.id, receiver.url + path)
+            assert (await harness.get(delivery)).endpoint_disabled is None
 
 
-async def test_a_success_leaves_no_trace_of_the_endpoint(house: House) -> None:
+async def test_a_success_deletes_the_endpoints_row(harness: Harness) -> None:
     async with receiving(reply(500), reply(204)) as receiver:
-        await house.push(receiver.url)
-        await house.attempt()
-        await house.wait_for_retry()
-        await house.attempt()
-    async with house.db.read() as tx:
+        await harness.push(receiver.url)
+        await harness.attempt()
+        await harness.wait_for_retry()
+        await harness.attempt()
+    async with harness.db.read() as tx:
         assert await tx.scalar(select(func.count()).select_from(endpoints)) == 0

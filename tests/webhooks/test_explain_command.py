@@ -77,7 +77,7 @@ def test_pasted_http_is_read_from_standard_input(ask: Ask, start: bytes, newline
         assert (code, out.split("\n")[0]) == (0, "VALID")
 
 
-def test_what_pasting_adds_behind_the_declared_length_is_taken_off(ask: Ask):
+def test_text_after_the_declared_length_is_removed(ask: Ask):
     declared = f"Content-Length: {len(BODY)}\r\n\r\n".encode()
     assert ask(head() + declared + BODY + b"\n\n", "--secret", SECRET)[0] == 0
     code, out = ask(head() + b"\r\n" + BODY + b"\n", "--secret", SECRET)
@@ -91,8 +91,8 @@ def test_files_are_read_and_json_is_printed(ask: Ask, tmp_path: Path):
     (tmp_path / "whole").write_bytes(head() + b"\r\n" + BODY)
     files = ("--headers", str(tmp_path / "h"), "--body", str(tmp_path / "b"))
     code, out = ask(b"", *files, "--secret", f"@{tmp_path / 's'}", "--json")
-    told = json.loads(out)
-    assert (code, told["valid"], told["code"], told["difference"]["offset"]) == (
+    output = json.loads(out)
+    assert (code, output["valid"], output["code"], output["difference"]["offset"]) == (
         1,
         False,
         "BODY_RESERIALISED",
@@ -107,10 +107,10 @@ def test_the_output_for_people_fits_into_80_columns(ask: Ask):
     code, out = ask(head() + b"\r\n" + b'{"type": "order.created", "data": {}}', "--secret", SECRET)
     assert (code, out.split("\n")[0]) == (1, "NOT VALID: BODY_RESERIALISED")
     assert "from byte 8 on" in out
-    code, told = ask(head() + b"\r\n" + BODY, "--secret", STRANGE, "--computed", "AAAA")
-    assert (code, "[WRONG_KEY]" in told) == (1, True)
-    assert all(len(line) <= 80 for line in (out + told).splitlines())
-    assert "\x1b" not in out + told
+    code, output = ask(head() + b"\r\n" + BODY, "--secret", STRANGE, "--computed", "AAAA")
+    assert (code, "[WRONG_KEY]" in output) == (1, True)
+    assert all(len(line) <= 80 for line in (out + output).splitlines())
+    assert "\x1b" not in out + output
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_output_for_people_fits_into_80_columns(ask: Ask):
     ],
     ids=lambda value: None if isinstance(value, bytes) else "-".join(value)[-20:].replace(SECRET[-6:], "s"),
 )
-def test_what_cannot_be_looked_at_ends_with_2(ask: Ask, typed: bytes, arguments: list[str]):
+def test_unusable_input_exits_with_2(ask: Ask, typed: bytes, arguments: list[str]):
     assert ask(typed, *arguments)[0] == 2
 
 
@@ -153,14 +153,14 @@ async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
     return made.signing_secret, webhook_id
 
 
-def test_with_a_partner_its_own_secrets_are_tried_and_what_it_was_sent_is_compared(ask: Ask, tmp_path: Path):
+def test_with_a_partner_its_secrets_are_tried_and_its_deliveries_compared(ask: Ask, tmp_path: Path):
     secret, webhook_id = asyncio.run(_partner_with_a_delivery(tmp_path))
     here = ("--partner", "Acme", "--data-dir", str(tmp_path))
     lines = head(secret, webhook_id=webhook_id) + b"\r\n"
     assert ask(lines + BODY, *here)[0] == 0
     code, out = ask(lines + BODY.replace(b"{}", b"[]"), *here, "--json")
-    told = json.loads(out)
-    assert (code, told["code"], told["signedWith"]) == (1, "BODY_CHANGED", "current")
+    output = json.loads(out)
+    assert (code, output["code"], output["signedWith"]) == (1, "BODY_CHANGED", "current")
     code, out = ask(lines + BODY, *here, "--secret", STRANGE, "--json")
     assert (code, json.loads(out)["code"], json.loads(out)["signedWith"]) == (1, "WRONG_KEY", "current")
     assert ask(lines + BODY, "--partner", "Nobody", "--data-dir", str(tmp_path))[0] == 2

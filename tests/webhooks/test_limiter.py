@@ -1,4 +1,4 @@
-"""Decisions §9: at most 20 calls run per store, so that others don't wait for it."""
+"""Decisions §9: at most 20 calls of a store run at once, so that other stores don't wait for it."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_20_calls_of_a_store_run_at_once_and_the_21st_when_one_has_ended() -> None:
+async def test_20_calls_of_a_store_run_at_once_and_the_21st_when_one_ends() -> None:
     limiter, store = ConcurrencyLimiter(), StoreSlots()
     await take(limiter, store, 20)
     next_one = wait(limiter, store)
@@ -37,7 +37,7 @@ async def test_20_calls_of_a_store_run_at_once_and_the_21st_when_one_has_ended()
     assert store.running == 20
 
 
-async def test_those_that_wait_go_in_the_order_in_which_they_came() -> None:
+async def test_waiting_calls_start_in_order_of_arrival() -> None:
     limiter, store = ConcurrencyLimiter(per_store=1), StoreSlots()
     await take(limiter, store, 1)
     order: list[int] = []
@@ -69,7 +69,7 @@ async def test_with_100_waiting_one_more_is_refused_at_once() -> None:
     assert store.is_idle
 
 
-async def test_who_waits_too_long_leaves_and_holds_no_place() -> None:
+async def test_a_call_that_waits_too_long_leaves_and_holds_no_slot() -> None:
     limiter, store = ConcurrencyLimiter(per_store=1), StoreSlots()
     await take(limiter, store, 1)
     with pytest.raises(TimeoutError):
@@ -79,22 +79,22 @@ async def test_who_waits_too_long_leaves_and_holds_no_place() -> None:
     await take(limiter, store, 1)
 
 
-async def test_who_is_cancelled_in_the_moment_in_which_the_turn_comes_passes_it_on() -> None:
+async def test_a_call_that_is_cancelled_as_it_gets_a_slot_passes_it_on() -> None:
     limiter, store = ConcurrencyLimiter(per_store=1), StoreSlots()
     await take(limiter, store, 1)
     first, second = wait(limiter, store), wait(limiter, store)
     await settle()
-    limiter.release(store)  # the first one's turn, of which it has not heard yet
+    limiter.release(store)  # the first call has a slot, but hasn't resumed yet
     first.cancel()
     await second
     assert first.cancelled() or first.done()
     limiter.release(store)
-    if not first.cancelled():  # it kept its turn
+    if not first.cancelled():  # it kept its slot
         limiter.release(store)
     assert store.is_idle
 
 
-async def test_who_is_cancelled_just_before_the_turn_comes_is_passed_over() -> None:
+async def test_a_call_that_is_cancelled_before_it_gets_a_slot_is_skipped() -> None:
     limiter, store = ConcurrencyLimiter(per_store=1), StoreSlots()
     await take(limiter, store, 1)
     first, second = wait(limiter, store), wait(limiter, store)
@@ -113,14 +113,14 @@ async def hang(limiter: ConcurrencyLimiter, stores: list[StoreSlots]) -> None:
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_a_partner_whose_stores_all_hang_leaves_two_thirds_of_the_places_to_the_others() -> None:
+async def test_a_partner_whose_stores_all_hang_leaves_two_thirds_of_the_slots() -> None:
     limiter, theirs = ConcurrencyLimiter(total=63), PartnerSlots()
     await hang(limiter, [StoreSlots(theirs) for _ in range(100)])
     assert theirs.running == 21
     await take(limiter, StoreSlots(), 4)
 
 
-async def test_with_ten_such_partners_another_still_finds_a_place() -> None:
+async def test_with_ten_such_partners_another_still_gets_a_slot() -> None:
     limiter = ConcurrencyLimiter()
     for _ in range(10):
         partner = PartnerSlots()
@@ -128,7 +128,7 @@ async def test_with_ten_such_partners_another_still_finds_a_place() -> None:
     await take(limiter, StoreSlots(), 1)
 
 
-async def test_a_store_has_its_20_places_and_fewer_when_its_partners_others_hold_many() -> None:
+async def test_a_store_has_20_slots_and_fewer_if_its_partners_other_stores_hold_many() -> None:
     limiter, partner = ConcurrencyLimiter(), PartnerSlots()
     stores = [StoreSlots(partner) for _ in range(20)]
     await hang(limiter, stores)
@@ -136,7 +136,7 @@ async def test_a_store_has_its_20_places_and_fewer_when_its_partners_others_hold
     assert 0 < stores[-1].running < 20
 
 
-async def test_when_the_shortage_is_over_those_that_waited_for_it_go() -> None:
+async def test_blocked_calls_start_when_slots_become_free() -> None:
     limiter, partner = ConcurrencyLimiter(total=8), PartnerSlots()
     first, others = StoreSlots(partner), [StoreSlots(partner) for _ in range(3)]
     for store in others:
@@ -146,7 +146,7 @@ async def test_when_the_shortage_is_over_those_that_waited_for_it_go() -> None:
     assert first.running == 0
     for store in others:
         limiter.release(store)
-    for call in calls:  # one after the other, for the places are few
+    for call in calls:  # one after the other, as there are few slots
         await call
         limiter.release(first)
     assert first.is_idle
@@ -154,7 +154,7 @@ async def test_when_the_shortage_is_over_those_that_waited_for_it_go() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["come", "end", "leave"])), max_size=60))
-def test_nobody_is_forgotten_and_no_place_is_lost(events: list[tuple[int, str]]) -> None:
+def test_no_waiting_call_is_forgotten_and_no_slot_is_lost(events: list[tuple[int, str]]) -> None:
     """Whatever comes, ends and leaves: bounds hold, and in the end all have had their turn."""
 
     async def play() -> None:

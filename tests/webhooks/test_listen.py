@@ -1,4 +1,4 @@
-"""`mercato listen`: what comes is verified, told of, passed on as it came, and answered."""
+"""`mercato listen`: webhooks are verified, reported, forwarded unchanged, and answered."""
 
 import contextlib
 import io
@@ -37,7 +37,7 @@ SECRET = new_secret(b"\xfb".__mul__)
 STRANGE = new_secret(b"\x07".__mul__)
 BODY = b'{"type":"order.place","data":{}}'
 MERCATO = str(Path(sys.executable).with_name("mercato"))
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +56,11 @@ def signed(body: bytes = BODY, *, secret: str = SECRET, webhook_id: str = "") ->
     )
 
 
-class Desk:
-    """A listener, what it told, and a client."""
+class ListenerClient:
+    """A listener, the webhooks it reported, and an HTTP client."""
 
-    def __init__(self, base: str, told: list[ReceivedWebhook], client: aiohttp.ClientSession) -> None:
-        self.base, self.told, self._client = base, told, client
+    def __init__(self, base: str, received: list[ReceivedWebhook], client: aiohttp.ClientSession) -> None:
+        self.base, self.received, self._client = base, received, client
 
     async def post(
         self, body: Any = BODY, *, path: str = "/hooks/place", method: str = "POST", headers: Any = None
@@ -71,10 +71,10 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk(
+async def listener_client(
     secret: str | None = SECRET, *, answer: int = 200, forward: str | None = None
-) -> AsyncIterator[Desk]:
-    told: list[ReceivedWebhook] = []
+) -> AsyncIterator[ListenerClient]:
+    received: list[ReceivedWebhook] = []
     async with (
         Outbound(AddressPolicy(allow_private=True)) as outbound,
         aiohttp.ClientSession() as client,
@@ -82,20 +82,20 @@ async def desk(
         here = Listener(
             secrets=[] if secret is None else [Secret(secret, SecretOrigin.GIVEN, 0)],
             answer=answer,
-            report=told.append,
+            report=received.append,
             forward=forward,
             outbound=outbound,
         )
         async with receiving(here, host="127.0.0.1", port=0) as base:
-            yield Desk(base, told, client)
+            yield ListenerClient(base, received, client)
 
 
-async def test_a_good_webhook_is_answered_2xx_and_a_bad_one_401_with_the_clinics_words():
-    async with desk() as here:
+async def test_a_valid_webhook_is_answered_2xx_and_an_invalid_one_401_with_the_explanation():
+    async with listener_client() as here:
         assert (await here.post())[:2] == (200, b"{}")
         assert (await here.post(headers=signed(secret=STRANGE)))[0] == 401
         assert (await here.post(BODY.replace(b":", b": "), headers=signed()))[0] == 401
-        good, strange, rewritten = here.told
+        good, strange, rewritten = here.received
     assert (good.type, good.explanation and good.explanation.valid, good.path) == (
         "order.place",
         True,
@@ -105,7 +105,7 @@ async def test_a_good_webhook_is_answered_2xx_and_a_bad_one_401_with_the_clinics
     assert strange.explanation.code == "WRONG_KEY"
     assert rewritten.explanation is not None
     assert rewritten.explanation.code == "BODY_RESERIALISED"
-    lines = [line for one in here.told for line in lines_of(one)]
+    lines = [line for one in here.received for line in lines_of(one)]
     assert all(len(line) <= 80 for line in lines)
     text = "\n".join(lines)
     assert "401 NO order.place" in text
@@ -115,38 +115,38 @@ async def test_a_good_webhook_is_answered_2xx_and_a_bad_one_401_with_the_clinics
     assert "tk_secret" not in text
 
 
-async def test_any_answer_can_be_asked_for_and_without_a_secret_nothing_is_verified():
-    async with desk(None, answer=503) as here:
+async def test_the_status_can_be_chosen_and_without_a_secret_nothing_is_verified():
+    async with listener_client(None, answer=503) as here:
         assert (await here.post(headers={}))[0] == 503
-        assert here.told[0].explanation is None
-        assert lines_of(here.told[0])[0].endswith("503 -- order.place")
+        assert here.received[0].explanation is None
+        assert lines_of(here.received[0])[0].endswith("503 -- order.place")
 
 
-async def test_a_repeat_is_told_and_what_is_no_post_or_too_long_is_refused():
-    async with desk() as here:
+async def test_a_repeat_is_reported_and_other_methods_and_long_bodies_are_refused():
+    async with listener_client() as here:
         headers = signed(webhook_id="the-same")
         for _ in range(2):
             await here.post(headers=headers)
-        assert [one.times for one in here.told] == [1, 2]
-        assert "was received 2 times" in " ".join(lines_of(here.told[1]))
+        assert [one.times for one in here.received] == [1, 2]
+        assert "was received 2 times" in " ".join(lines_of(here.received[1]))
         status, text, answered = await here.post(b"", method="GET")
         assert (status, answered["Allow"], b"by POST" in text) == (405, "POST", True)
         assert (await here.post(io.BytesIO(b"x" * (MOST_BODY + 1)), headers=headers))[0] == 413
-        assert len(here.told) == 3
-        assert "longer than any webhook" in lines_of(here.told[2])[1]
+        assert len(here.received) == 3
+        assert "longer than any webhook" in lines_of(here.received[2])[1]
 
 
-async def test_what_is_remembered_of_repeats_is_bounded(monkeypatch: pytest.MonkeyPatch):
+async def test_the_memory_of_repeats_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listening_module, "MOST_REMEMBERED", 2)
-    async with desk() as here:
+    async with listener_client() as here:
         for name in ("a", "b", "c", "a", "c"):
             await here.post(headers=signed(webhook_id=name))
-        assert [one.times for one in here.told] == [1, 1, 1, 1, 2]
+        assert [one.times for one in here.received] == [1, 1, 1, 1, 2]
 
 
-async def test_it_is_forwarded_unchanged_and_the_answer_given_back():
+async def test_a_webhook_is_forwarded_unchanged_and_the_answer_returned():
     answer = reply(402, b'{"errors": []}', content_type="application/problem+json", retry_after=7)
-    async with serve(answer) as own, desk(forward=f"{own.url}/app/") as here:
+    async with serve(answer) as own, listener_client(forward=f"{own.url}/app/") as here:
         headers = signed() | {"X-Own": "kept"}
         status, body, answered = await here.post(path="/hooks/place?k=v", headers=headers)
         assert (status, body, answered["Retry-After"]) == (402, b'{"errors": []}', "7")
@@ -156,26 +156,26 @@ async def test_it_is_forwarded_unchanged_and_the_answer_given_back():
         for name, text in headers.items():
             assert request.headers[name.lower()] == text
         assert request.headers["host"].startswith("127.0.0.1")
-        # What is not signed is passed on, too: who is tried out there has to refuse it.
+        # An unsigned webhook is forwarded too: the program has to refuse it.
         await here.post(headers=signed(secret=STRANGE))
         assert len(own.requests) == 2
-        assert here.told[1].explanation is not None
-        assert not here.told[1].explanation.valid
+        assert here.received[1].explanation is not None
+        assert not here.received[1].explanation.valid
 
 
-async def test_a_program_that_is_not_there_or_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch):
-    async with desk(forward=f"http://127.0.0.1:{free_port()}") as here:
+async def test_a_program_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch):
+    async with listener_client(forward=f"http://127.0.0.1:{free_port()}") as here:
         status, text, _ = await here.post()
         assert (status, b"Is your program running" in text) == (502, True)
-        assert "Nothing answers" in " ".join(lines_of(here.told[0]))
+        assert "Nothing answers" in " ".join(lines_of(here.received[0]))
     monkeypatch.setattr(listening_module, "FORWARD_SECONDS", 0.05)
-    async with serve(hang()) as own, desk(forward=own.url) as here:
+    async with serve(hang()) as own, listener_client(forward=own.url) as here:
         assert (await here.post())[0] == 502
-        assert "no full answer" in " ".join(lines_of(here.told[0]))
+        assert "no full answer" in " ".join(lines_of(here.received[0]))
 
 
-async def test_no_metadata_service_is_forwarded_to():
-    async with desk(forward="http://169.254.169.254") as here:
+async def test_nothing_is_forwarded_to_a_metadata_service():
+    async with listener_client(forward="http://169.254.169.254") as here:
         assert (await here.post())[0] == 502
 
 
@@ -186,12 +186,12 @@ def test_paths_are_appended():
     assert below("http://h", "/") == "http://h/"
 
 
-async def test_names_cannot_move_the_terminal(capsys: pytest.CaptureFixture[str]):
+async def test_control_characters_in_names_are_not_printed(capsys: pytest.CaptureFixture[str]):
     body = json.dumps({"type": "\x1b[2J\u202e" + "x" * 200}).encode()
-    async with desk() as here:
+    async with listener_client() as here:
         await here.post(body)
     screen = Screen(as_json=False, bodies=True, most=None)
-    screen.show(here.told[0])
+    screen.show(here.received[0])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
@@ -226,7 +226,7 @@ class Process:
     def post(self, headers: dict[str, str]) -> int:
         request = urllib.request.Request(self.base, BODY, headers)  # noqa: S310  # loopback
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
                 return int(answer.status)
         except urllib.error.HTTPError as refused:
             with refused:
@@ -274,26 +274,26 @@ def test_a_line_each_in_a_pipe_and_a_summary_at_ctrl_c(running: Any):
     assert "Traceback" not in err
 
 
-def test_it_ends_after_a_count_with_0_when_all_were_valid(running: Any, tmp_path: Path):
+def test_it_exits_with_0_after_a_number_of_valid_webhooks(running: Any, tmp_path: Path):
     (tmp_path / "s").write_text(SECRET)
     here = running("--secret", f"@{tmp_path / 's'}", "--count", "1", "--body")
     assert here.post(signed()) == 200
-    out, err = here.process.communicate(timeout=PATIENCE)
+    out, err = here.process.communicate(timeout=TIMEOUT)
     assert (here.process.returncode, "1 received: 1 valid" in err) == (0, True)
     assert '  "type": "order.place",' in out
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(running: Any):
+def test_a_closed_pipe_ends_it_quietly(running: Any):
     read, write = os.pipe()
     here = running(stdout=write)
     os.close(write)
     os.close(read)
     here.post(signed())
-    _, err = here.process.communicate(timeout=PATIENCE)
+    _, err = here.process.communicate(timeout=TIMEOUT)
     assert (here.process.returncode, "Traceback" in err) == (1, False)
 
 
-def test_with_nothing_received_ctrl_c_is_no_failure(running: Any):
+def test_ctrl_c_before_any_webhook_is_not_a_failure(running: Any):
     here = running()
     _, err = here.interrupted()
     assert (here.process.returncode, "0 received." in err, "Nothing is verified" in here.noted) == (
@@ -324,12 +324,12 @@ def test_with_nothing_received_ctrl_c_is_no_failure(running: Any):
     ],
     ids=lambda value: "-".join(value).replace(SECRET, "secret"),
 )
-def test_what_cannot_be_ends_with_2_and_says_why(wrong: list[str], capsys: pytest.CaptureFixture[str]):
+def test_wrong_arguments_exit_with_2_and_the_reason(wrong: list[str], capsys: pytest.CaptureFixture[str]):
     assert cli.run(["listen", "--port", "0", *wrong]) == 2
     assert capsys.readouterr().err.strip()
 
 
-async def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
+async def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]):
     async with serve(reply(200)) as taken:
         codes: list[int] = []
         thread = threading.Thread(
@@ -340,7 +340,7 @@ async def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
             )
         )
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert codes == [2]
 
 
@@ -356,7 +356,7 @@ def test_a_partners_own_secrets_verify(shell: Shell, capsys: pytest.CaptureFixtu
     assert process.stderr is not None
     base, _ = ready(process.stderr)
     request = urllib.request.Request(base, BODY, signed(secret=made["signingSecret"]))  # noqa: S310
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
         assert answer.status == 200
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0

@@ -1,4 +1,4 @@
-"""Decisions §9: the schedule of a delivery, and what an attempt's result decides."""
+"""Decisions §9: the schedule of a delivery, and the verdict on an attempt."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -38,7 +38,7 @@ def test_the_schedule_is_at_once_then_5_s_30_s_2_min_10_min_1_h_6_h_24_h_24_h() 
     ]
 
 
-def test_after_the_ninth_attempt_it_is_given_up_but_the_endpoint_is_not_disabled() -> None:
+def test_after_the_ninth_attempt_a_delivery_is_given_up_but_its_endpoint_is_not_disabled() -> None:
     given_up = verdict(number=9)
     assert given_up == GiveUp(
         "All 9 attempts failed. The last error: The receiver answered 503.", disable=False
@@ -46,7 +46,7 @@ def test_after_the_ninth_attempt_it_is_given_up_but_the_endpoint_is_not_disabled
 
 
 @given(number=st.integers(1, 8), random=st.floats(0, 1, exclude_max=True))
-def test_chance_moves_a_wait_by_a_tenth_at_most(number: int, random: float) -> None:
+def test_jitter_changes_a_delay_by_a_tenth_at_most(number: int, random: float) -> None:
     retry, step = verdict(number=number, random=random), model.RETRY_DELAYS[number - 1]
     assert isinstance(retry, Retry)
     assert step * 0.9 - timedelta(milliseconds=1) <= retry.at - NOW <= step * 1.1
@@ -72,7 +72,7 @@ def test_2xx_alone_is_success(status: int) -> None:
     assert model.error_of(status) is not None
 
 
-def test_a_redirect_is_a_failure_that_says_so() -> None:
+def test_a_redirect_is_a_failure_with_its_own_message() -> None:
     assert model.error_of(301) == "The receiver answered 301: redirects are not followed."
 
 
@@ -91,7 +91,7 @@ def test_after_5_days_of_failures_the_endpoint_is_disabled() -> None:
     assert "2026-02-24T12:00:00.000Z" in over.reason
 
 
-def test_a_reply_is_kept_up_to_1_kib_whatever_its_bytes() -> None:
+def test_an_excerpt_has_up_to_1_kib_of_any_bytes() -> None:
     assert excerpt(b"a" * 5000, hidden=()) == "a" * 1024
     assert excerpt(b"\xff\x00ok", hidden=()) == "\ufffd\ufffdok"
 
@@ -104,9 +104,7 @@ def test_every_reply_becomes_a_text_that_both_databases_hold(body: bytes) -> Non
 
 
 @given(st.integers(0, 1024), st.integers(8, 40))
-def test_a_token_that_a_receiver_echoes_is_not_kept_wherever_the_reply_was_cut(
-    before: int, length: int
-) -> None:
+def test_an_echoed_token_is_masked_wherever_the_reply_was_cut(before: int, length: int) -> None:
     token = "tk_" + "S3cret-" * 5
     body = ("." * before + token + " and more").encode()[: before + length]
     assert "S3cret" not in excerpt(body, hidden=(token,))

@@ -1,4 +1,4 @@
-"""Decisions §9: what a store is asked while somebody waits, over real sockets, and what is made of its answer."""
+"""Decisions §9: calls to stores that a request waits for, over real sockets, and their results."""
 
 import asyncio
 import tracemalloc
@@ -25,7 +25,7 @@ from tests.servers import (
     reply,
     serve,
 )
-from tests.webhooks.house import TOKEN, TRACE, House
+from tests.webhooks.harness import TOKEN, TRACE, Harness
 
 from mercato.domain.partners import accounts
 from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
@@ -52,7 +52,7 @@ def sensible(status: int, body: bytes) -> str | None:
 
 
 @dataclass
-class Till:
+class Stores:
     """Where orders are asked from: calls on a clock that the test moves."""
 
     calls: StoreCalls
@@ -86,16 +86,16 @@ class Till:
 
 
 @pytest.fixture
-async def till(house: House) -> Till:
+async def stores(harness: Harness) -> Stores:
     time, metrics = [0.0], Metrics()
     calls = StoreCalls(
-        outbound=house.outbound,
-        credentials=WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, clock.now),
+        outbound=harness.outbound,
+        credentials=WebhookCredentials(harness.db, ChangeFeed(harness.db), harness.vault, clock.now),
         clock=clock.now,
         metrics=metrics,
         monotonic=lambda: time[0],
     )
-    return Till(calls, house.partner.id, house.partner.signing_secret, metrics, time)
+    return Stores(calls, harness.partner.id, harness.partner.signing_secret, metrics, time)
 
 
 class Gate:
@@ -118,20 +118,22 @@ class Gate:
             await self.changed.wait_for(lambda: self.held >= count)
 
 
-# --- what is sent -----------------------------------------------------------------------------------------
+# --- the request ------------------------------------------------------------------------------------------
 
 
-async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Till, house: House) -> None:
+async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(
+    stores: Stores, harness: Harness
+) -> None:
     webhook_id = new_id()
     async with serve(reply(200, b'{"isValid":true}')) as server:
-        await house.bind(server.url)
-        called = await till.ask(server.url + "/hooks/validate?x=1", webhook_id=webhook_id)
+        await harness.bind(server.url)
+        called = await stores.ask(server.url + "/hooks/validate?x=1", webhook_id=webhook_id)
     [request] = server.requests
     assert (request.method, request.path, request.body) == ("POST", "/hooks/validate?x=1", BODY)
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["webhook-id"] == request.headers["idempotency-key"] == str(webhook_id)
     assert request.headers["traceparent"] == TRACE
-    standardwebhooks.Webhook(till.secret).verify(request.body, dict(request.headers))
+    standardwebhooks.Webhook(stores.secret).verify(request.body, dict(request.headers))
     assert (called.status, called.error, called.body, called.was_sent) == (
         200,
         None,
@@ -141,53 +143,53 @@ async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Ti
     assert called.reply == '{"isValid":true}'
 
 
-async def test_a_call_to_another_origin_than_the_tokens_carries_none(till: Till, house: House) -> None:
-    await house.bind("https://pos.example.com/hooks")
+async def test_a_call_to_another_origin_does_not_carry_the_token(stores: Stores, harness: Harness) -> None:
+    await harness.bind("https://pos.example.com/hooks")
     async with serve(reply(200, b"{}")) as server:
-        await till.ask(server.url + "/hooks/place")
+        await stores.ask(server.url + "/hooks/place")
     assert "authorization" not in server.requests[0].headers
 
 
-async def test_during_a_rotation_both_secrets_verify(till: Till, house: House) -> None:
-    async with house.db.write() as tx:
-        new = await accounts.rotate_signing_secret(tx, house.vault, till.partner_id)
+async def test_during_a_rotation_both_secrets_verify(stores: Stores, harness: Harness) -> None:
+    async with harness.db.write() as tx:
+        new = await accounts.rotate_signing_secret(tx, harness.vault, stores.partner_id)
     async with serve(reply(200, b"{}")) as server:
-        await till.ask(server.url)
+        await stores.ask(server.url)
     [request] = server.requests
-    for secret in (till.secret, new):
+    for secret in (stores.secret, new):
         standardwebhooks.Webhook(secret).verify(request.body, dict(request.headers))
 
 
 async def test_a_warm_call_reads_nothing_from_the_database(
-    till: Till, house: House, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(reply(200, b"{}")) as server:
-        await till.ask(server.url)
+        await stores.ask(server.url)
 
         def closed() -> None:
             raise AssertionError("the database was asked")
 
-        monkeypatch.setattr(house.db, "read", closed)
-        assert (await till.ask(server.url)).error is None
+        monkeypatch.setattr(harness.db, "read", closed)
+        assert (await stores.ask(server.url)).error is None
         assert [request.connection for request in server.requests] == [0, 0]
 
 
-# --- what comes back --------------------------------------------------------------------------------------
+# --- the reply -------------------------------------------------------------------------------------------
 
 
-async def test_what_the_judge_finds_wrong_is_the_stores_fault_and_its_words_are_kept(till: Till) -> None:
+async def test_the_parsers_error_is_the_stores_fault_and_is_returned(stores: Stores) -> None:
     async with serve(reply(200, b"<html>", retry_after="7")) as server:
-        called = await till.ask(server.url)
+        called = await stores.ask(server.url)
     assert called.error == "The store's answer is no JSON object."
     assert (called.status, called.reply, called.retry_after) == (200, "<html>", 7.0)
 
 
-async def test_a_redirect_is_a_fault_and_is_not_followed(till: Till) -> None:
+async def test_a_redirect_is_a_fault_and_is_not_followed(stores: Stores) -> None:
     async with serve(reply(200, b"{}")) as elsewhere, serve(redirect(elsewhere.url, 307)) as server:
-        called = await till.ask(server.url)
+        called = await stores.ask(server.url)
     assert elsewhere.requests == []
     assert called.error == "The receiver answered 307: redirects are not followed."
-    assert till.figure("mercato_store_calls_total", outcome="redirect") == 1
+    assert stores.figure("mercato_store_calls_total", outcome="redirect") == 1
 
 
 @pytest.mark.parametrize(
@@ -198,35 +200,35 @@ async def test_a_redirect_is_a_fault_and_is_not_followed(till: Till) -> None:
         pytest.param(raw(head(200, content_length=100) + b"{"), id="breaks off in the middle"),
     ],
 )
-async def test_a_broken_answer_is_the_stores_fault(till: Till, script: Script) -> None:
+async def test_a_broken_answer_is_the_stores_fault(stores: Stores, script: Script) -> None:
     async with serve(script) as server:
-        called = await till.ask(server.url)
+        called = await stores.ask(server.url)
     assert called.error
     assert called.error.startswith("The server of the webhook URL")
     assert called.was_sent
 
 
-async def test_a_port_where_nobody_listens_is_the_stores_fault(till: Till) -> None:
-    called = await till.ask(f"http://127.0.0.1:{free_port()}/validate")
+async def test_a_closed_port_is_the_stores_fault(stores: Stores) -> None:
+    called = await stores.ask(f"http://127.0.0.1:{free_port()}/validate")
     assert called.error
     assert "refused the connection" in called.error
-    assert till.figure("mercato_store_calls_total", outcome="connect") == 1
+    assert stores.figure("mercato_store_calls_total", outcome="connect") == 1
 
 
-async def test_a_store_that_hangs_is_given_the_seconds_of_the_caller(till: Till) -> None:
+async def test_a_store_that_hangs_times_out_after_the_callers_seconds(stores: Stores) -> None:
     async with serve(hang()) as server:
-        called = await till.ask(server.url, seconds=0.1)
+        called = await stores.ask(server.url, seconds=0.1)
     assert called.error == "The server of the webhook URL gave no full answer within 0.1 seconds."
     assert 50 <= called.ms < 1000
 
 
-async def test_an_endless_reply_is_cut_off_at_1_mib_and_never_in_memory(till: Till) -> None:
+async def test_an_endless_reply_is_cut_at_1_mib_and_never_held_in_memory(stores: Stores) -> None:
     # Warm, so that only the reply is measured.
     async with serve(in_turn(reply(200, b"{}"), endless(start=head(200, content_length=1 << 30)))) as server:
-        await till.ask(server.url)
+        await stores.ask(server.url)
         tracemalloc.start()
         try:
-            called = await till.ask(server.url)
+            called = await stores.ask(server.url)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -237,21 +239,24 @@ async def test_an_endless_reply_is_cut_off_at_1_mib_and_never_in_memory(till: Ti
     assert peak < 8 << 20
 
 
-async def test_a_reply_of_1_mib_is_read_whole_and_its_first_kib_is_kept(till: Till) -> None:
+async def test_a_reply_of_1_mib_is_read_whole_and_its_first_kib_is_logged(stores: Stores) -> None:
     body = b"{" + b" " * ((1 << 20) - 2) + b"}"
     async with serve(reply(200, body)) as server:
-        called = await till.ask(server.url)
+        called = await stores.ask(server.url)
     assert called.error is None
     assert called.body == body
     assert called.reply is not None
     assert len(called.reply) == 1024
 
 
-# --- what is kept, and what is not -------------------------------------------------------------------------
+# --- logs and excerpts ----------------------------------------------------------------------------------
 
 
-async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
-    till: Till, house: House, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+async def test_the_token_and_hidden_strings_are_masked_in_replies_and_logs(
+    stores: Stores,
+    harness: Harness,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     configure_logs(level="debug", form="json")
     escaped = CARD.replace("/", "\\/")
@@ -262,23 +267,25 @@ async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
         return f"It answered {body.decode()}"
 
     async with serve(reply(500, echo.encode())) as server:
-        await house.bind(server.url)
+        await harness.bind(server.url)
         for _ in range(10):
-            call = till.call(server.url + f"/v?key={TOKEN}", store_id=store, hidden=(CARD,))
-            called = await till.calls.post(call, seconds=5.0, parser=quoting)
+            call = stores.call(server.url + f"/v?key={TOKEN}", store_id=store, hidden=(CARD,))
+            called = await stores.calls.post(call, seconds=5.0, parser=quoting)
     assert called.reply == '{"got": "***", "php": "***", "url": "***", "auth": "***"}'
     assert called.error == f"It answered {called.reply}"
     output = capsys.readouterr()
     logged = output.out + output.err + caplog.text + repr(call) + repr(called)
     assert "circuit breaker opened" in output.err
-    for secret in (CARD, "4242", TOKEN, till.secret):
+    for secret in (CARD, "4242", TOKEN, stores.secret):
         assert secret not in logged.replace(call.url, "")
         assert secret not in output.err
 
 
-async def test_a_hidden_text_that_the_end_of_what_is_kept_cuts_in_two_is_not_kept_either(till: Till) -> None:
+async def test_a_hidden_string_that_the_end_of_the_excerpt_cuts_is_masked_too(
+    stores: Stores,
+) -> None:
     async with serve(reply(200, b"{" + b"." * 1010 + CARD.encode())) as server:
-        called = await till.ask(server.url, hidden=(CARD,))
+        called = await stores.ask(server.url, hidden=(CARD,))
     assert called.reply is not None
     assert "tok_" not in called.reply
 
@@ -286,14 +293,16 @@ async def test_a_hidden_text_that_the_end_of_what_is_kept_cuts_in_two_is_not_kep
 # --- the breaker -----------------------------------------------------------------------------------------
 
 
-async def test_after_10_calls_of_which_half_failed_the_store_is_not_called_for_10_seconds(till: Till) -> None:
+async def test_after_10_calls_of_which_half_failed_the_store_is_not_called_for_10_seconds(
+    stores: Stores,
+) -> None:
     store = new_id()
     script = in_turn(*[reply(200, b"{}")] * 5, *[reply(500)] * 5, reply(200, b"{}"))
     async with serve(script) as server:
         for _ in range(10):
-            assert (await till.ask(server.url, store_id=store)).was_sent
-        till.time[0] += 9.9
-        called = await till.ask(server.url, store_id=store)
+            assert (await stores.ask(server.url, store_id=store)).was_sent
+        stores.time[0] += 9.9
+        called = await stores.ask(server.url, store_id=store)
         assert not called.was_sent
         assert called.status is None
         assert called.error == (
@@ -301,76 +310,82 @@ async def test_after_10_calls_of_which_half_failed_the_store_is_not_called_for_1
         )
         assert called.retry_after == pytest.approx(0.1)
         assert len(server.requests) == 10
-        assert till.figure("mercato_store_breakers_open") == 1
-        assert till.figure("mercato_store_breaker_openings_total") == 1
-        till.time[0] += 0.1
-        assert (await till.ask(server.url, store_id=store)).error is None
-        assert till.figure("mercato_store_breakers_open") == 0
+        assert stores.figure("mercato_store_breakers_open") == 1
+        assert stores.figure("mercato_store_breaker_openings_total") == 1
+        stores.time[0] += 0.1
+        assert (await stores.ask(server.url, store_id=store)).error is None
+        assert stores.figure("mercato_store_breakers_open") == 0
 
 
-async def test_one_call_is_tried_and_the_others_are_refused_meanwhile(till: Till) -> None:
+async def test_during_a_trial_call_the_others_are_refused(stores: Stores) -> None:
     store, gate = new_id(), Gate()
     async with serve(in_turn(*[reply(500)] * 10, gate)) as server:
-        await till.fail(server.url, store)
-        till.time[0] += 10
-        trial = asyncio.create_task(till.ask(server.url, store_id=store))
+        await stores.fail(server.url, store)
+        stores.time[0] += 10
+        trial = asyncio.create_task(stores.ask(server.url, store_id=store))
         await gate.holds(1)
-        assert not (await till.ask(server.url, store_id=store)).was_sent
+        assert not (await stores.ask(server.url, store_id=store)).was_sent
         gate.open.set()
         assert (await trial).error is None
-        assert (await till.ask(server.url, store_id=store)).was_sent
+        assert (await stores.ask(server.url, store_id=store)).was_sent
 
 
-async def test_a_trial_whose_caller_leaves_does_not_keep_the_store_cut_off(till: Till) -> None:
+async def test_a_trial_whose_client_disconnects_does_not_keep_the_breaker_open(
+    stores: Stores,
+) -> None:
     store, gate = new_id(), Gate()
     async with serve(in_turn(*[reply(500)] * 10, gate, reply(200, b"{}"))) as server:
-        await till.fail(server.url, store)
-        till.time[0] += 10
-        trial = asyncio.create_task(till.ask(server.url, store_id=store))
+        await stores.fail(server.url, store)
+        stores.time[0] += 10
+        trial = asyncio.create_task(stores.ask(server.url, store_id=store))
         await gate.holds(1)
         trial.cancel()
         await asyncio.gather(trial, return_exceptions=True)
-        assert (await till.ask(server.url, store_id=store)).error is None
+        assert (await stores.ask(server.url, store_id=store)).error is None
         gate.open.set()
 
 
-async def test_callers_that_leave_cannot_cut_a_store_off(till: Till) -> None:
+async def test_clients_that_disconnect_cannot_open_a_breaker(stores: Stores) -> None:
     store, gate = new_id(), Gate()
     async with serve(gate) as server:
-        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(15)]
+        calls = [asyncio.create_task(stores.ask(server.url, store_id=store)) for _ in range(15)]
         await gate.holds(15)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         gate.open.set()
-        assert (await till.ask(server.url, store_id=store)).error is None
+        assert (await stores.ask(server.url, store_id=store)).error is None
 
 
-async def test_each_address_of_a_store_has_its_own_breaker_whatever_the_query(till: Till) -> None:
+async def test_each_address_of_a_store_has_its_own_breaker_whatever_the_query(
+    stores: Stores,
+) -> None:
     store = new_id()
     script = by_path({"/place": reply(200, b"{}")})
     async with serve(script) as server:
-        await till.fail(server.url + "/validate?a", store)
-        assert not (await till.ask(server.url + "/validate?b", store_id=store)).was_sent
-        assert (await till.ask(server.url + "/place", store_id=store)).error is None
-        assert (await till.ask(server.url + "/validate")).was_sent  # another store's, at the same address
+        await stores.fail(server.url + "/validate?a", store)
+        assert not (await stores.ask(server.url + "/validate?b", store_id=store)).was_sent
+        assert (await stores.ask(server.url + "/place", store_id=store)).error is None
+        assert (await stores.ask(server.url + "/validate")).was_sent  # another store at the same address
 
 
-async def test_a_call_that_had_next_to_no_time_left_is_not_held_against_the_store(till: Till) -> None:
+async def test_a_call_with_almost_no_time_left_does_not_count_against_the_store(
+    stores: Stores,
+) -> None:
     store = new_id()
     async with serve(hang()) as server:
-        calls = [till.ask(server.url, store_id=store, seconds=0.2) for _ in range(12)]
+        calls = [stores.ask(server.url, store_id=store, seconds=0.2) for _ in range(12)]
         assert all(called.error for called in await asyncio.gather(*calls))
-        assert till.calls.count_open_breakers() == 0
+        assert stores.calls.count_open_breakers() == 0
 
 
-# --- the bound -------------------------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------------------
 
 
-async def test_20_calls_of_a_store_run_at_once_and_the_21st_waits(till: Till) -> None:
+async def test_20_calls_of_a_store_run_at_once_and_the_21st_waits(stores: Stores) -> None:
     store, gate = new_id(), Gate()
     async with serve(gate) as server:
-        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(21)]
+        calls = [asyncio.create_task(stores.ask(server.url, store_id=store)) for _ in range(21)]
         await gate.holds(20)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -380,38 +395,38 @@ async def test_20_calls_of_a_store_run_at_once_and_the_21st_waits(till: Till) ->
         assert gate.held == 21
 
 
-async def test_who_waits_in_vain_inside_its_own_seconds_was_not_sent(till: Till) -> None:
+async def test_a_call_whose_time_ends_while_it_waits_was_not_sent(stores: Stores) -> None:
     store, gate = new_id(), Gate()
     async with serve(gate) as server:
-        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(20)]
+        calls = [asyncio.create_task(stores.ask(server.url, store_id=store)) for _ in range(20)]
         await gate.holds(20)
-        called = await till.ask(server.url, store_id=store, seconds=0.02)
+        called = await stores.ask(server.url, store_id=store, seconds=0.02)
         assert not called.was_sent
         assert called.error == "The store was not called: the call's time was over before a slot was free."
         assert called.retry_after == 1.0
         gate.open.set()
         await asyncio.gather(*calls)
         assert len(server.requests) == 20
-    assert till.figure("mercato_store_calls_total", outcome="late") == 1
+    assert stores.figure("mercato_store_calls_total", outcome="late") == 1
 
 
-async def test_with_100_waiting_one_more_is_refused_at_once(till: Till) -> None:
+async def test_with_100_waiting_one_more_is_refused_at_once(stores: Stores) -> None:
     store, gate = new_id(), Gate()
     async with serve(gate) as server:
-        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(120)]
+        calls = [asyncio.create_task(stores.ask(server.url, store_id=store)) for _ in range(120)]
         await gate.holds(20)
-        called = await till.ask(server.url, store_id=store, seconds=60)
+        called = await stores.ask(server.url, store_id=store, seconds=60)
         assert (called.was_sent, called.ms) == (False, 0)
         gate.open.set()
         assert all(each.was_sent for each in await asyncio.gather(*calls))
 
 
-async def test_a_caller_that_leaves_frees_its_place(till: Till) -> None:
+async def test_a_client_that_disconnects_frees_its_slot(stores: Stores) -> None:
     store, gate = new_id(), Gate()
     async with serve(gate) as server:
-        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(20)]
+        calls = [asyncio.create_task(stores.ask(server.url, store_id=store)) for _ in range(20)]
         await gate.holds(20)
-        waiting = asyncio.create_task(till.ask(server.url, store_id=store))
+        waiting = asyncio.create_task(stores.ask(server.url, store_id=store))
         calls[0].cancel()
         await gate.holds(21)
         gate.open.set()
@@ -419,39 +434,41 @@ async def test_a_caller_that_leaves_frees_its_place(till: Till) -> None:
         await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_those_that_wait_are_told_at_once_when_the_store_is_cut_off(till: Till) -> None:
+async def test_waiting_calls_end_at_once_when_the_breaker_opens(stores: Stores) -> None:
     store = new_id()
     async with serve(hang()) as server:
-        calls = [till.ask(server.url, store_id=store, seconds=0.6) for _ in range(20)]
-        late = [till.ask(server.url, store_id=store, seconds=1.2) for _ in range(40)]
+        calls = [stores.ask(server.url, store_id=store, seconds=0.6) for _ in range(20)]
+        late = [stores.ask(server.url, store_id=store, seconds=1.2) for _ in range(40)]
         done = await asyncio.gather(*calls, *late)
-    # Some go when a call has failed that is not the tenth yet; with the tenth it is over.
+    # Some start after a failure before the tenth; the tenth opens the breaker.
     assert len(server.requests) <= 20 + 9
     assert sum(not called.was_sent for called in done) >= 31
 
 
-async def test_hanging_stores_on_one_host_do_not_delay_another_store_there(till: Till) -> None:
+async def test_hanging_stores_on_one_host_do_not_delay_another_store_there(stores: Stores) -> None:
     gate = Gate()
     async with serve(by_path({"/hangs": gate, "/works": reply(200, b"{}")})) as server:
-        stores = [new_id() for _ in range(10)]
+        ids = [new_id() for _ in range(10)]
         hanging = [
-            asyncio.create_task(till.ask(server.url + "/hangs", store_id=store, seconds=30))
-            for store in stores
+            asyncio.create_task(stores.ask(server.url + "/hangs", store_id=store, seconds=30))
+            for store in ids
             for _ in range(20)
         ]
         await gate.holds(100)
         async with asyncio.timeout(1):
-            assert (await till.ask(server.url + "/works")).error is None
+            assert (await stores.ask(server.url + "/works")).error is None
         for task in hanging:
             task.cancel()
         await asyncio.gather(*hanging, return_exceptions=True)
         gate.open.set()
 
 
-async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Till, house: House) -> None:
+async def test_a_store_in_use_stays_in_memory_and_the_rest_is_bounded(
+    stores: Stores, harness: Harness
+) -> None:
     calls = StoreCalls(
-        outbound=house.outbound,
-        credentials=WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, clock.now),
+        outbound=harness.outbound,
+        credentials=WebhookCredentials(harness.db, ChangeFeed(harness.db), harness.vault, clock.now),
         clock=clock.now,
         metrics=Metrics(),
         limiter=ConcurrencyLimiter(per_store=1),
@@ -461,7 +478,7 @@ async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Til
     async with serve(by_path({"/hangs": gate})) as server:
 
         def ask(path: str, seconds: float = 5.0, **changes: Any) -> asyncio.Task[CallResult]:
-            call = till.call(server.url + path, **changes)
+            call = stores.call(server.url + path, **changes)
             return asyncio.create_task(calls.post(call, seconds=seconds, parser=sensible))
 
         first = ask("/hangs", store_id=store)
@@ -470,13 +487,13 @@ async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Til
             await ask("/other")
         assert len(calls._stores) == 3
         second = ask("/hangs", 0.1, store_id=store)
-        assert not (await second).was_sent  # it waited behind the first, for whom the store was remembered
+        assert not (await second).was_sent  # it waited behind the first, whose store stayed in memory
         gate.open.set()
         await first
 
 
-async def test_an_address_that_is_not_public_is_not_connected_to(till: Till) -> None:
-    called = await till.ask("https://169.254.169.254/latest")
+async def test_no_connection_is_made_to_an_address_that_is_not_public(stores: Stores) -> None:
+    called = await stores.ask("https://169.254.169.254/latest")
     assert called.error == (
         "The webhook URL leads to an address that is not public. "
         "Use a host that can be reached from the public internet."

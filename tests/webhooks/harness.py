@@ -1,4 +1,4 @@
-"""A partner with a receiver, and deliveries made one attempt at a time on a clock that the test moves."""
+"""A partner, and its deliveries sent one attempt at a time, with a clock that the test sets."""
 
 import base64
 from collections.abc import AsyncIterator, Callable
@@ -42,8 +42,8 @@ SECONDS = 5.0
 
 
 @dataclass
-class House:
-    """Everything that a delivery needs. `now` is the time, until the test moves it."""
+class Harness:
+    """Everything that a delivery needs. `now` is the time until the test changes it."""
 
     db: Database
     outbound: Outbound
@@ -93,7 +93,7 @@ class House:
         return delivery_id
 
     async def bind(self, url: str) -> None:
-        """Have the partner's token go to the origin of the URL, as the registration of a store does."""
+        """Bind the partner's token to the origin of the URL, as the registration of a store does."""
         async with self.db.write() as tx:
             await bind_token(tx, self.vault, self.partner.id, url, token=None)
 
@@ -105,8 +105,8 @@ class House:
         async with self.db.write() as tx:
             return await deliveries.redeliver(tx, self.caller(), delivery_id, now=self.now)
 
-    async def take(self) -> Job[str]:
-        """Claim the one job that is ready, as a worker would."""
+    async def claim(self) -> Job[str]:
+        """Claim the only ready job, as a worker does."""
         async with self.db.write() as tx:
             [claimed] = await claim(
                 tx,
@@ -120,13 +120,13 @@ class House:
         return claimed
 
     async def attempt(self, sender: Sender | None = None) -> None:
-        """Run the one job that is ready to its end."""
+        """Run the only ready job to its end."""
         handler = (sender or self.sender()).handler(concurrency=8)
-        run = Run(await self.take(), handler)
+        run = Run(await self.claim(), handler)
         await settle(self.db, run.job, handler, await run.result())
 
     async def wait_for_retry(self) -> timedelta:
-        """Move the time to the one retry that waits; return by how much."""
+        """Set the time to that of the only waiting retry. Return the delay."""
         async with self.db.write() as tx:
             await tx.execute(update(jobs).where(jobs.c.state == "waiting").values(state="ready"))
             row = await tx.first(
@@ -148,12 +148,12 @@ def job_of(claimed: Job[str]) -> Job[DeliverJob]:
 
 
 @asynccontextmanager
-async def living(db: Database, *, allow_private: bool = True) -> AsyncIterator[House]:
-    """A house with one partner of both kinds that gave a token."""
+async def open_harness(db: Database, *, allow_private: bool = True) -> AsyncIterator[Harness]:
+    """Yield a harness with one partner of both kinds that has a token."""
     vault = Vault([base64.b64decode("A" * 43 + "=")])
     async with db.write() as tx:
         partner = await accounts.create_partner(
             tx, vault, name="Pizza", kind=PartnerKind.BOTH, webhook_token=TOKEN
         )
     async with Outbound(AddressPolicy(allow_private=allow_private)) as outbound:
-        yield House(db=db, outbound=outbound, vault=vault, partner=partner)
+        yield Harness(db=db, outbound=outbound, vault=vault, partner=partner)
