@@ -91,6 +91,19 @@ CREATE INDEX ix_console_sessions_expires_at ON console_sessions (expires_at);
 
 CREATE INDEX ix_console_sessions_partner_id ON console_sessions (partner_id, id);
 
+CREATE TABLE console_passkeys (
+  id UUID NOT NULL,
+  credential_id BYTEA NOT NULL,
+  public_key BYTEA NOT NULL,
+  sign_count BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  used_at BIGINT,
+  CONSTRAINT pk_console_passkeys PRIMARY KEY (id),
+  CONSTRAINT uq_console_passkeys_credential_id UNIQUE (credential_id)
+);
+
 CREATE TABLE store_search (
   number BIGSERIAL NOT NULL,
   store_id UUID NOT NULL,

@@ -99,6 +99,14 @@ async def sign_in(tx: Write, token: str, *, now: datetime, new_id: MakeId = cloc
     )
     if used.rowcount != 1:
         raise LinkUsed
+    return await begin(tx, grant, now=now, new_id=new_id)
+
+
+# --- sessions ----------------------------------------------------------------------------------------
+
+
+async def begin(tx: Write, grant: Grant, *, now: datetime, new_id: MakeId = clock.new_id) -> str:
+    """Begin a session and return its token."""
     session_token, session_id = new_token(), new_id()
     await tx.execute(
         insert(console_sessions).values(
@@ -112,9 +120,6 @@ async def sign_in(tx: Write, token: str, *, now: datetime, new_id: MakeId = cloc
     )
     await _audit(tx, "consoleSession", session_id, grant, {"signedIn": True})
     return session_token
-
-
-# --- sessions ----------------------------------------------------------------------------------------
 
 
 async def find_session(tx: Read, token: str, *, now: datetime) -> Session | None:
@@ -163,6 +168,11 @@ async def end_session(tx: Write, account: Session, session_id: UUID) -> bool:
     if ended.rowcount == 1:
         await _audit(tx, "consoleSession", session_id, account.grant, {"ended": True})
     return ended.rowcount == 1
+
+
+async def end_sessions_of(tx: Write, created_by: str) -> None:
+    """End the sessions that somebody began, as the audit trail names them."""
+    await tx.execute(delete(console_sessions).where(console_sessions.c.created_by == created_by))
 
 
 async def prune(tx: Write, *, now: datetime, limit: int) -> int:

@@ -126,11 +126,11 @@ class Visit:
 
     def filters(self, kind: type[T]) -> T:
         """Return the query as a struct; an empty field of a form is one left out. Raises InvalidRequest."""
-        return _decoded(kind, self.head.query)
+        return decode_form(kind, self.head.query)
 
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
-        return _decoded(kind, self.form)
+        return decode_form(kind, self.form)
 
     def url_with(self, **changes: str) -> str:
         """Return this page's path and query with other values."""
@@ -155,7 +155,8 @@ class Visit:
         )
 
 
-def _decoded(kind: type[T], text: bytes) -> T:
+def decode_form(kind: type[T], text: bytes) -> T:
+    """Return a form or a query as a struct; an empty field is one left out. Raises InvalidRequest, ValidationFailed."""
     pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=500)
     # A browser's field for a time has no zone; the console's times are UTC.
     sent = [(name, _with_zone(value)) for name, value in pairs]

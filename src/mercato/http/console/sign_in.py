@@ -35,21 +35,26 @@ async def open_link(call: Call[bytes, None], cookies: Cookies, token: str) -> An
         async with app.db.write() as tx:
             grant = await sessions.get_link(tx, token, now=now)
             set_context(work_context(call, "console.signIn", grant))
-            await _end_previous(cookies, tx, now=now)
+            await end_previous(cookies, tx, now=now)
             made = await sessions.sign_in(tx, token, now=now)
     except LinkRefused as refused:
         return render("link_refused.html", status=410, title=refused.title, console=None, refused=refused)
+    return signed_in(cookies, made)
+
+
+def signed_in(cookies: Cookies, token: str) -> Answer:
+    """Return the redirect to the console that keeps a new session's token in the browser."""
     return Answer(
         status=303,
         headers=(
             (b"location", b"/console"),
-            cookies.write(SESSION, made, seconds=MAX_AGE),
+            cookies.write(SESSION, token, seconds=MAX_AGE),
             cookies.write(MESSAGE, "You are signed in.", seconds=MESSAGE_SECONDS),
         ),
     )
 
 
-async def _end_previous(cookies: Cookies, tx: Write, *, now: datetime) -> None:
+async def end_previous(cookies: Cookies, tx: Write, *, now: datetime) -> None:
     """End the session that the browser has, which the new one replaces."""
     token = cookies.read(SESSION)
     previous = None if token is None else await sessions.find_session(tx, token, now=now)

@@ -19,6 +19,7 @@ from mercato.http.console.cookies import (
     Cookies,
     check_same_origin,
 )
+from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
 from mercato.http.console.screens import account, deliveries, orders, overview, requests, stores
@@ -105,6 +106,8 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     cookies = Cookies(call.head, call.app.settings)
     if path.startswith("links/"):
         return await sign_in.open_link(call, cookies, path[len("links/") :])
+    if path == "passkey":
+        return await sign_in_with_passkey(call, cookies)
     session, renewed = await _session(call, cookies)
     if session is None:
         return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)

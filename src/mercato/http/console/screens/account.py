@@ -1,19 +1,26 @@
-"""Account: who is signed in, and where."""
+"""Account: who is signed in and where, and an operator's passkeys."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from mercato.domain.console import sessions
-from mercato.http.console.screen import EVERYBODY, Done, Page, Screens, Visit
+from msgspec import Meta
+
+from mercato.domain.console import passkeys, sessions
+from mercato.http.console.passkeys import challenges_of, site_of
+from mercato.http.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.kernel import errors
+from mercato.kernel.wire import Wire
 
 screens: Final = Screens(EVERYBODY)
+
+ACCOUNT: Final = "/console/account"
 
 
 @screens.get("account")
 async def show_account(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await sessions.list_sessions(tx, visit.session, now=visit.app.clock())
-    return Page("account.html", "Account", {"session": visit.session, "sessions": found})
+        keys = await passkeys.list_all(tx) if visit.is_operator else None
+    return Page("account.html", "Account", {"session": visit.session, "sessions": found, "passkeys": keys})
 
 
 @screens.post("account/sessions/{session}/end")
@@ -22,4 +29,59 @@ async def end_session(visit: Visit) -> Done:
         ended = await sessions.end_session(tx, visit.session, visit.ids["session"])
     if not ended:
         raise errors.NotFound("This account has no such session. It may have ended already.")
-    return Done("The session has ended.", to="/console/account")
+    return Done("The session has ended.", to=ACCOUNT)
+
+
+class NewPasskey(Wire):
+    """The form of a new passkey; `credential` is what the browser made, as JSON."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    credential: Annotated[str, Meta(max_length=16_384)]
+
+
+def _adding(visit: Visit) -> str:
+    """Return what a challenge for a new passkey is bound to."""
+    return f"add {visit.session.id}"
+
+
+@screens.get("account/passkeys/new", audiences=OPERATORS)
+async def new_passkey(visit: Visit) -> Page:
+    async with visit.app.db.read() as tx:
+        existing = await passkeys.list_credential_ids(tx)
+    challenge = challenges_of(visit.app).new(_adding(visit), now=visit.app.clock())
+    options = passkeys.creation_options(site_of(visit.head), challenge, existing)
+    return Page("passkey_new.html", "Add a passkey", {"options": options})
+
+
+@screens.post("account/passkeys", audiences=OPERATORS)
+async def add_passkey(visit: Visit) -> Done:
+    form = visit.fields(NewPasskey)
+    async with visit.app.db.write() as tx:
+        await passkeys.add(
+            tx,
+            challenges_of(visit.app),
+            site_of(visit.head),
+            form.credential,
+            name=form.name.strip(),
+            purpose=_adding(visit),
+            created_by=visit.session.grant.created_by,
+            now=visit.app.clock(),
+        )
+    return Done("The passkey was added. It signs in from now on.", to=ACCOUNT)
+
+
+async def _ask_to_remove(_visit: Visit) -> Question:
+    return Question(
+        "Remove the passkey?",
+        "It can't sign in any more, and its sessions end at once. If it signed you in, that is your session, too.",
+        back=ACCOUNT,
+    )
+
+
+@screens.post("account/passkeys/{passkey}/remove", audiences=OPERATORS, ask=_ask_to_remove)
+async def remove_passkey(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        removed = await passkeys.remove(tx, visit.ids["passkey"])
+    if not removed:
+        raise errors.NotFound("There is no such passkey. It may have been removed already.")
+    return Done("The passkey was removed.", to=ACCOUNT)

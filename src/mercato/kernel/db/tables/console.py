@@ -1,6 +1,6 @@
-"""Sign-in to the console: one-time links, and the sessions that they begin."""
+"""Sign-in to the console: one-time links and passkeys, and the sessions that they begin."""
 
-from sqlalchemy import Boolean, Column, Index, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, Table, Text
 
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.types import Id, Instant
@@ -44,3 +44,19 @@ console_sessions = Table(
 )
 Index("ix_console_sessions_partner_id", console_sessions.c.partner_id, console_sessions.c.id)
 Index("ix_console_sessions_expires_at", console_sessions.c.expires_at)
+
+# Those of operators; partners have links.
+console_passkeys = Table(
+    "console_passkeys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    # As the authenticator names it.
+    Column("credential_id", LargeBinary, nullable=False, unique=True),
+    # COSE
+    Column("public_key", LargeBinary, nullable=False),
+    Column("sign_count", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("used_at", Instant),
+)

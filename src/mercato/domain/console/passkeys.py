@@ -1,0 +1,264 @@
+"""Passkeys of operators (WebAuthn, level 3): credentials of a browser or a security key that sign in again and again.
+
+py_webauthn checks what an authenticator says. A challenge is signed and not stored: it is bound to what it is for,
+lasts five minutes, and ends with the passkey's next use.
+"""
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import delete, insert, or_, select, update
+from webauthn import (
+    base64url_to_bytes,
+    generate_authentication_options,
+    generate_registration_options,
+    options_to_json,
+    verify_authentication_response,
+    verify_registration_response,
+)
+from webauthn.helpers import parse_authentication_credential_json, parse_client_data_json
+from webauthn.helpers.exceptions import InvalidJSONStructure, WebAuthnException
+from webauthn.helpers.structs import (
+    AuthenticatorSelectionCriteria,
+    PublicKeyCredentialDescriptor,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
+from mercato.kernel import clock, mac
+from mercato.kernel.clock import MakeId
+from mercato.kernel.db.audit import audit
+from mercato.kernel.db.engine import AnyRow, Read, Write
+from mercato.kernel.db.tables import console_passkeys
+from mercato.kernel.errors import Forbidden
+from mercato.kernel.wire import Wire
+
+PURPOSE: Final = "mercato console passkey"
+"""What the keys of the challenges are derived for."""
+
+CHALLENGE_LIFE: Final = timedelta(minutes=5)
+"""How long a browser may take to answer."""
+
+MAX_PASSKEYS: Final = 100
+"""Passkeys of all operators together."""
+
+_RANDOM: Final = 16
+_TIME: Final = 8
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Site(Struct, frozen=True):
+    """Whose passkeys they are: the host name, and the origin of the pages (`https://mercato.example`)."""
+
+    host: str
+    origin: str
+
+
+class Passkey(Struct, frozen=True, kw_only=True):
+    """A passkey as its list shows it."""
+
+    id: UUID
+    name: str
+    created_by: str
+    created_at: datetime
+    used_at: datetime | None
+
+
+def _actor(passkey_id: UUID) -> str:
+    return f"passkey:{passkey_id}"
+
+
+class Challenges(Struct, frozen=True):
+    """Makes challenges, and reads those that it made. `keys`: the first signs."""
+
+    keys: Sequence[bytes]
+
+    def new(self, purpose: str, *, now: datetime) -> bytes:
+        """Return a challenge. `purpose` says what it is for, and in which session."""
+        head = int((now - _EPOCH) / timedelta(milliseconds=1)).to_bytes(_TIME, "big") + secrets.token_bytes(
+            _RANDOM
+        )
+        return head + _signature(self.keys[0], purpose, head)
+
+    def read(self, challenge: bytes, purpose: str, *, now: datetime) -> datetime:
+        """Return when the challenge was made. Raises Forbidden for another's, and for one that is too old."""
+        head, signature = challenge[: _TIME + _RANDOM], challenge[_TIME + _RANDOM :]
+        if not any(hmac.compare_digest(_signature(key, purpose, head), signature) for key in self.keys):
+            raise Forbidden("This isn't an answer to a question of this page. Load the page again.")
+        made_at = _EPOCH + timedelta(milliseconds=int.from_bytes(head[:_TIME], "big"))
+        if now - made_at >= CHALLENGE_LIFE:
+            raise Forbidden("The page was open for longer than five minutes. Load it again.")
+        return made_at
+
+
+def _signature(key: bytes, purpose: str, head: bytes) -> bytes:
+    return mac.sign(key, purpose.encode() + b"\0" + head)
+
+
+# --- what the browser is asked, and what it answers ---------------------------------------------------
+
+
+def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes]) -> str:
+    """Return the options of `navigator.credentials.create`, as JSON. `existing` are ids that aren't made again."""
+    options = generate_registration_options(
+        rp_id=site.host,
+        rp_name="Mercato",
+        user_name=f"operator@{site.host}",
+        challenge=challenge,
+        authenticator_selection=AuthenticatorSelectionCriteria(
+            # It signs in without being told who comes.
+            resident_key=ResidentKeyRequirement.REQUIRED,
+            user_verification=UserVerificationRequirement.REQUIRED,
+        ),
+        exclude_credentials=[PublicKeyCredentialDescriptor(id=one) for one in existing],
+    )
+    return options_to_json(options)
+
+
+def request_options(site: Site, challenge: bytes) -> str:
+    """Return the options of `navigator.credentials.get`, as JSON."""
+    return options_to_json(
+        generate_authentication_options(
+            rp_id=site.host, challenge=challenge, user_verification=UserVerificationRequirement.REQUIRED
+        )
+    )
+
+
+async def add(
+    tx: Write,
+    challenges: Challenges,
+    site: Site,
+    credential: str,
+    *,
+    name: str,
+    purpose: str,
+    created_by: str,
+    now: datetime,
+    new_id: MakeId = clock.new_id,
+) -> UUID:
+    """Keep the passkey that a browser has made, and return its id. Raises Forbidden."""
+    try:
+        challenge = _challenge_of(credential)
+        challenges.read(challenge, purpose, now=now)
+        found = verify_registration_response(
+            credential=credential,
+            expected_challenge=challenge,
+            expected_rp_id=site.host,
+            expected_origin=site.origin,
+            require_user_verification=True,
+        )
+    except WebAuthnException as error:
+        raise Forbidden(
+            f"The passkey can't be added: {error} Try again, or with another authenticator."
+        ) from None
+    if len(await tx.all(select(console_passkeys.c.id).limit(MAX_PASSKEYS))) == MAX_PASSKEYS:
+        raise Forbidden(f"There are {MAX_PASSKEYS} passkeys, which is the limit. Remove one that isn't used.")
+    passkey_id = new_id()
+    await tx.execute(
+        insert(console_passkeys).values(
+            id=passkey_id,
+            credential_id=found.credential_id,
+            public_key=found.credential_public_key,
+            sign_count=found.sign_count,
+            name=name,
+            created_by=created_by,
+            created_at=now,
+            used_at=None,
+        )
+    )
+    await audit(tx, "consolePasskey", passkey_id, detail={"created": True, "name": name})
+    return passkey_id
+
+
+async def sign_in(
+    tx: Write, challenges: Challenges, site: Site, credential: str, *, purpose: str, now: datetime
+) -> str:
+    """Begin an operator's session by the answer of a passkey; return its token. Raises Forbidden."""
+    try:
+        challenge = _challenge_of(credential)
+        made_at = challenges.read(challenge, purpose, now=now)
+        credential_id = parse_authentication_credential_json(credential).raw_id
+        row = await tx.first(
+            select(console_passkeys).where(console_passkeys.c.credential_id == credential_id)
+        )
+        if row is None:
+            raise Forbidden("This passkey isn't known here: it was removed, or belongs to another service.")
+        found = verify_authentication_response(
+            credential=credential,
+            expected_challenge=challenge,
+            expected_rp_id=site.host,
+            expected_origin=site.origin,
+            credential_public_key=row.public_key,
+            credential_current_sign_count=row.sign_count,
+            require_user_verification=True,
+        )
+    except WebAuthnException as error:
+        raise Forbidden(f"The passkey wasn't accepted: {error} Try again.") from None
+    its = console_passkeys.c
+    # The answer to a challenge that was made before the last use has been given already, or was overtaken.
+    used = await tx.execute(
+        update(console_passkeys)
+        .where(its.id == row.id, or_(its.used_at.is_(None), its.used_at < made_at))
+        .values(used_at=now, sign_count=found.new_sign_count)
+    )
+    if used.rowcount != 1:
+        raise Forbidden("This answer has been used. Load the page again.")
+    grant = Grant(partner_id=None, created_by=_actor(row.id))
+    return await sessions.begin(tx, grant, now=now)
+
+
+class _Response(Wire):
+    client_data_json: str = msgspec.field(name="clientDataJSON")
+
+
+class _Credential(Wire):
+    response: _Response
+
+
+def _challenge_of(credential: str) -> bytes:
+    """Return the challenge that the browser says it answers. Raises WebAuthnException."""
+    try:
+        text = msgspec.json.decode(credential, type=_Credential).response.client_data_json
+        return parse_client_data_json(base64url_to_bytes(text)).challenge
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InvalidJSONStructure("the browser's answer can't be read.") from error
+
+
+# --- the list ----------------------------------------------------------------------------------------
+
+
+async def list_all(tx: Read) -> list[Passkey]:
+    """Return all passkeys, the oldest first."""
+    rows = await tx.all(select(console_passkeys).order_by(console_passkeys.c.id).limit(MAX_PASSKEYS))
+    return [_passkey(row) for row in rows]
+
+
+async def list_credential_ids(tx: Read) -> list[bytes]:
+    """Return the authenticators' ids of all passkeys."""
+    return [
+        row.credential_id
+        for row in await tx.all(select(console_passkeys.c.credential_id).limit(MAX_PASSKEYS))
+    ]
+
+
+async def remove(tx: Write, passkey_id: UUID) -> bool:
+    """Remove the passkey and end its sessions; return whether there was one."""
+    removed = await tx.execute(delete(console_passkeys).where(console_passkeys.c.id == passkey_id))
+    if removed.rowcount == 1:
+        await sessions.end_sessions_of(tx, _actor(passkey_id))
+        await audit(tx, "consolePasskey", passkey_id, detail={"removed": True})
+    return removed.rowcount == 1
+
+
+def _passkey(row: AnyRow) -> Passkey:
+    return Passkey(
+        id=row.id, name=row.name, created_by=row.created_by, created_at=row.created_at, used_at=row.used_at
+    )

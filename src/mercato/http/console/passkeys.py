@@ -1,0 +1,58 @@
+"""Sign-in of operators with passkeys, and what a request says of the site that these are for."""
+
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from mercato.domain.console import passkeys
+from mercato.domain.console.model import Grant
+from mercato.domain.console.passkeys import Challenges, Site
+from mercato.http.console.cookies import Cookies
+from mercato.http.console.rendering import render, render_refusal
+from mercato.http.console.screen import decode_form
+from mercato.http.console.sign_in import end_previous, signed_in, work_context
+from mercato.http.head import Head
+from mercato.http.operations import Answer, Call
+from mercato.kernel.errors import Problem
+from mercato.kernel.telemetry.context import set_context
+from mercato.kernel.wire import Wire
+from mercato.runtime import Runtime
+
+SIGN_IN: Final = "sign in"
+"""What a challenge for signing in is bound to."""
+
+
+class Assertion(Wire):
+    """The form of a sign-in; `credential` is what the browser answers, as JSON."""
+
+    credential: Annotated[str, Meta(max_length=16_384)]
+
+
+def site_of(head: Head) -> Site:
+    """Return the site that the request came to."""
+    url = urlsplit(head.base_url)
+    return Site(url.hostname or "", f"{url.scheme}://{url.netloc}")
+
+
+def challenges_of(app: Runtime) -> Challenges:
+    """Return what makes the service's challenges and reads them."""
+    return Challenges(app.vault.derive(passkeys.PURPOSE))
+
+
+async def sign_in_with_passkey(call: Call[bytes, None], cookies: Cookies) -> Answer:
+    """Return the page that asks for a passkey; sign in on the form that it sends."""
+    app, now, site = call.app, call.app.clock(), site_of(call.head)
+    challenges = challenges_of(app)
+    if call.texts["method"] != "POST":
+        options = passkeys.request_options(site, challenges.new(SIGN_IN, now=now))
+        return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
+    try:
+        credential = decode_form(Assertion, call.body).credential
+        set_context(work_context(call, "console.signIn", Grant(partner_id=None, created_by="passkey")))
+        async with app.db.write() as tx:
+            await end_previous(cookies, tx, now=now)
+            token = await passkeys.sign_in(tx, challenges, site, credential, purpose=SIGN_IN, now=now)
+    except Problem as problem:
+        return render_refusal(problem, call.head.request_id)
+    return signed_in(cookies, token)
