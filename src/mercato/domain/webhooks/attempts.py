@@ -137,7 +137,7 @@ async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
     return row.body, row.base
 
 
-# --- one del---------------------------------------------------------------------------------------------
+# --- one delivery ---------------------------------------------------------------------------------------------
 
 # True if the delivery's next attempt is still this one.
 _NEXT: Final = (

@@ -19,13 +19,13 @@ MAX_SECRETS: Final = 5
 
 
 class WebhookDelivery(Wire, frozen=True):
-    """One event on its way to one address."""
+    """One event and the address that it is sent to."""
 
     delivery_id: UUID
     id: Annotated[
         UUID,
         Meta(
-            description="The same as `deliveryId`, which is to be used.",
+            description="The same as `deliveryId`; use that.",
             extra_json_schema={"deprecated": True},
         ),
     ]
@@ -35,15 +35,17 @@ class WebhookDelivery(Wire, frozen=True):
     ]
     url: Annotated[str, Meta(description="The address called, suffix and query included.")]
     store_id: UUID | None
-    order_id: Annotated[UUID | None, Meta(description="The order that it is about, if it is about one.")]
-    status: DeliveryStatus
-    attempts: Annotated[int, Meta(description="Attempts made so far, redeliveries included.")]
-    next_attempt_at: Annotated[
-        Instant | None, Meta(description="When it is tried next; null when it is done.")
+    order_id: Annotated[
+        UUID | None, Meta(description="The order that the event is about; null if there is none.")
     ]
-    error: Annotated[str | None, Meta(description="Why it has not arrived; null when nothing went wrong.")]
+    status: DeliveryStatus
+    attempts: Annotated[int, Meta(description="Attempts so far, including redeliveries.")]
+    next_attempt_at: Annotated[
+        Instant | None, Meta(description="When the next attempt is due; null when the delivery is final.")
+    ]
+    error: Annotated[str | None, Meta(description="Why it was not delivered; null if nothing failed.")]
     endpoint_disabled: Annotated[
-        str | None, Meta(description="Why this address is called no more; null while it is called.")
+        str | None, Meta(description="Why the address is disabled; null if it is enabled.")
     ]
     created_at: Instant
     updated_at: Instant
@@ -56,7 +58,7 @@ class DeliveryAttempt(Wire, frozen=True):
     at: Instant
     status: Annotated[int | None, Meta(description="The HTTP status; null when no reply arrived.")]
     ms: Annotated[int, Meta(description="Milliseconds from the start of the call to its end.")]
-    error: Annotated[str | None, Meta(description="Why it is no success; null for 2xx.")]
+    error: Annotated[str | None, Meta(description="Why the attempt failed; null for 2xx.")]
     reply: Annotated[
         str | None,
         Meta(description="The first 1 KiB of the reply's body; null when the call carried a payment."),
@@ -96,7 +98,7 @@ class ExplainSignatureRequest(Wire):
         dict[Annotated[str, Meta(max_length=256)], Annotated[str, Meta(max_length=8192)]],
         Meta(
             max_length=MAX_HEADERS,
-            description="All headers that came, or the three that begin with `webhook-`; at most 100.",
+            description="All received headers, or the three that begin with `webhook-`; at most 100.",
         ),
     ]
     body: (
@@ -122,7 +124,7 @@ class ExplainSignatureRequest(Wire):
             UUID,
             Meta(
                 description="The id or `webhook-id` of a delivery to the account, to compare with what was sent. "
-                "Without it the one with this webhook's `webhook-id` is looked for."
+                "Without it, the delivery with this webhook's `webhook-id` is used."
             ),
         ]
         | None
@@ -130,7 +132,10 @@ class ExplainSignatureRequest(Wire):
     received_at: Annotated[Instant, Meta(description="When it was received; without it, now.")] | None = None
     computed_signature: (
         Annotated[
-            str, Meta(max_length=512, description="What your own code came to, to find out what it does.")
+            str,
+            Meta(
+                max_length=512, description="The signature that your own code computed, to find its mistake."
+            ),
         ]
         | None
     ) = None

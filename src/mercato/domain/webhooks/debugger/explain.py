@@ -34,11 +34,11 @@ from mercato.domain.webhooks.debugger.mistakes import (
     Message,
     Secret,
     SecretOrigin,
+    check_secret,
+    check_signer,
     find_right,
     find_wrong,
-    usable_key,
 )
-from mercato.kernel.outbound.signing import PREFIX
 from mercato.kernel.wire import redacted
 
 __all__ = ["Secret", "SecretOrigin", "Sent", "SignatureExplanation", "Webhook", "explain"]
@@ -103,7 +103,7 @@ class _Debugger:
         self._difference: BodyDifference | None = None
 
     def explanation(self) -> SignatureExplanation:
-        self._found += [found for secret in self._secrets if (found := _check_secret(secret)) is not None]
+        self._found += [found for secret in self._secrets if (found := check_secret(secret)) is not None]
         self._check_signature()
         self._compare_with_sent()
         skew = self._check_clock()
@@ -185,7 +185,7 @@ class _Debugger:
             self._found.append(finding("wrong-key", code=match.key.code, mistake=match.key.mistake))
         if match.message.mistake is not None:
             self._found.append(self._message_mistake(match.message))
-        by_other = _check_signer(match.key.secret, self._secrets)
+        by_other = check_signer(match.key.secret, self._secrets)
         if by_other is not None:
             self._found.append(by_other)
 
@@ -268,31 +268,8 @@ class _Debugger:
             code = match.key.code if match.key.mistake is not None else match.message.code
             self._found.append(finding("computed-wrong", code=code, mistakes=" and ".join(mistakes)))
         else:
-            by_other = _check_signer(match.key.secret, self._secrets)
+            by_other = check_signer(match.key.secret, self._secrets)
             self._found.append(finding("computed-right") if by_other is None else _as_note(by_other))
-
-
-def _check_secret(secret: Secret) -> Finding | None:
-    text = secret.text
-    if usable_key(text) is not None:
-        name = None if text.startswith(PREFIX) else "secret-without-prefix"
-    elif text.startswith(("whpk_", "whsk_")):
-        name = "secret-asymmetric"
-    elif text.startswith(("mk_", "mt_")):
-        name = "secret-api-key"
-    elif text != text.strip() or text.strip("\"'") != text:
-        name = "secret-quoted"
-    else:
-        name = "secret-unusable"
-    return None if name is None else finding(name, number=secret.index + 1)
-
-
-def _check_signer(signer: Secret, tried: Sequence[Secret]) -> Finding | None:
-    """Return the finding if it isn't the first secret that signed."""
-    if signer not in tried:
-        return finding("previous-secret" if signer.origin is SecretOrigin.PREVIOUS else "other-secret")
-    is_first = signer.index == 0 and signer.origin is not SecretOrigin.PREVIOUS
-    return None if is_first else finding("older-secret")
 
 
 def _as_note(found: Finding) -> Finding:

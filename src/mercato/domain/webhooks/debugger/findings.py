@@ -82,8 +82,8 @@ class SignatureExplanation(Wire, frozen=True):
     signed_with: Annotated[
         str | None,
         Meta(
-            description="Whose secret made the signature: `given` by the caller, or the account's `current` or "
-            "`previous` one; null if none that was tried did."
+            description="Which secret produced the signature: one `given` by the caller, or the account's `current` or "
+            "`previous` one; null if none did."
         ),
     ]
     secret_index: Annotated[

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.domain.webhooks.debugger.bodies import SHORT, candidate_bodies
-from mercato.domain.webhooks.debugger.findings import Code, texts
+from mercato.domain.webhooks.debugger.findings import Code, Finding, finding, texts
 from mercato.domain.webhooks.debugger.headers import Given
 from mercato.kernel.outbound.signing import PREFIX
 from mercato.kernel.wire import redacted
@@ -83,6 +83,30 @@ def usable_key(text: str) -> bytes | None:
         return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True) or None
     except (binascii.Error, ValueError):
         return None
+
+
+def check_secret(secret: Secret) -> Finding | None:
+    """Return the finding if the text isn't a signing secret as it was shown."""
+    text = secret.text
+    if usable_key(text) is not None:
+        name = None if text.startswith(PREFIX) else "secret-without-prefix"
+    elif text.startswith(("whpk_", "whsk_")):
+        name = "secret-asymmetric"
+    elif text.startswith(("mk_", "mt_")):
+        name = "secret-api-key"
+    elif text != text.strip() or text.strip("\"'") != text:
+        name = "secret-quoted"
+    else:
+        name = "secret-unusable"
+    return None if name is None else finding(name, number=secret.index + 1)
+
+
+def check_signer(signer: Secret, tried: Sequence[Secret]) -> Finding | None:
+    """Return the finding if it isn't the first secret that signed."""
+    if signer not in tried:
+        return finding("previous-secret" if signer.origin is SecretOrigin.PREVIOUS else "other-secret")
+    is_first = signer.index == 0 and signer.origin is not SecretOrigin.PREVIOUS
+    return None if is_first else finding("older-secret")
 
 
 def find_right(secrets: Iterable[Secret], message: Message, given: Sequence[Given]) -> Match | None:
