@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -171,9 +172,8 @@ class Database:
             replica = None
             if replica_url is not None:
                 # A block that waits for the replica in vain then waits for the primary.
-                replica = Replica(
-                    postgresql.replica_sessions(replica_url, bounds, REPLICA_TIMEOUT), backend.reading
-                )
+                short = replace(bounds, pool_timeout=REPLICA_TIMEOUT, statement_timeout=REPLICA_TIMEOUT)
+                replica = Replica(postgresql.Sessions(replica_url, short, read_only=True), backend.reading)
             return cls(url, backend, replica=replica)
         if replica_url is not None:
             raise UnusableUrl(

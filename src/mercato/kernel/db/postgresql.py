@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
@@ -43,8 +43,6 @@ _SESSION: Final = {
     "tcp_keepalives_count": "3",
 }
 
-_READ_ONLY: Final = {"default_transaction_read_only": "on"}
-
 CLOSE_SECONDS: Final = 2.0
 """How long the server may take to acknowledge that the connections close."""
 
@@ -63,13 +61,6 @@ class Bounds:
     pool_timeout: timedelta
     statement_timeout: timedelta
     lock_timeout: timedelta
-
-    def session(self) -> dict[str, str]:
-        """Return the server settings of a session."""
-        return _SESSION | {
-            "statement_timeout": f"{self.statement_timeout // _MILLISECOND}",
-            "lock_timeout": f"{self.lock_timeout // _MILLISECOND}",
-        }
 
 
 _PARAMETER: Final = re.compile(r"\$(\d+)")
@@ -182,10 +173,15 @@ def _row_count(status: str) -> int:
 class Sessions:
     """A pool of sessions with the same settings."""
 
-    def __init__(self, url: str, bounds: Bounds, session: dict[str, str]) -> None:
+    def __init__(self, url: str, bounds: Bounds, *, read_only: bool) -> None:
         self._dsn = driver_url(url)
         self._bounds = bounds
-        self._session = session
+        self._session = _SESSION | {
+            "statement_timeout": f"{bounds.statement_timeout // _MILLISECOND}",
+            "lock_timeout": f"{bounds.lock_timeout // _MILLISECOND}",
+        }
+        if read_only:  # otherwise the server's default, which an operator may change
+            self._session["default_transaction_read_only"] = "on"
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
 
@@ -272,20 +268,14 @@ class Backend:
     def __init__(self, url: str, bounds: Bounds) -> None:
         # A session whose every transaction is READ ONLY sees the same rows as a READ COMMITTED transaction, without the
         # round trips of BEGIN and COMMIT.
-        self._readers = Sessions(url, bounds, bounds.session() | _READ_ONLY)
-        self._writers = Sessions(url, bounds, bounds.session())
+        self._readers = Sessions(url, bounds, read_only=True)
+        self._writers = Sessions(url, bounds, read_only=False)
         self.reading = self._readers.connection
         self.writing = self._writers.transaction
 
     async def close(self) -> None:
         await self._readers.close()
         await self._writers.close()
-
-
-def replica_sessions(url: str, bounds: Bounds, timeout: timedelta) -> Sessions:
-    """Return sessions of a replica; `timeout` bounds the wait for a connection and for a statement."""
-    quick = replace(bounds, pool_timeout=timeout, statement_timeout=timeout)
-    return Sessions(url, quick, quick.session() | _READ_ONLY)
 
 
 async def listen(url: str, channel: str, callback: Callable[[str], None]) -> None:
@@ -301,7 +291,7 @@ async def listen(url: str, channel: str, callback: Callable[[str], None]) -> Non
         connection = await asyncpg.connect(
             driver_url(url), timeout=CONNECT_SECONDS, server_settings={"application_name": "mercato listen"}
         )
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except connection_errors() as error:
         raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
     try:
         connection.add_termination_listener(lambda _: lost.set())
@@ -314,7 +304,7 @@ async def listen(url: str, channel: str, callback: Callable[[str], None]) -> Non
             # Only a statement reveals a server that is gone without closing the connection.
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.execute("SELECT 1")
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except connection_errors():
         return
     finally:
         connection.terminate()
