@@ -92,7 +92,7 @@ def test_a_document_nested_a_hundred_thousand_times_is_refused_at_once(opening: 
 
 def test_too_many_values_are_refused_before_they_are_decoded():
     document = '{"items": {}, "x": [' + "0," * 4_500_000 + "0]}"
-    assert fault(document) == "The document holds more than 2,000,000 values."
+    assert fault(document) == "The document has more than 2,000,000 values."
 
 
 def test_items_are_required():

@@ -164,7 +164,7 @@ def test_reach_is_handed_down_through_many_levels_and_meeting_branches():
 
 def test_more_than_a_thousand_catalogs_are_refused():
     document = {"items": {}, "catalogs": [{"name": "x"} for _ in range(1001)]}
-    assert outcome(document).faults[0].message == "catalogs holds more than 1,000 catalogs."
+    assert outcome(document).faults[0].message == "catalogs has more than 1,000 catalogs."
 
 
 def test_too_many_modifier_groups_of_an_item_are_refused():

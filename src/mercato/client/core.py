@@ -53,10 +53,10 @@ class Retries:
         """Return the seconds to wait before the next attempt, None when there is none."""
         if attempt >= self.attempts or not _may_repeat(fault, repeats=repeats):
             return None
-        asked = fault.retry_after if isinstance(fault, ProblemError) else None
+        requested = fault.retry_after if isinstance(fault, ProblemError) else None
         step = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
-        wait = (asked or 0.0) + step * self.chance()
-        return wait if (asked or 0.0) <= self.longest_wait else None
+        wait = (requested or 0.0) + step * self.chance()
+        return wait if (requested or 0.0) <= self.longest_wait else None
 
 
 NEVER: Final = Retries(attempts=1)

@@ -174,8 +174,8 @@ class Receiver:
                 agreed = ValidateReply(is_valid=True) if self._validate is None else self._validate(question)
                 return Answer(200, as_json(agreed))
             case PlaceData() as order:
-                taken = PlaceReply(accepted=True) if self._place is None else self._place(order)
-                return Answer(200, as_json(taken))
+                reply = PlaceReply(accepted=True) if self._place is None else self._place(order)
+                return Answer(200, as_json(reply))
         if self._event is not None:
             self._event(event)
         return Answer(204)

@@ -27,7 +27,7 @@ MAX_WAIT: Final = 10.0
 
 
 class Outcome(StrEnum):
-    """How a purchase ended, or where it stands."""
+    """How a purchase ended, or its present state."""
 
     PLACED = "placed"
     COMPLETED = "completed"
@@ -114,11 +114,11 @@ class Browsing(Events):
 
     # --- the steps up to an order; each may be overridden ---
 
-    async def discover(self, **asked: Any) -> list[Any]:
+    async def discover(self, **filters: Any) -> list[Any]:
         """Return all stores that the service finds. Raises ServiceError."""
         stores: list[Any] = []
         while True:
-            body = {"limit": PAGE, "offset": len(stores)} | asked
+            body = {"limit": PAGE, "offset": len(stores)} | filters
             reply = await self.patiently("discover", "POST", f"{SURFACE}/stores/discover", body)
             found = reply.expect(HTTPStatus.OK, "Stores cannot be found")
             stores += found["stores"]

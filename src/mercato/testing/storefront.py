@@ -110,7 +110,7 @@ class StorefrontDouble(Browsing):
     # --- whole purchases ---
 
     async def buy(
-        self, number: int = 1, *, store_id: str | None = None, follow: float = 0.0, **asked: Any
+        self, number: int = 1, *, store_id: str | None = None, follow: float = 0.0, **filters: Any
     ) -> Purchase:
         """Buy as one customer, from the search to the end of the order. Raises ServiceError.
 
@@ -119,7 +119,7 @@ class StorefrontDouble(Browsing):
         act = self.behaviour.next("order")
         if store_id is not None:
             return await self._buy_at(store_id, number, act, follow=follow)
-        stores = await self.discover(**asked)
+        stores = await self.discover(**filters)
         while True:
             chosen: str = self.choose_store(stores, number)["storeId"]
             try:

@@ -65,7 +65,7 @@ class _GroupTexts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Texts(msgspec.Struct, forbid_unknown_fields=True):
-    """A file of texts. `phrases` stand in several advices, as `$name`; needs lack the suite's name."""
+    """A file of texts. `phrases` are used in several advices, as `$name`; needs lack the suite's name."""
 
     phrases: dict[str, str]
     groups: dict[str, _GroupTexts]

@@ -16,7 +16,7 @@ STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] =
     ("A store pauses, and the clock resumes it", merchant.pause),
     ("An item sells out", merchant.sell_out),
     ("The signed events are verified", merchant.verify),
-    ("An event is asked for again", merchant.redeliver),
+    ("An event is redelivered", merchant.redeliver),
     ("Wrong keys and other partners", merchant.keep_out),
     ("A storefront looks for stores", storefront.discover),
     ("It reads a store's catalog", storefront.read_catalog),

@@ -160,7 +160,7 @@ async def validate(context: DemoContext) -> None:
 async def place(context: DemoContext) -> None:
     """Place the order under a new Idempotency-Key."""
     context.key = str(uuid4())
-    asked = context.merchant.validated
+    validated_before = context.merchant.validated
     context.placed = await context.storefront.place_once(context.order, context.key)
     order = context.expect(context.placed, 201, "An order is placed")
     entry = context.merchant.book[order["orderId"]]
@@ -173,7 +173,7 @@ async def place(context: DemoContext) -> None:
         and entry.data["orderId"] == order["orderId"]
         and entry.data["order"]["amounts"] == order["amounts"]
         and context.placed.headers["Location"].endswith(f"{ORDERS}/{order['orderId']}")
-        and context.merchant.validated == asked,
+        and context.merchant.validated == validated_before,
     )
 
 

@@ -28,12 +28,12 @@ class CompiledCatalogs:
 
     def cached(self, set_id: UUID) -> CompiledCatalog | None:
         """Return the catalog if it is in memory."""
-        held = self._cache.get(set_id.int)
-        if held is None:
+        entry = self._cache.get(set_id.int)
+        if entry is None:
             return None
         self.lookups.hits += 1
         self._cache.move_to_end(set_id.int)
-        return held[1]
+        return entry[1]
 
     async def get(self, set_id: UUID) -> CompiledCatalog:
         """Return the catalog. Raises CatalogSetNotFound."""
@@ -47,10 +47,10 @@ class CompiledCatalogs:
         return self._store(set_id, body)
 
     def _store(self, set_id: UUID, body: bytes) -> CompiledCatalog:
-        held = self._cache.get(set_id.int)
-        if held is not None:
+        entry = self._cache.get(set_id.int)
+        if entry is not None:
             # Read concurrently by another request: all carts of a store miss at once when it switches.
-            return held[1]
+            return entry[1]
         catalog = unpack(body)
         self._cache[set_id.int] = (len(body), catalog)
         self._bytes += len(body)

@@ -162,7 +162,7 @@ def refused(answer: Quote | Acceptance | Rejection | InvalidReply, what: str, co
             return f"refused: {code or codes(answer)}"
         case InvalidReply(message=message):
             raise Failed(message)
-    raise Failed(f"It took {what}.")
+    raise Failed(f"It accepted {what}.")
 
 
 def answered(answer: Quote | Acceptance | Rejection | InvalidReply) -> str:

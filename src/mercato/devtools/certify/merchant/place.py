@@ -32,7 +32,7 @@ Context = MerchantContext
 
 async def _accepted(context: Context) -> str:
     answer = approved(await context.place(await context.place_message()))
-    return f"taken as {answer.partner_order_id}" if answer.partner_order_id else "taken"
+    return f"accepted as {answer.partner_order_id}" if answer.partner_order_id else "accepted"
 
 
 async def _forged(context: Context) -> str:
@@ -77,15 +77,15 @@ async def _at_once(context: Context) -> str:
     for answer in answers:
         if isinstance(answer, Rejection):
             raise Failed(f"It refused one of them: {codes(answer)}.")
-    taken = [answer for answer in answers if isinstance(answer, Acceptance)]
-    return _one_number(*(taken or [approved(await context.place(message))]))
+    accepted = [answer for answer in answers if isinstance(answer, Acceptance)]
+    return _one_number(*(accepted or [approved(await context.place(message))]))
 
 
 async def _interrupted(context: Context) -> str:
     message = await context.place_message()
     await context.interrupt(message, size=len(message.body) // 2)
     approved(await context.place(message))
-    return "taken when it was complete"
+    return "accepted once it was complete"
 
 
 async def _new_id(context: Context) -> str:
@@ -122,7 +122,7 @@ async def _amounts_kept(context: Context) -> str:
 
 async def _unknown_members(context: Context) -> str:
     approved(await context.place(await context.place_message(payment=EXTERNAL, change=with_unknown_members)))
-    return "taken"
+    return "accepted"
 
 
 async def _paid_elsewhere(context: Context) -> str:

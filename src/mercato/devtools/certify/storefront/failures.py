@@ -135,10 +135,10 @@ def _not_placed(context: Context, result: ScenarioResult) -> str:
 def _survived(context: Context, result: ScenarioResult) -> str:
     context.show(result.of("validate", "place"))
     if result.end.crashed is None:
-        raise Skipped("Check that the customer was told. With --command, the certifier checks it.")
+        raise Skipped("Check that the customer is told why. With --command, the certifier checks it.")
     if result.end.crashed:
         raise Failed(f"It crashed. {result.end.message}".strip())
-    return "told"
+    return "handled"
 
 
 def _not_repeated(context: Context, result: ScenarioResult) -> str:

@@ -84,7 +84,7 @@ def _unknown_problem(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare_problem(_members: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "about:blank", "title": "The order is not taken", "status": 422}
+    return {"type": "about:blank", "title": "The order is refused", "status": 422}
 
 
 def _later(kind: type[errors.Problem], detail: str) -> Fault:

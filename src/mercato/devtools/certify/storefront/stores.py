@@ -73,7 +73,7 @@ def many_stores() -> Sequence[Offer]:
 
 
 def _menu(currency: str, *, unavailable_first: bool = False, choice_first: bool = False) -> dict[str, Any]:
-    """Return a menu. First on it may stand items that can't be ordered, or one that requires a modifier."""
+    """Return a menu. It may begin with items that can't be ordered, or with one that requires a modifier."""
     main, side, modifier = PRICES[currency]
     unavailable = [
         item("Yesterday's ramen", main, UNAVAILABLE, isAvailable=False),

@@ -75,7 +75,7 @@ def _refuse_obvious(text: bytes) -> None:
             "The document is HTML or XML, not JSON. Does the URL lead to a login page?",
         )
     if len(text) > _COUNTED_FROM and text.count(b",") > MAX_VALUES:
-        raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MAX_VALUES:,} values.")
+        raise UnreadableError(Rule.TOO_LARGE, f"The document has more than {MAX_VALUES:,} values.")
 
 
 def _decode_long_integers(text: bytes) -> Any:

@@ -196,7 +196,7 @@ class _Scanner:
         try:
             return msgspec.json.decode(token, type=str)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise _BrokenError("a string holds half of a surrogate pair", at) from None
+            raise _BrokenError("a string has half of a surrogate pair", at) from None
 
     def _wanted_below(self) -> Tree | None:
         """Return the wanted pointers below the value that is read."""

@@ -106,7 +106,7 @@ def _read_tables(top: Members, onboarding_id: UUID, default_currency: str, findi
         findings.fault(Rule.ITEMS_MISSING, "items is required: an object of items by id.", at)
         items.is_readable = False
     if len(catalogs) > MAX_CATALOGS:
-        message = f"catalogs holds more than {MAX_CATALOGS:,} catalogs."
+        message = f"catalogs has more than {MAX_CATALOGS:,} catalogs."
         findings.fault(Rule.TOO_MANY_CATALOGS, message, "/catalogs")
     return Source(onboarding_id, top, currency, money.get_scale(currency), catalogs, sections, items, groups)
 
