@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
     Row,
@@ -38,16 +39,9 @@ _PARTNER: Final = select(*partners.c, _HAS_TOKEN)
 
 
 async def insert_partner(tx: Write, partner: Partner) -> None:
-    await tx.execute(
-        insert(partners).values(
-            id=partner.id,
-            name=partner.name,
-            kind=partner.kind.value,
-            limits=_json(partner.limits),
-            event_url=partner.event_url,
-            created_at=partner.created_at,
-        )
-    )
+    values = asdict(partner) | {"limits": _json(partner.limits)}
+    del values["has_webhook_token"]
+    await tx.execute(insert(partners).values(values))
 
 
 async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
@@ -113,18 +107,7 @@ async def update_partner(tx: Write, partner_id: UUID, **values: Any) -> bool:
 
 
 async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
-    await tx.execute(
-        insert(api_keys).values(
-            id=key.id,
-            partner_id=key.partner_id,
-            surface=key.surface.value,
-            prefix=key.prefix,
-            hash=digest,
-            description=key.description,
-            expires_at=key.expires_at,
-            created_at=key.created_at,
-        )
-    )
+    await tx.execute(insert(api_keys).values(asdict(key) | {"hash": digest}))
 
 
 class KeyWithPartner(NamedTuple):

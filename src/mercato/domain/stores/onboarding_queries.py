@@ -5,6 +5,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import Row, delete, insert, select, update
 
 from mercato.domain.stores.address import Address
@@ -25,9 +26,8 @@ _address: Final = msgspec.json.Decoder(Address)
 
 async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
     """The unique index refuses a second onboarding that holds the same partnerStoreId."""
-    values = {name: getattr(onboarding, name) for name in Onboarding.__struct_fields__}
-    values["address"] = msgspec.json.encode(onboarding.address).decode()
-    await tx.execute(insert(onboardings).values(values))
+    address = msgspec.json.encode(onboarding.address).decode()
+    await tx.execute(insert(onboardings).values(asdict(onboarding) | {"address": address}))
 
 
 async def find_onboarding(

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
     Row,
@@ -50,28 +51,16 @@ _VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindpar
 
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
     """Create the onboarding's store: online, with delivery and pickup."""
-    await tx.execute(
-        insert(stores).values(
-            id=onboarding.store_id,
-            onboarding_id=onboarding.id,
-            partner_id=onboarding.partner_id,
-            partner_store_id=onboarding.partner_store_id,
-            name=onboarding.name,
-            address=_text(onboarding.address),
-            latitude=onboarding.latitude,
-            longitude=onboarding.longitude,
-            timezone=onboarding.timezone,
-            timezone_given=onboarding.timezone_given,
-            webhook_url=onboarding.webhook_url,
-            categories="[]",
-            delivery_allowed=True,
-            pickup_allowed=True,
-            paused=False,
-            created_at=now,
-            updated_at=now,
-            version=1,
-        )
-    )
+    same = {name: value for name, value in asdict(onboarding).items() if name in stores.c}
+    own = {"id": onboarding.store_id, "onboarding_id": onboarding.id, "address": _text(onboarding.address)}
+    defaults = {
+        "categories": "[]",
+        "delivery_allowed": True,
+        "pickup_allowed": True,
+        "paused": False,
+        "version": 1,
+    }
+    await tx.execute(insert(stores).values(same | own | defaults | {"created_at": now, "updated_at": now}))
 
 
 async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
