@@ -112,43 +112,26 @@ def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
     wanted = request.status.lower()
     if wanted == StoreStatusValue.ONLINE.value:
         return {"paused": False, "pause_reason": None, "resume_at": None}
-    known = None if wanted == StoreStatusValue.PAUSED.value else "status must be online or paused."
     reason, resume = request.pause_reason, request.resume_at
     at = parse_instant(resume) if isinstance(resume, str) else None
-    found = [
-        *_value_faults("/status", known),
-        *_type_faults("pauseReason", reason),
-        *_type_faults("resumeAt", resume),
-        *_value_faults("/pauseReason", _reason_fault(reason)),
-        *_value_faults("/resumeAt", _resume_fault(resume, at, now)),
-    ]
-    if found:
-        raise refusal(found)
-    return {"paused": True, "pause_reason": reason, "resume_at": at}
-
-
-def _type_faults(name: str, value: Any) -> list[FieldFault]:
-    """Return the faults that the decoder would find if `status` didn't decide whether the member is read."""
-    fits = value is None or isinstance(value, str)
-    return [] if fits else [FieldFault(f"/{name}", f"{name} must be a string or null.", form=True)]
-
-
-def _value_faults(pointer: str, fault: str | None) -> list[FieldFault]:
-    return [] if fault is None else [FieldFault(pointer, fault, form=False)]
-
-
-def _reason_fault(reason: Any) -> str | None:
+    faults: list[FieldFault] = []
+    if wanted != StoreStatusValue.PAUSED.value:
+        faults.append(FieldFault("/status", "status must be online or paused.", form=False))
+    for name, value in (("pauseReason", reason), ("resumeAt", resume)):
+        # The decoder doesn't check them, because `status` decides whether they are read.
+        if value is not None and not isinstance(value, str):
+            faults.append(FieldFault(f"/{name}", f"{name} must be a string or null.", form=True))
     if isinstance(reason, str) and ("\x00" in reason or len(reason) > REASON_LENGTH):
-        return f"pauseReason may have at most {REASON_LENGTH} characters, and no NUL."
-    return None
-
-
-def _resume_fault(text: Any, at: datetime | None, now: datetime) -> str | None:
-    if not isinstance(text, str):
-        return None
-    if at is None:
-        return "resumeAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
-    return None if at > now else "resumeAt must be in the future. Leave it out to pause until further notice."
+        message = f"pauseReason may have at most {REASON_LENGTH} characters, and no NUL."
+        faults.append(FieldFault("/pauseReason", message, form=False))
+    if isinstance(resume, str) and (at is None or at <= now):
+        message = "resumeAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        if at is not None:
+            message = "resumeAt must be in the future. Leave it out to pause until further notice."
+        faults.append(FieldFault("/resumeAt", message, form=False))
+    if faults:
+        raise refusal(faults)
+    return {"paused": True, "pause_reason": reason, "resume_at": at}
 
 
 def availability_changes(
@@ -165,8 +148,10 @@ def availability_changes(
     faults: list[tuple[str, str | None]] = []
     _check_references(request)
     for index, entry in enumerate(request.items):
-        name, text = _item_reference(entry)
-        item_id = _item_id(text, row)
+        name = "partnerItemId" if entry.item_id is None else "itemId"
+        text = entry.item_id or entry.partner_item_id or ""
+        # A partner's own id that isn't a UUID determines the served id.
+        item_id = parse_uuid(text) or uuid5(row.onboarding_id, text)
         if item_id.int not in catalog.items and not (entry.available and item_id in marked):
             message = f"Item {text!r} is not in the store's current CatalogSet {row.catalog_set_id}."
             faults.append((f"/items/{index}/{name}", message))
@@ -193,18 +178,6 @@ def _check_references(request: ItemAvailabilityRequest) -> None:
             found.append(FieldFault(pointer=pointer, message=fault.message, form=fault.form))
     if found:
         raise refusal(found)
-
-
-def _item_reference(entry: ItemAvailabilityEntry) -> tuple[str, str]:
-    """Return the member that names the item, and its value."""
-    if entry.item_id is not None:
-        return "itemId", entry.item_id
-    return "partnerItemId", entry.partner_item_id or ""
-
-
-def _item_id(text: str, row: StoreRow) -> UUID:
-    """Return the served id: derived from a partner's own id that isn't a UUID."""
-    return parse_uuid(text) or uuid5(row.onboarding_id, text)
 
 
 def _until_fault(entry: ItemAvailabilityEntry, until: datetime | None, now: datetime) -> str | None:
