@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.console.browser import Browser
 
 from mercato.cli.sandbox.demo import demo
 from mercato.devtools.sandbox import merchant
@@ -121,7 +122,7 @@ async def test_it_ends_with_0_and_a_table_of_what_it_proved(tmp_path: Path) -> N
 
 async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path) -> None:
     process = await started(tmp_path, "--keep")
-    text = await read_until(process, "API reference:")
+    text = await read_until(process, "the operator ")
     exports = "\n".join(re.findall(r"^export \w+=\S+$", text, re.MULTILINE))
     commands = re.findall(r"^curl -s (?:.*\\\n)?.*$", text, re.MULTILINE)
     assert len(commands) == 6
@@ -131,6 +132,7 @@ async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path
         )
         out, _ = await shell.communicate()
         assert (shell.returncode, out[:1]) == (0, b"{"), command
+    await shows_its_story(re.findall(r"^  the \w+ +(http\S+/console/links/\S+)$", text, re.MULTILINE))
     await is_cooked(dict(re.findall(r"^export (\w+)=(\S+)$", text, re.MULTILINE)))
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(GENEROUS):
@@ -138,6 +140,17 @@ async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path
     assert (process.returncode, err) == (0, b"")
     assert b"Ended." in out
     assert left_in(tmp_path) == []
+
+
+async def shows_its_story(links: list[str]) -> None:
+    """Sign in with the links of the merchant, the storefront and the operator; each finds the orders."""
+    assert len(links) == 3
+    async with aiohttp.ClientSession() as session, asyncio.timeout(GENEROUS):
+        for link in links:
+            browser = Browser(link.partition("/console")[0], session)
+            await browser.press(await browser.open(link), "Continue")
+            page = await browser.open("/console/orders")
+            assert (page.heading, len(page.rows("Orders")) > 3) == ("Orders", True)
 
 
 async def is_cooked(shell: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
@@ -14,11 +14,16 @@ from mercato.cli import FAILED, INTERRUPTED
 from mercato.cli.output import Screen
 from mercato.devtools.sandbox.context import DemoContext, ProofFailed
 from mercato.devtools.sandbox.demo import run_demo
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
 from mercato.domain.partners.model import PartnerKind
 from mercato.testing.caller import Caller
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.storefront import StorefrontDouble
+
+if TYPE_CHECKING:
+    from mercato.http.local import LocalService
 
 POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"
@@ -63,7 +68,7 @@ def _interrupt(telling: asyncio.Task[int]) -> None:
 
 async def _tell(screen: Screen, *, keep: bool) -> int:
     began = monotonic()
-    async with _context(screen) as context:
+    async with _context(screen) as (context, service):
         screen.chapter(f"The service runs on {context.partner.base}")
         screen.say(
             "Its database is in a temporary directory; the web servers of a merchant and of a storefront run "
@@ -81,7 +86,7 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
             return FAILED
         screen.note(f"All {len(context.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
-            screen.explore(_commands(context))
+            screen.explore([*_commands(context), *await _console_links(context, service)])
             # Stopping it is no failure: the story is complete, so the exit code is 0.
             with suppress(asyncio.CancelledError):
                 await context.order_simulator.run()
@@ -91,7 +96,7 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
 
 
 @asynccontextmanager
-async def _context(screen: Screen) -> AsyncIterator[DemoContext]:
+async def _context(screen: Screen) -> "AsyncIterator[tuple[DemoContext, LocalService]]":
     """Run everything on free loopback ports until the block ends; the environment isn't read."""
     from mercato.http.local import temporary_service
     from mercato.kernel.telemetry import configure_logs
@@ -116,7 +121,7 @@ async def _context(screen: Screen) -> AsyncIterator[DemoContext]:
         partner, front, stranger, other_front = (
             Caller(service.base, made.key, session) for made in (pos, shop, *others)
         )
-        yield DemoContext(
+        context = DemoContext(
             partner=partner,
             stranger=stranger,
             front=front,
@@ -128,6 +133,26 @@ async def _context(screen: Screen) -> AsyncIterator[DemoContext]:
             data_dir=service.app.settings.data_dir,
             display=screen,
         )
+        yield context, service
+
+
+async def _console_links(context: DemoContext, service: "LocalService") -> list[str]:
+    """Return a link into the console for each side: its lists hold all that has happened."""
+    merchant, storefront = [
+        (await caller.post("/v1/console/links", {})).json()["url"]
+        for caller in (context.partner, context.front)
+    ]
+    async with service.app.db.write() as tx:
+        made = await sessions.create_link(
+            tx, Grant(partner_id=None, created_by="demo"), now=service.app.clock()
+        )
+    return [
+        "",
+        "The console in a browser. Each link signs in once, within 15 minutes:",
+        f"  the merchant    {merchant}",
+        f"  the storefront  {storefront}",
+        f"  the operator    {service.base}/console/links/{made.token}",
+    ]
 
 
 def _commands(context: DemoContext) -> list[str]:
