@@ -163,5 +163,5 @@ def test_systemd_accepts_the_unit(tmp_path: Path):
     assert "/opt/mercato/bin/mercato serve --data-dir /var/lib/mercato" in text
     # Only the service itself is missing on this machine.
     unit.write_text(text.replace("/opt/mercato/bin/mercato", str(mercato)))
-    said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stderr) == (0, "")
+    result = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

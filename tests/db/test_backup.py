@@ -62,11 +62,11 @@ def test_a_backup_is_one_instant_of_a_database_that_is_written_to(
     database: Path, writer: Event, tmp_path: Path
 ):
     assert writer.wait(10)
-    copy, told = tmp_path / "copy.db", list[tuple[int, int]]()
-    backup(database, copy, progress=lambda done, of: told.append((done, of)))
+    copy, reported = tmp_path / "copy.db", list[tuple[int, int]]()
+    backup(database, copy, progress=lambda done, of: reported.append((done, of)))
     credit, debit = books(copy)
     assert credit == debit > ROWS
-    assert told[-1][0] == told[-1][1] > 0
+    assert reported[-1][0] == reported[-1][1] > 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.glob("*copy*")) == ["copy.db"]
 

@@ -89,7 +89,7 @@ async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
         pytest.skip("only SQLite has one lock that every transaction waits for")
     for turns in range(15):
         with another_writer(db) if waits else nullcontext():
-            asyncio.create_task(write(db, -1 - turns)).add_done_callback(heard)
+            asyncio.create_task(write(db, -1 - turns)).add_done_callback(retrieve_error)
             for _ in range(turns):
                 await asyncio.sleep(0)
             # As at the end of a process: the callers are cancelled, and the one that commits for them.
@@ -104,7 +104,7 @@ async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
         assert {turns, 1000 + turns} <= await written(db)
 
 
-def heard(task: asyncio.Task[None]) -> None:
+def retrieve_error(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()
 

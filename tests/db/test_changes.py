@@ -23,17 +23,17 @@ class Recorder:
     """Records the calls of a subscriber, in order."""
 
     def __init__(self, feed: ChangeFeed, topic: str = "store") -> None:
-        self.heard: list[str | None] = []
+        self.keys: list[str | None] = []
         self._any = asyncio.Event()
         feed.subscribe(topic, self)
 
     def __call__(self, key: str | None) -> None:
-        self.heard.append(key)
+        self.keys.append(key)
         self._any.set()
 
-    async def hear(self, key: str | None) -> None:
+    async def wait_for(self, key: str | None) -> None:
         async with asyncio.timeout(10):
-            while key not in self.heard:
+            while key not in self.keys:
                 self._any.clear()
                 await self._any.wait()
 
@@ -78,43 +78,43 @@ async def count(db: Database) -> int:
 
 
 async def test_a_change_reaches_its_own_process_at_the_commit(db: Database) -> None:
-    ear = Recorder(ChangeFeed(db))
+    recorder = Recorder(ChangeFeed(db))
     async with db.write() as tx:
         await announce(tx, "store", "a")
-        assert ear.heard == []
-    assert ear.heard == ["a"]
+        assert recorder.keys == []
+    assert recorder.keys == ["a"]
 
 
 async def test_a_rolled_back_change_is_never_delivered(db: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     await change_and_fail(db, "a")
     await feed.poll()
-    assert ear.heard == [ALL]
+    assert recorder.keys == [ALL]
 
 
 async def test_a_change_of_another_process_is_delivered_by_polling(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db, interval=0.01)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     async with running(feed):
-        await ear.hear(ALL)
+        await recorder.wait_for(ALL)
         await change(elsewhere, "a")
-        await ear.hear("a")
-    assert ear.heard == [ALL, "a"]
+        await recorder.wait_for("a")
+    assert recorder.keys == [ALL, "a"]
 
 
 async def test_a_change_of_this_process_is_not_delivered_again_by_the_poll(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     await change(db, "here")
     await change(elsewhere, "there")
     await feed.poll()
     await feed.poll()
-    assert ear.heard == [ALL, "here", "there"]
+    assert recorder.keys == [ALL, "here", "there"]
 
 
 async def test_only_subscribers_of_the_topic_are_called(db: Database, elsewhere: Database) -> None:
@@ -124,7 +124,7 @@ async def test_only_subscribers_of_the_topic_are_called(db: Database, elsewhere:
     await change(db, "a b c", "api-key")
     await change(elsewhere, "d", "api-key")
     await feed.poll()
-    assert (stores.heard, keys.heard) == ([ALL], [ALL, "a b c", "d"])
+    assert (stores.keys, keys.keys) == ([ALL], [ALL, "a b c", "d"])
 
 
 async def test_a_callback_that_raises_does_not_affect_the_others(db: Database) -> None:
@@ -134,23 +134,23 @@ async def test_a_callback_that_raises_does_not_affect_the_others(db: Database) -
         raise ZeroDivisionError(key)
 
     feed.subscribe("store", broken)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await change(db, "a")
     await feed.poll()
-    assert ear.heard == ["a", ALL]
+    assert recorder.keys == ["a", ALL]
 
 
 async def test_more_changes_than_one_statement_reads_are_all_delivered(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     async with elsewhere.write() as tx:
         for number in range(2 * BATCH):
             await announce(tx, "store", str(number))
     await feed.poll()
-    assert ear.heard == [ALL, *map(str, range(2 * BATCH))]
+    assert recorder.keys == [ALL, *map(str, range(2 * BATCH))]
 
 
 @only_postgresql
@@ -158,16 +158,16 @@ async def test_a_change_that_commits_after_a_later_one_is_delivered(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     async with elsewhere.write() as slow:
         await announce(slow, "store", "early")
         await change(elsewhere, "late")
         await feed.poll()
-        assert ear.heard == [ALL, "late"]
+        assert recorder.keys == [ALL, "late"]
     await feed.poll()
     await feed.poll()
-    assert ear.heard == [ALL, "late", "early"]
+    assert recorder.keys == [ALL, "late", "early"]
 
 
 @only_postgresql
@@ -175,13 +175,13 @@ async def test_a_change_that_is_still_open_when_the_feed_starts_is_delivered(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     async with elsewhere.write() as slow:
         await announce(slow, "store", "early")
         await change(elsewhere, "late")
         await feed.poll()
     await feed.poll()
-    assert ear.heard == [ALL, "early"]
+    assert recorder.keys == [ALL, "early"]
 
 
 @only_postgresql
@@ -189,14 +189,14 @@ async def test_a_change_of_this_process_that_commits_late_is_delivered_once(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     async with db.write() as slow:
         await announce(slow, "store", "early")
         await change(elsewhere, "late")
         await feed.poll()
     await feed.poll()
-    assert ear.heard == [ALL, "late", "early"]
+    assert recorder.keys == [ALL, "late", "early"]
 
 
 @only_postgresql
@@ -214,27 +214,27 @@ async def test_the_feed_does_not_wait_forever_for_the_number_of_a_rolled_back_tr
 
 async def test_missing_numbers_are_bounded_even_after_a_large_gap(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await change(db, "a")
     await feed.poll()
     async with elsewhere.write() as tx:
         await tx.execute(changes.insert().values(seq=10**9, topic="store", key="far", at=now_ms()))
     await feed.poll()
     await feed.poll()
-    assert ear.heard == ["a", ALL, "far"]
+    assert recorder.keys == ["a", ALL, "far"]
     assert len(feed._gaps) <= module.MAX_GAPS
 
 
 async def test_after_an_outage_everything_may_have_changed(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     await change(elsewhere, "a")
     assert feed._last_success is not None
     steady, wall = feed._last_success
     feed._last_success = steady, wall - MAX_POLL_AGE - 1
     await feed.poll()
-    assert ear.heard == [ALL, ALL]
+    assert recorder.keys == [ALL, ALL]
     assert feed.age() < 1
 
 
@@ -242,7 +242,7 @@ async def test_the_feed_survives_an_outage_of_the_database(
     db: Database, elsewhere: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = ChangeFeed(db, interval=0.01)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     tried = asyncio.Event()
     real = Database.read
 
@@ -253,32 +253,32 @@ async def test_the_feed_survives_an_outage_of_the_database(
         yield
 
     async with running(feed):
-        await ear.hear(ALL)
+        await recorder.wait_for(ALL)
         monkeypatch.setattr(Database, "read", away)
         await tried.wait()
         monkeypatch.setattr(Database, "read", real)
         await change(elsewhere, "a")
-        await ear.hear("a")
+        await recorder.wait_for("a")
 
 
 @only_postgresql
 async def test_the_feed_survives_the_loss_of_its_connections(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db, interval=0.01)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     async with running(feed):
-        await ear.hear(ALL)
+        await recorder.wait_for(ALL)
         async with elsewhere.write() as tx:
             await tx.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))  # noqa: S608  # a constant
         await change(elsewhere, "a")
-        await ear.hear("a")
+        await recorder.wait_for("a")
 
 
 async def test_every_commit_is_delivered_exactly_once_and_no_rollback(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await feed.poll()
     chance = random.Random(7)
     committed: list[str] = []
@@ -300,7 +300,7 @@ async def test_every_commit_is_delivered_exactly_once_and_no_rollback(
         await feed.poll()
     await asyncio.gather(*writes)
     await feed.poll()
-    assert sorted(ear.heard[1:], key=str) == sorted(committed)
+    assert sorted(recorder.keys[1:], key=str) == sorted(committed)
 
 
 async def test_a_poll_without_changes_is_one_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,13 +341,13 @@ async def test_old_rows_are_deleted_and_recent_ones_kept(db: Database) -> None:
 
 async def test_numbers_are_never_used_twice_even_after_all_rows_are_gone(db: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Recorder(feed)
+    recorder = Recorder(feed)
     await change(db, "a")
     await feed.poll()
     await age_rows(db, RETENTION + 1)
     await feed.prune()
     await change(db, "b")
     await feed.poll()
-    assert ear.heard == ["a", ALL, "b"]
+    assert recorder.keys == ["a", ALL, "b"]
     async with db.read() as tx:
         assert await tx.scalar(select(changes.c.seq)) == 2

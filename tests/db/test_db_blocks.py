@@ -90,17 +90,17 @@ async def test_a_constraint_violation_in_a_shared_transaction_is_raised(db: Data
 
 
 async def test_callbacks_come_after_the_commit_and_never_after_a_failure(db: Database) -> None:
-    heard: list[str] = []
+    called: list[str] = []
 
     async def block(tx: Write, *, fails: bool) -> None:
-        tx.after_commit(lambda: heard.append(f"fails={fails}"))
+        tx.after_commit(lambda: called.append(f"fails={fails}"))
         if fails:
             raise ValueError
 
     with pytest.raises(ValueError, match=r"^$"):
         await transact(db, lambda tx: block(tx, fails=True))
     await transact(db, lambda tx: block(tx, fails=False))
-    assert heard == ["fails=False"]
+    assert called == ["fails=False"]
 
 
 async def test_a_block_whose_caller_was_cancelled_before_it_began_is_not_run(db: Database) -> None:

@@ -58,21 +58,21 @@ async def test_a_reader_cannot_write(db: Database) -> None:
 
 
 async def test_callbacks_run_after_the_commit_in_order(db: Database) -> None:
-    said: list[str] = []
+    calls: list[str] = []
     async with db.write() as tx:
-        tx.after_commit(lambda: said.append("first"))
-        tx.after_commit(lambda: said.append("second"))
-        assert said == []
-    assert said == ["first", "second"]
+        tx.after_commit(lambda: calls.append("first"))
+        tx.after_commit(lambda: calls.append("second"))
+        assert calls == []
+    assert calls == ["first", "second"]
 
 
 async def test_callbacks_of_a_transaction_that_rolled_back_never_run(db: Database) -> None:
-    said: list[str] = []
+    calls: list[str] = []
     with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
         async with db.write() as tx:
-            tx.after_commit(lambda: said.append("wrong"))
+            tx.after_commit(lambda: calls.append("wrong"))
             raise LookupError
-    assert said == []
+    assert calls == []
 
 
 async def test_sixty_transactions_that_read_and_then_write_end_at_sixty(db: Database) -> None:
@@ -171,11 +171,11 @@ async def test_read_replica_waits_for_the_previous_user_of_the_connection(
 async def test_a_cancelled_read_replica_leaves_the_connection_usable(db: Database, database_url: str) -> None:
     async with Database.open(database_url, pool_size=1) as small:
         for round_ in range(20):
-            asked = asyncio.create_task(small.read_replica(lambda tx: tx.scalar(first_counter)))
+            reader = asyncio.create_task(small.read_replica(lambda tx: tx.scalar(first_counter)))
             for _ in range(round_ % 7):
                 await asyncio.sleep(0)
-            asked.cancel()
-            await asyncio.wait({asked})
+            reader.cancel()
+            await asyncio.wait({reader})
             assert await small.read_replica(lambda tx: tx.scalar(first_counter)) == round_
             assert await value(small) == round_
             await add_one(db)

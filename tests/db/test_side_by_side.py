@@ -139,7 +139,7 @@ async def test_a_step_gives_up_on_a_locked_table_so_that_requests_do_not_queue(
     async with Database.open(database_url) as db:
         async with db.write() as tx:
             await tx.execute(text("SELECT 1 FROM stores"))
-            with pytest.raises(Exception) as busy:  # noqa: PT011  # the driver's own, told apart below
+            with pytest.raises(Exception) as busy:  # noqa: PT011  # the driver's own, distinguished below
                 await migrate(database_url)
         assert is_unavailable(busy.value)
         await migrate(database_url)

@@ -39,16 +39,16 @@ def test_a_malformed_url_is_refused_without_repeating_it(url: str) -> None:
 @only_postgresql
 @pytest.mark.parametrize("mode", ["sslmode", "ssl"])
 async def test_a_url_may_have_the_options_of_libpq(database_url: str, mode: str) -> None:
-    heard = asyncio.Event()
+    received = asyncio.Event()
     url = f"{database_url}{'&' if '?' in database_url else '?'}{mode}=prefer&application_name=shop"
     async with Database.open(url) as db, db.read() as tx:
         assert await tx.scalar(text("SELECT 1")) == 1
-    listening = asyncio.create_task(postgresql.listen(url, "news", lambda _: heard.set()))
+    listening = asyncio.create_task(postgresql.listen(url, "news", lambda _: received.set()))
     async with asyncio.timeout(10):
         await asyncio.wait(
-            {listening, asyncio.ensure_future(heard.wait())}, return_when=asyncio.FIRST_COMPLETED
+            {listening, asyncio.ensure_future(received.wait())}, return_when=asyncio.FIRST_COMPLETED
         )
-    assert heard.is_set()
+    assert received.is_set()
     listening.cancel()
 
 

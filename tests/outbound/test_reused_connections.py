@@ -115,19 +115,19 @@ UNASKED = {
 
 @pytest.mark.parametrize("words", UNASKED.values(), ids=UNASKED)
 async def test_unsolicited_data_does_not_answer_the_next_call(private: Outbound, words: bytes) -> None:
-    said = asyncio.Event()
+    sent_unsolicited = asyncio.Event()
 
     async def twice(request: Request, peer: Peer) -> None:
         await FIRST(request, peer)
         # After the response has been read and its connection is kept.
-        await said.wait()
+        await sent_unsolicited.wait()
         await peer.send(words)
-        said.clear()
+        sent_unsolicited.clear()
 
     async with serve(in_turn(twice, reply(200, b"second"))) as server:
         await outcome_of(private, server.url, 30.0)
-        said.set()
-        while said.is_set():  # the client has no event for it
+        sent_unsolicited.set()
+        while sent_unsolicited.is_set():  # the client has no event for it
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert await outcome_of(private, server.url, 30.0) == (200, None, None, b"second", True)
@@ -146,9 +146,9 @@ async def test_no_header_becomes_two(private: Outbound, value: str) -> None:
 async def outcome_of(outbound: Outbound, url: str, seconds: float, *, truncate: bool = False) -> object:
     """Return the result of a call, without its duration."""
     try:
-        said: Reply = await outbound.post(
+        reply: Reply = await outbound.post(
             url, headers={}, body=b"{}", timeout=seconds, max_reply=LIMIT, truncate=truncate
         )
     except RequestFailed as failed:
         return failed.fault, failed.status, failed.message
-    return said.status, said.content_type, said.retry_after, said.body, said.complete
+    return reply.status, reply.content_type, reply.retry_after, reply.body, reply.complete

@@ -165,10 +165,10 @@ def location(form: str) -> bytes | None:
     """Return the form as bytes of a header; None if a header can't contain it."""
     host = internal.HOSTS[form] if form in internal.HOSTS else internal.NAMES[form]
     try:
-        said = f"://{host}/inside".encode()
+        header = f"://{host}/inside".encode()
     except UnicodeEncodeError:
         return None
-    return None if any(byte in b"\r\n\0" for byte in said) else said
+    return None if any(byte in b"\r\n\0" for byte in header) else header
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -94,15 +94,15 @@ async def test_a_compressed_catalog_over_https_that_answers_304_has_no_warnings(
     async with serve(script, tls=tls.server) as server:
         found = await examine_levels(f"{server.at('menu.example')}/c.json?token=hush", tls=tls.client)
         assert levels(found) == {}
-        said = {name: finding.said for name, finding in found.items()}
-        assert said["dns"] == "menu.example is at 127.0.0.1: may be reached"
-        assert said["tls"].startswith(
+        texts = {name: finding.said for name, finding in found.items()}
+        assert texts["dns"] == "menu.example is at 127.0.0.1: may be reached"
+        assert texts["tls"].startswith(
             "TLSv1.3, a certificate for menu.example, issued by Mercato tests, valid until"
         )
-        assert ("(89 days)" in said["tls"] or "(90 days)" in said["tls"]) is True
-        assert said["encoding"] == "compressed with gzip"
-        assert said["etag"] == '"1", and 304 on a second request'
-        assert said["catalog"] == "valid JSON, a valid catalog of 1 item"
+        assert ("(89 days)" in texts["tls"] or "(90 days)" in texts["tls"]) is True
+        assert texts["encoding"] == "compressed with gzip"
+        assert texts["etag"] == '"1", and 304 on a second request'
+        assert texts["catalog"] == "valid JSON, a valid catalog of 1 item"
         assert "hush" not in repr(found)
         assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"1"']
 
