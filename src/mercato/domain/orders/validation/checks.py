@@ -28,7 +28,7 @@ from mercato.domain.orders.request import (
     ScheduleType,
 )
 from mercato.domain.orders.validation.amounts import Sums, fits
-from mercato.domain.orders.validation.payment import fault_of
+from mercato.domain.orders.validation.payment import payment_fault
 from mercato.domain.stores.cache import Menus
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.stores.storefront import availability_of
@@ -159,7 +159,7 @@ def _parse(
             tip = 0
         if isinstance(amounts, PlaceAmounts):
             total = _parse_amount("total", amounts.total, scale, faults)
-    if isinstance(order, PlaceOrderRequest) and (fault := fault_of(order.payment)) is not None:
+    if isinstance(order, PlaceOrderRequest) and (fault := payment_fault(order.payment)) is not None:
         faults.append(FieldFault("/payment", fault, form=True))
     scheduled = order.fulfillment.schedule_type is ScheduleType.SCHEDULED
     return _ParsedOrder(at, _normalized(order.fulfillment, at if scheduled else None), tip, total), faults

@@ -81,7 +81,7 @@ def _texts(value: Any) -> Iterator[str]:
             pass
 
 
-def fault_of(payment: msgspec.Raw | UnsetType) -> str | None:
+def payment_fault(payment: msgspec.Raw | UnsetType) -> str | None:
     """Return why a payment can't be sent to a store, or None. Null means no payment."""
     try:
         value = None if isinstance(payment, UnsetType) else read_json(payment)
