@@ -84,7 +84,7 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
     yield schema
     yield await _storage(tx)
     if settings.database_replica_url is not None:
-        yield await _replica(settings)
+        yield await _replica(tx.database, settings)
     yield await _clock(tx)
     yield _files()
     if settings.redis_url is not None:
@@ -129,7 +129,9 @@ async def _storage(tx: Read) -> Check:
     return _check("storage", f"SQLite {files.version}, {size}, log {log}, {free} free beside it", advice)
 
 
-async def _replica(settings: Settings) -> Check:
+async def _replica(own: Database, settings: Settings) -> Check:
+    if own.replica is not None and own.replica.is_fresh():
+        return _check("replica", "it keeps up")
     try:
         async with open_database(settings) as db, asyncio.timeout(CHECK_SECONDS):
             return await _follow(db)

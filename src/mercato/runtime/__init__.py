@@ -89,6 +89,7 @@ async def running(
             await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
+        await stack.enter_async_context(_alongside(app.traffic.run(), "traffic"))
         await stack.enter_async_context(_alongside(trim_memory(), "memory"))
         if app.shared_limiter is not None:
             await app.shared_limiter.start()

@@ -59,6 +59,7 @@ from mercato.kernel.settings import Settings, SettingsError
 from mercato.kernel.telemetry import Metrics
 from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.telemetry.event_log import EventLog
+from mercato.kernel.telemetry.traffic import Traffic
 
 if TYPE_CHECKING:
     # Imported if it is set: it needs an extra.
@@ -100,6 +101,7 @@ class Runtime:
     activity: Activity
     event_log: EventLog
     request_log: RequestLog
+    traffic: Traffic
 
     async def check_ready(self) -> None:
         """Return if the database answers and can be written. Raises DatabaseUnavailable."""
@@ -210,6 +212,7 @@ def build(
         request_log=RequestLog(
             db, event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
+        traffic=Traffic(metrics, now),
     )
 
 

@@ -13,7 +13,7 @@ from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared
-from mercato.kernel.db.tables import deliveries, endpoints
+from mercato.kernel.db.tables import deliveries, endpoints, partners
 from mercato.kernel.db.types import Instant
 
 MAX_STORES: Final = 1000
@@ -95,6 +95,29 @@ class FailingStore(NamedTuple):
 async def count_disabled(tx: Read) -> int:
     """Return how many endpoints are disabled."""
     return int(await tx.scalar(select(func.count()).where(endpoints.c.disabled_at.is_not(None))))
+
+
+class DisabledEndpoint(NamedTuple):
+    """An endpoint that isn't called any more, and why."""
+
+    partner_id: UUID
+    partner: str | None
+    url: str
+    disabled_at: datetime
+    reason: str | None
+
+
+async def list_disabled(tx: Read, *, limit: int) -> list[DisabledEndpoint]:
+    """Return the endpoints that were disabled last, the newest first."""
+    c = endpoints.c
+    rows = await tx.all(
+        select(c.partner_id, partners.c.name, c.url, c.disabled_at, c.disabled_reason)
+        .join(partners, partners.c.id == c.partner_id, isouter=True)
+        .where(c.disabled_at.is_not(None))
+        .order_by(c.disabled_at.desc(), c.url)
+        .limit(limit)
+    )
+    return [DisabledEndpoint(*row) for row in rows]
 
 
 async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:

@@ -4,7 +4,7 @@ No label names a partner or store: there are too many, and metrics must not disc
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Final
@@ -67,6 +67,20 @@ class QueueDepth(Struct, frozen=True, kw_only=True):
     oldest: float = 0.0
 
 
+class Totals(Struct, frozen=True):
+    """The requests of partners since the start: all, those with a status of 500 or more, and how many took how long.
+
+    `buckets` are cumulative, for each of BUCKETS and for all.
+    """
+
+    requests: float
+    failed: float
+    buckets: tuple[float, ...]
+
+
+CONSOLE: Final = "console"
+"""The operation of the console's pages, which aren't partners' requests."""
+
 ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
 """Reads the queue from the database; None if it doesn't answer."""
 
@@ -113,6 +127,21 @@ class _QueueCollector(Collector):
         yield from (jobs, oldest, up)
 
 
+def _totals(families: Iterable[Metric]) -> Totals:
+    requests = failed = 0.0
+    buckets = dict.fromkeys((*BUCKETS, float("inf")), 0.0)
+    for family in families:
+        for sample in family.samples:
+            if sample.labels.get("operation") == CONSOLE:
+                continue
+            if sample.name == "mercato_requests_total":
+                requests += sample.value
+                failed += sample.value if sample.labels["status"] >= "500" else 0
+            elif sample.name == "mercato_request_seconds_bucket":
+                buckets[float(sample.labels["le"])] += sample.value
+    return Totals(requests, failed, tuple(buckets.values()))
+
+
 def _family(described: MetricDescription) -> GaugeMetricFamily:
     return GaugeMetricFamily(described.name, described.help, labels=described.labels)
 
@@ -123,12 +152,11 @@ class Metrics:
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
         self._described: list[MetricDescription] = []
-        self.answered: Final = _Timed(
-            self._counter("mercato_requests", "Requests answered.", "operation", "status"),
-            self._histogram(
-                "mercato_request_seconds", "Seconds from a request's head to its response.", "operation"
-            ),
-        ).observe
+        self._requests = self._counter("mercato_requests", "Requests answered.", "operation", "status")
+        self._request_seconds = self._histogram(
+            "mercato_request_seconds", "Seconds from a request's head to its response.", "operation"
+        )
+        self.answered: Final = _Timed(self._requests, self._request_seconds).observe
         """Count one response: operation, status and seconds."""
         self._ingests = self._counter(
             "mercato_ingest_runs", "Catalog runs that ended, by outcome.", "outcome"
@@ -261,6 +289,14 @@ class Metrics:
         return (
             multiprocess.render(self._queue) if multiprocess.is_joined() else generate_latest(self.registry)
         )
+
+    def totals(self) -> Totals:
+        """Return the counts of requests, over all processes that share the port. It may read files."""
+        if multiprocess.is_joined():
+            families = multiprocess.collect()
+        else:
+            families = [*self._requests.collect(), *self._request_seconds.collect()]
+        return _totals(families)
 
     async def run(self) -> None:
         """Keep this process's files up to date where several processes share a port, until cancelled."""

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -68,6 +68,12 @@ def render(*own: Collector) -> bytes:
     for collector in own:
         registry.register(collector)
     return generate_latest(registry)
+
+
+def collect() -> Iterable[Metric]:
+    """Return the metrics of all processes."""
+    found: Iterable[Metric] = multiprocess.MultiProcessCollector(CollectorRegistry()).collect()  # type: ignore[no-untyped-call]
+    return found
 
 
 class ProcessMetrics:

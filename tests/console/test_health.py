@@ -1,0 +1,88 @@
+"""The screen `Health`: what the doctor finds, who is cut off, and how many requests there are."""
+
+from datetime import timedelta
+
+import msgspec
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.service import Service
+
+from mercato.domain.webhooks import endpoints
+from mercato.kernel import clock
+from mercato.kernel.telemetry import traffic
+from mercato.kernel.telemetry.metrics import BUCKETS, Metrics
+from mercato.kernel.telemetry.traffic import Traffic, quantile
+
+
+async def test_health_shows_what_the_doctor_finds(mercato: Service):
+    browser, first = await enter_as_operator(mercato)
+    assert first.heading == "Health", "the operator's first page"
+    checks = {row[0]: row[1:] for row in first.rows("Checks")}
+    assert checks["schema"][0] == "ok"
+    assert {"storage", "clock", "workers", "due work", "dead work", "endpoints", "stores"} <= checks.keys()
+    check_frame(first)
+    assert (await browser.open("/console/health/traffic")).status == 200
+
+
+async def test_health_names_disabled_addresses_without_their_paths(mercato: Service):
+    made, _ = await mercato.partner(name="<b>Bold")
+    url = "https://example.com/hooks/secret"
+    async with mercato.app.db.write() as tx:
+        await endpoints.insert_failing(tx, made.id, url, since=clock.now())
+        await endpoints.disable(tx, made.id, url, reason=HOSTILE, now=clock.now())
+    _, page = await enter_as_operator(mercato)
+    (row,) = page.rows("Disabled addresses")
+    assert row[1:3] == ["<b>Bold", "https://example.com"]
+    assert "<script>alert(1)" in row[3], "as text"
+    assert "secret" not in page.text
+    assert {cells[0]: cells[1] for cells in page.rows("Checks")}["endpoints"] == "note"
+
+
+async def test_a_partner_has_no_health(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    for path in ("health", "health/traffic"):
+        assert (await browser.open(f"/console/{path}")).status == 404
+
+
+async def test_requests_are_measured_from_the_first_look_on():
+    metrics = Metrics()
+    measured = Traffic(metrics, clock.now)
+    metrics.answered("getStore", 200, 0.004)
+    assert list(await measured.look()) == []
+    assert await measured.recent() is None
+    for _ in range(9):
+        metrics.answered("getStore", 200, 0.004)
+    metrics.answered("placeOrder", 500, 0.2)
+    metrics.answered("console", 200, 9.0)
+    await measured._sample()
+    (found,) = await measured.look()
+    assert found.per_second > 0
+    assert found.failed_per_second * 10 == found.per_second
+    assert found.median is not None
+    assert found.p95 is not None
+    assert 2.5 < found.median <= 5
+    assert 100 < found.p95 <= 250
+
+
+async def test_nothing_is_measured_without_a_look_and_little_is_kept(mercato: Service):
+    assert not mercato.app.traffic._wanted.is_set()
+    await enter_as_operator(mercato)
+    assert mercato.app.traffic._wanted.is_set()
+    assert mercato.app.traffic._samples.maxlen == timedelta(hours=1) // traffic.INTERVAL + 1
+
+
+def test_a_quantile_is_interpolated_within_its_bucket():
+    none = (0.0,) * (len(BUCKETS) + 1)
+    assert quantile(none, 0.5) is None
+    all_in_the_second = (0.0,) + (8.0,) * len(BUCKETS)
+    assert quantile(all_in_the_second, 0.5) == 1.75
+    beyond = (0.0,) * len(BUCKETS) + (1.0,)
+    assert quantile(beyond, 0.95) == BUCKETS[-1] * 1000
+
+
+async def test_the_series_has_a_column_for_each_line(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    await mercato.app.traffic._sample()
+    page = await browser.open("/console/health")
+    columns = msgspec.json.decode(page.root.all(id="traffic")[0].attributes["data-series"])
+    assert [len(column) for column in columns] == [1] * 5
