@@ -19,9 +19,13 @@ from mercato.kernel import errors
 from mercato.kernel.clock import Clock
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.db.tables import deliveries, partners
+from mercato.kernel.wire.cursor import cursor_of, page_of
 
 _PAGE: Final = 500
 """Ids that are read at once during a redelivery."""
+
+MAX_SEARCHED: Final = 10_000
+"""Deliveries that one page of a search looks at."""
 
 _IS_REDELIVERABLE: Final = deliveries.c.type.not_in(STORE_CALLS)
 
@@ -41,6 +45,28 @@ async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequen
     return await tx.all(
         _with_partner().where(*criteria.conditions()).order_by(deliveries.c.id.desc()).limit(limit)
     )
+
+
+async def search(tx: Read, criteria: DeliveryFilter, *, limit: int) -> tuple[Sequence[Row[Any]], str | None]:
+    """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
+
+    Where no index leads to them, only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or none, and
+    the next one looks further.
+    """
+    horizon = await _find_horizon(tx, criteria) if criteria.is_sparse else None
+    rows = await list_rows(tx, replace(criteria, not_before=horizon), limit=limit + 1)
+    page, cursor = page_of(rows, limit, lambda row: row.id)
+    return page, cursor_of(horizon) if cursor is None and horizon is not None else cursor
+
+
+async def _find_horizon(tx: Read, criteria: DeliveryFilter) -> UUID | None:
+    """Return the last of the next `MAX_SEARCHED` deliveries of the partner, or of all; None if there are fewer."""
+    scope = DeliveryFilter(partner_id=criteria.partner_id, before=criteria.before)
+    if criteria.partner_id is not None:
+        scope = replace(scope, surface=criteria.surface)
+    ids = select(deliveries.c.id).where(*scope.conditions()).order_by(deliveries.c.id.desc())
+    found: UUID | None = await tx.scalar(ids.offset(MAX_SEARCHED - 1).limit(1))
+    return found
 
 
 async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, limit: int) -> int:

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from msgspec import Struct
 from sqlalchemy import (
-    Boolean,
     ColumnElement,
     Row,
     Select,
+    Text,
     bindparam,
     exists,
     insert,
@@ -34,7 +34,8 @@ from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, o
 class DeliveryFilter(Struct, frozen=True, kw_only=True):
     """Which deliveries to list: all conditions hold. `types` is an event type or the first word of several (`order`).
 
-    `since` is the earliest time of the push. `before` is an id: the deliveries of the next page are older.
+    `since` is the earliest time of the push. `before` is an id: the deliveries of the next page are older; `not_before`
+    is the oldest one to look at. `http_status` is the answer to any of the attempts.
     """
 
     partner_id: UUID | None = None
@@ -44,8 +45,20 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
     types: str | None = None
     store_id: UUID | None = None
     order_id: UUID | None = None
+    http_status: int | None = None
     since: datetime | None = None
     before: UUID | None = None
+    not_before: UUID | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an index leads to more rows than fit, of which many have to be looked at for a page."""
+        if self.order_id is not None:
+            return False
+        searched = (self.type, self.types, self.http_status)
+        by_partner = (self.surface, self.status, self.store_id) if self.partner_id is None else ()
+        all_but_few = self.status is DeliveryStatus.SUCCEEDED
+        return all_but_few or any(value is not None for value in (*searched, *by_partner))
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
@@ -53,12 +66,17 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
         found = [c_ == value for c_ in columns if (value := getattr(self, c_.name)) is not None]
         if self.status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
             # The condition of a partial index, as a literal, so that both planners may use it.
-            found.append(literal_column("deliveries.status <> 'succeeded'", Boolean))
+            found.append(c.status != literal_column("'succeeded'", Text))
         if self.types is not None:
             types = self.types.removesuffix(".*")
             found.append(or_(c.type == types, c.type.startswith(f"{types}.", autoescape=True)))
+        if self.http_status is not None:
+            its = delivery_attempts.c
+            found.append(exists().where(its.delivery_id == c.id, its.status == self.http_status))
         if self.since is not None:
             found.append(c.id >= first_id(self.since))
+        if self.not_before is not None:
+            found.append(c.id >= self.not_before)
         if self.before is not None:
             found.append(c.id < self.before)
         return found

@@ -14,8 +14,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.domain.console.model import Session
+from mercato.domain.partners.accounts import get_partner_named
 from mercato.domain.partners.model import Caller, Surface
 from mercato.http.head import Head
+from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry.context import WorkContext
 from mercato.kernel.wire import QueryDecoder
@@ -123,6 +125,15 @@ class Visit:
     def caller_of(self, side: Surface | None) -> Caller:
         """Return the caller of the side that was chosen, or of the account's first."""
         return self.caller(side if side in self.surfaces else self.surfaces[0])
+
+    async def partner_id(self, tx: Read, name: str | None) -> UUID | None:
+        """Return whose things a list shows: the partner's own; for operators those of the partner named, or all (None).
+
+        Raises AccountError for a name or id of no partner.
+        """
+        if self.session.partner is not None:
+            return self.session.partner.id
+        return None if name is None else (await get_partner_named(tx, name)).id
 
     def filters(self, kind: type[T]) -> T:
         """Return the query as a struct; an empty field of a form is one left out. Raises InvalidRequest."""

@@ -14,10 +14,11 @@ from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.domain.webhooks.wire import WebhookDeliveryDetail
 from mercato.http.console.screen import EVERYBODY, Done, Page, Screens, Visit
+from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import DeliveryNotFound
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire, parse_instant
-from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
+from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
 
 screens: Final = Screens(EVERYBODY)
 
@@ -26,14 +27,19 @@ MAX_RESENT: Final = 200
 
 
 class DeliveriesQuery(Wire):
-    """The filters of the list, and what `Resend failed` sends."""
+    """The filters of the list, and what `Resend failed` sends.
+
+    `code` is the HTTP status of an attempt's answer; `partner` a name or an id, for operators.
+    """
 
     side: Surface | None = None
     status: DeliveryStatus | None = None
     type: Annotated[str, Meta(max_length=64)] | None = None
     store_id: UUID | None = None
     order_id: UUID | None = None
+    code: Annotated[int, Meta(ge=100, le=599)] | None = None
     since: Instant | None = None
+    partner: Annotated[str, Meta(max_length=200)] | None = None
     cursor: Cursor | None = None
 
 
@@ -41,14 +47,14 @@ class DeliveriesQuery(Wire):
 async def list_deliveries(visit: Visit) -> Page:
     query = visit.filters(DeliveriesQuery)
     async with visit.app.db.read() as tx:
-        rows = await operators.list_rows(tx, _criteria(visit, query), limit=PAGE + 1)
-    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+        page, cursor = await operators.search(tx, await _criteria(tx, visit, query), limit=PAGE)
     values = {
         "deliveries": page,
         "next_cursor": cursor,
         "query": query,
         "statuses": list(DeliveryStatus),
         "types": list(EventType),
+        "most": operators.MAX_SEARCHED,
     }
     return Page("deliveries.html", "Deliveries", values)
 
@@ -84,8 +90,10 @@ async def resend_delivery(visit: Visit) -> Done:
 @screens.post("deliveries/resend-failed")
 async def resend_failed(visit: Visit) -> Done:
     query = msgspec.structs.replace(visit.fields(DeliveriesQuery), status=DeliveryStatus.FAILED)
+    async with visit.app.db.read() as tx:
+        criteria = await _criteria(tx, visit, query)
     sent = 0
-    found = operators.redeliver_all(visit.app.db, _criteria(visit, query), now=visit.app.clock)
+    found = operators.redeliver_all(visit.app.db, criteria, now=visit.app.clock)
     async with aclosing(found) as ids:
         async for _ in ids:
             sent += 1
@@ -98,12 +106,15 @@ async def resend_failed(visit: Visit) -> Done:
     )
 
 
-def _criteria(visit: Visit, query: DeliveriesQuery) -> DeliveryFilter:
-    """Return which deliveries: a partner's are its own, of one side, and of one store if the session is."""
-    partner = visit.session.partner
+async def _criteria(tx: Read, visit: Visit, query: DeliveriesQuery) -> DeliveryFilter:
+    """Return which deliveries: a partner's are its own, of one side, and of one store if the session is.
+
+    Raises AccountError for a partner that doesn't exist.
+    """
     return DeliveryFilter(
-        partner_id=None if partner is None else partner.id,
-        surface=query.side if partner is None else visit.caller_of(query.side).surface,
+        partner_id=await visit.partner_id(tx, query.partner),
+        surface=query.side if visit.is_operator else visit.caller_of(query.side).surface,
+        http_status=query.code,
         store_id=visit.store_id or query.store_id,
         order_id=query.order_id,
         status=query.status,

@@ -20,26 +20,26 @@ screens: Final = Screens(EVERYBODY)
 
 
 class OrdersQuery(Wire):
-    """The filters of the list."""
+    """The filters of the list. `partner` is a name or an id, for operators."""
 
     state: Annotated[str, Meta(extra=validator(state_fault))] | None = None
     store_id: UUID | None = None
     since: Instant | None = None
+    partner: Annotated[str, Meta(max_length=200)] | None = None
     cursor: Cursor | None = None
 
 
 @screens.get("orders")
 async def list_orders(visit: Visit) -> Page:
     query = visit.filters(OrdersQuery)
-    partner = visit.session.partner
-    wanted = operators.OrderFilter(
-        partner_id=None if partner is None else partner.id,
-        store_id=visit.store_id or query.store_id,
-        state=None if query.state is None else OrderState(query.state.lower()),
-        since=None if query.since is None else parse_instant(query.since),
-        before=read_cursor(query.cursor),
-    )
     async with visit.app.db.read() as tx:
+        wanted = operators.OrderFilter(
+            partner_id=await visit.partner_id(tx, query.partner),
+            store_id=visit.store_id or query.store_id,
+            state=None if query.state is None else OrderState(query.state.lower()),
+            since=None if query.since is None else parse_instant(query.since),
+            before=read_cursor(query.cursor),
+        )
         rows = await operators.list_orders(tx, wanted, limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
     values = {"orders": page, "next_cursor": cursor, "query": query, "states": list(OrderState)}

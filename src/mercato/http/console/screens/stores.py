@@ -44,11 +44,15 @@ _YEARS: Final = range(2, 9999)
 
 
 class StoresQuery(Wire):
-    """The filters of the list. `side` is a partner's that is merchant and storefront; `query` a storefront's words."""
+    """The filters of the list.
+
+    `side` is a partner's that is merchant and storefront, `query` a storefront's words, `partner` a name for operators.
+    """
 
     side: Surface | None = None
     status: StoreStatusValue | None = None
     query: Annotated[str, Meta(max_length=200)] | None = None
+    partner: Annotated[str, Meta(max_length=200)] | None = None
     offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
     cursor: Cursor | None = None
 
@@ -87,14 +91,13 @@ async def list_stores(visit: Visit) -> Page:
     query = visit.filters(StoresQuery)
     if not visit.is_operator and visit.caller_of(query.side).surface is Surface.MARKETFRONT:
         return await _discover(visit, query)
-    partner = visit.session.partner
-    wanted = StoreFilter(
-        partner_id=None if partner is None else partner.id,
-        store_id=visit.store_id,
-        status=query.status,
-        before=read_cursor(query.cursor),
-    )
     async with visit.app.db.read() as tx:
+        wanted = StoreFilter(
+            partner_id=await visit.partner_id(tx, query.partner),
+            store_id=visit.store_id,
+            status=query.status,
+            before=read_cursor(query.cursor),
+        )
         rows = await operators.list_stores(tx, wanted, limit=PAGE + 1, now=visit.app.clock())
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
     values = {"stores": page, "next_cursor": cursor, "query": query, "statuses": list(StoreStatusValue)}

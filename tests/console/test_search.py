@@ -1,0 +1,60 @@
+"""Lists of very many deliveries: what an index leads to, and searches that look at so many at a time."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.dialects import sqlite
+from tests.api.trade import trade
+from tests.console.visiting import enter_as_operator
+from tests.databases import only_sqlite
+from tests.service import Merchant, Service
+
+from mercato.domain.partners.model import Surface
+from mercato.domain.webhooks import operators
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.queries import DeliveryFilter
+from mercato.kernel import clock
+
+
+@only_sqlite
+async def test_failed_deliveries_of_a_partner_are_listed_by_an_index(mercato: Service):
+    seen: list[Any] = []
+
+    class Plan:
+        async def all(self, query: Any) -> list[Any]:
+            seen.append(query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+            return []
+
+    wanted = DeliveryFilter(partner_id=clock.new_id(), surface=Surface.COMMERCE, status=DeliveryStatus.FAILED)
+    await operators.list_rows(Plan(), wanted, limit=50)  # type: ignore[arg-type]  # only what it asks
+    async with mercato.app.db.read() as tx:
+        plan = await tx.all(text(f"EXPLAIN QUERY PLAN {seen[0]}"))
+    assert any("ix_deliveries_not_delivered" in row.detail for row in plan), plan
+
+
+async def test_a_search_that_no_index_leads_to_goes_on_page_by_page(
+    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(operators, "MAX_SEARCHED", 2)
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    for _ in range(3):
+        await deal.placed()
+    path = "/v1/marketfront/webhook-deliveries"
+    await mercato.until(deal.front, path, lambda page: len(page["deliveries"]) == 3)
+    await mercato.until(deal.front, path + "?status=pending", lambda page: not page["deliveries"])
+    browser, _ = await enter_as_operator(mercato)
+    for wanted, count in (
+        ("type=order.created", 3),
+        ("code=204", 3),
+        ("code=503", 0),
+        ("type=order.place", 3),
+    ):
+        page, found = await browser.open(f"/console/deliveries?{wanted}"), 0
+        for _ in range(9):
+            found += sum(len(row) > 1 for row in page.rows("Deliveries"))
+            following = [one for one in page.root.all("a") if one.text == "Next page"]
+            if not following:
+                break
+            page = await browser.open(following[0].attributes["href"])
+        assert found == count, wanted
