@@ -19,7 +19,6 @@ from mercato.cli.output import (
     print_json,
     print_objects,
     print_page,
-    print_table,
     sanitize,
     say,
     view,
@@ -114,14 +113,12 @@ async def list_(
     columns: dict[str, Column] = {
         "Id": lambda one: names[one.id],
         "Placed": "created_at",
-        "State": _state,
+        "State": lambda one: one.status.value if one.state is OrderState.OPEN else one.state.value,
         "Total": lambda one: f"{one.total} {one.currency}",
         "Store": lambda one: one.store or one.partner_store_id,
-        "Storefront": lambda one: one.storefront or one.storefront_id,
+        "By": lambda one: one.storefront or one.storefront_id,
     }
-    show = partial(
-        print_objects, columns, empty="There are no such orders.", cut=("State", "Store", "Storefront")
-    )
+    show = partial(print_objects, columns, empty="There are no such orders.", cut=("State", "Store", "By"))
     print_page("orders", found, limit=limit, as_json=json, entry=_entry, show=show)
 
 
@@ -182,10 +179,8 @@ def _entry(one: OrderSummary) -> Entry:
 
 
 def _state(one: OrderSummary) -> str:
-    """Return how far an open order is, or how it ended."""
-    if one.state is OrderState.CANCELLED:
-        return f"cancelled: {one.cancel_reason}"
-    return one.status.value if one.state is OrderState.OPEN else one.state.value
+    details = {OrderState.OPEN: f", {one.status.value}", OrderState.CANCELLED: f": {one.cancel_reason}"}
+    return one.state.value + details.get(one.state, "")
 
 
 def _facts(one: OrderSummary) -> list[tuple[str, object]]:
@@ -193,7 +188,7 @@ def _facts(one: OrderSummary) -> list[tuple[str, object]]:
         ("Order", one.id),
         ("Placed", one.created_at),
         ("Changed", one.updated_at),
-        ("State", f"open, {_state(one)}" if one.state is OrderState.OPEN else _state(one)),
+        ("State", _state(one)),
         ("Store's answer", one.answer.value.replace("_", " ")),
         ("Total", f"{one.total} {one.currency}"),
         ("Store", f"{one.store or 'deleted'} ({one.partner_store_id}, {one.store_id})"),
@@ -211,12 +206,10 @@ def _print(found: OrderDetail) -> None:
         for one in found.errors:
             say(*wrap(f"{one.code}: {one.message}", first="  ", indent="    "))
     say("", "Timeline:")
-    print_table(
-        ("At", "Who", "What", "Detail"),
-        [(format_instant(one.at), one.actor, one.type, format_detail(one.detail)) for one in found.timeline],
-        empty="",
-        cut=("Detail",),
-    )
+    for entry in found.timeline:
+        say(f"  {format_instant(entry.at)}  {entry.actor:<10}  {entry.type}")
+        if entry.detail:
+            say(*wrap(format_detail(entry.detail), first="    ", indent="    "))
 
 
 def _lines(lines: tuple[CommerceLine, ...], indent: str) -> Iterator[str]:
