@@ -253,7 +253,7 @@ async def test_refused_requests_of_all_partners_are_listed_by_code_partner_store
     assert any("setStoreSt" in line for line in lines)
 
 
-async def test_what_cannot_be_is_said(here: Trade, operator: Operator):
+async def test_invalid_arguments_are_refused_with_the_reason(here: Trade, operator: Operator):
     await operator("store", "pause", here.store["storeId"], "--until", "2020-01-01T00:00:00Z", code=1)
     assert "must be in the future" in operator.err
     await operator("store", "pause", here.store["storeId"], "--until", "soon", code=2)

@@ -330,7 +330,7 @@ def test_a_menu_whose_parts_are_shared_again_and_again_is_drawn_once(
     assert len(capsys.readouterr().out.splitlines()) < 200
 
 
-def test_names_cannot_move_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     document = cafe()
     document["items"][TEA]["name"] = "\x1b[2J\u202eevil"
     document["items"][CAKE]["modifierGroupIds"] = ["\x1b[31m"]

@@ -125,12 +125,12 @@ async def disable(database_url: str, partner: str) -> None:
         assert await endpoints.disable(tx, owner.id, URL, reason="down", now=clock.now())
 
 
-def test_every_command_is_one_that_reads_or_one_that_is_audited() -> None:
+def test_every_command_only_reads_or_is_audited() -> None:
     assert set(commands()) == READS | PROCESSES | ELSEWHERE | set(CHANGES)
 
 
 @pytest.mark.parametrize("command", CHANGES, ids=" ".join)
-def test_a_command_that_changes_something_leaves_who_typed_it(
+def test_a_command_that_changes_something_is_audited_with_its_user(
     shell: Shell, database_url: str, command: tuple[str, ...]
 ) -> None:
     made = shell.json("partner", "create", "Acme", "--kind", "both")
@@ -146,7 +146,7 @@ def test_a_command_that_changes_something_leaves_who_typed_it(
         assert hidden not in told
 
 
-def test_what_was_refused_leaves_nothing(shell: Shell) -> None:
+def test_a_refused_command_leaves_no_entry(shell: Shell) -> None:
     shell("partner", "create", "", "--kind", "both", code=1)
     assert trail(shell) == []
     assert "Nothing was changed" in shell("audit")
@@ -180,7 +180,7 @@ def test_since_leaves_out_what_is_older(shell: Shell, database_url: str) -> None
     assert len(trail(shell, "--since", "4d")) == 2
 
 
-def test_sealing_anew_with_another_key_is_audited(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resealing_is_audited(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.json("partner", "create", "Acme", "--kind", "commerce")
     old = (shell.data_dir / FILE).read_text().strip()
     monkeypatch.setenv("MERCATO_ENCRYPTION_KEYS", f"{'A' * 43},{old}")
@@ -189,7 +189,7 @@ def test_sealing_anew_with_another_key_is_audited(shell: Shell, monkeypatch: pyt
     assert [one["detail"] for one in trail(shell, "--action", "secret reseal")] == [{"resealed": 1}]
 
 
-def test_a_restored_database_says_so(fresh: Shell, tmp_path: Path) -> None:
+def test_a_restore_is_audited(fresh: Shell, tmp_path: Path) -> None:
     fresh.json("partner", "create", "Acme", "--kind", "commerce")
     fresh("backup", str(tmp_path / "copy.db"))
     fresh("restore", str(tmp_path / "copy.db"), "--replace")
@@ -198,7 +198,7 @@ def test_a_restored_database_says_so(fresh: Shell, tmp_path: Path) -> None:
     assert newest["detail"] == {"from": "copy.db"}
 
 
-async def test_what_nobody_asked_for_is_the_services(database_url: str) -> None:
+async def test_the_actor_of_background_work_is_the_service(database_url: str) -> None:
     async with Database.open(database_url) as db, db.write() as tx:
         set_context(WorkContext(action="webhook.deliver"))
         await audit(tx, "endpoint", detail={"enabled": False})

@@ -96,7 +96,7 @@ def test_partner_create_prints_exactly_the_contracts_json(shell: Shell, kind: st
     assert made["signingSecret"].startswith("whsec_")
 
 
-def test_a_webhook_token_is_refused_in_words_for_a_partner_without_stores(shell: Shell) -> None:
+def test_a_webhook_token_is_refused_for_a_partner_without_stores(shell: Shell) -> None:
     refused = ("partner", "create", "Shop", "--kind", "marketfront", "--webhook-token", "hunter2")
     shell(*refused, code=1)
     assert "A marketfront partner has no stores" in shell.err
@@ -109,7 +109,7 @@ async def known(database_url: str, key: str) -> Any:
         return await Callers(db, ChangeFeed(db), Tokens([b""])).get(key.encode())
 
 
-def test_a_key_made_at_the_command_line_opens_the_service(shell: Shell, database_url: str) -> None:
+def test_a_key_created_on_the_command_line_is_accepted(shell: Shell, database_url: str) -> None:
     made = shell.json("partner", "create", "Acme", "--kind", "commerce")
     caller = asyncio.run(known(database_url, made["commerceKey"]))
     assert str(caller.partner_id) == made["partnerId"]
@@ -131,7 +131,7 @@ def test_webhook_token_and_event_url_are_stored(shell: Shell, database_url: str)
     assert asyncio.run(stored()) == ({"": "hunter2"}, "https://example.com/events", [made["signingSecret"]])
 
 
-def test_without_json_a_person_reads_keys_that_are_not_wrapped(shell: Shell) -> None:
+def test_keys_are_never_wrapped_on_the_screen(shell: Shell) -> None:
     out = shell("partner", "create", "Acme", "--kind", "both")
     keys = [line.split()[-1] for line in out.splitlines() if " key " in line]
     assert len(keys) == 2
@@ -139,20 +139,20 @@ def test_without_json_a_person_reads_keys_that_are_not_wrapped(shell: Shell) -> 
     assert "cannot be shown again" in shell.err
 
 
-def test_a_new_data_directory_is_made_with_its_database_and_its_key(fresh: Shell) -> None:
+def test_a_new_data_directory_is_created_with_its_database_and_key(fresh: Shell) -> None:
     made = fresh.json("partner", "create", "Acme", "--kind", "commerce")
     assert "Creating a new database" in fresh.err
     assert {path.name for path in fresh.data_dir.iterdir()} >= {"mercato.db", FILE}
     assert [one["partnerId"] for one in fresh.json("partner", "list")["partners"]] == [made["partnerId"]]
 
 
-def test_listing_makes_no_database_where_there_is_none(fresh: Shell) -> None:
+def test_a_list_creates_no_database(fresh: Shell) -> None:
     assert fresh("partner", "list", code=2) == ""
     assert "There is no database in" in fresh.err
     assert not fresh.data_dir.exists()
 
 
-def test_lists_show_names_as_they_are_and_no_key(shell: Shell) -> None:
+def test_lists_show_names_unchanged_and_no_keys(shell: Shell) -> None:
     made = shell.json("partner", "create", "[bold]Acme[/]", "--kind", "both")
     listed = shell("partner", "list") + shell("key", "list") + shell("secret", "list", "[bold]Acme[/]")
     assert "[bold]Acme[/]" in listed
@@ -179,7 +179,7 @@ def test_partner_update_changes_what_is_given_and_nothing_else(shell: Shell) -> 
     assert (one["hasWebhookToken"], one["eventUrl"]) == (False, None)
 
 
-def test_a_token_is_given_for_a_host_and_the_answer_says_where_it_goes(shell: Shell) -> None:
+def test_a_token_is_for_one_host_which_the_command_names(shell: Shell) -> None:
     shell.json("partner", "create", "Acme", "--kind", "commerce")
     shell("partner", "update", "Acme", "--webhook-token", "t")
     assert "the first webhookUrl" in shell.err
@@ -193,7 +193,7 @@ def test_a_token_is_given_for_a_host_and_the_answer_says_where_it_goes(shell: Sh
     assert "https://pos.example.com" in shell.err
 
 
-def test_a_changed_event_url_is_told_at_the_old_one(shell: Shell) -> None:
+def test_a_changed_event_url_is_announced_at_the_old_one(shell: Shell) -> None:
     old, new = "https://old.example/events?key=1", "https://new.example/events"
     shell.json("partner", "create", "Acme", "--kind", "marketfront", "--event-url", old)
     shell("partner", "update", "Acme", "--event-url", "https://old.example/others")
@@ -224,7 +224,7 @@ def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) ->
     assert asyncio.run(known(database_url, first["key"])).surface == "commerce"
 
 
-def test_a_key_for_a_partner_of_both_kinds_needs_its_side(shell: Shell) -> None:
+def test_a_key_for_a_partner_of_both_kinds_needs_a_surface(shell: Shell) -> None:
     shell.json("partner", "create", "Acme", "--kind", "both")
     shell("key", "create", "Acme", code=2)
     assert "--surface commerce or --surface marketfront" in shell.err
@@ -258,9 +258,7 @@ def test_a_rotated_secret_signs_beside_the_old_one(shell: Shell) -> None:
         (["secret", "rotate", "Nobody"], 1),
     ],
 )
-def test_what_cannot_be_is_said_on_standard_error_alone(
-    shell: Shell, arguments: list[str], code: int
-) -> None:
+def test_failures_are_reported_on_standard_error_only(shell: Shell, arguments: list[str], code: int) -> None:
     assert shell(*arguments, code=code) == ""
     assert shell.err.strip()
 
@@ -277,7 +275,7 @@ def test_an_unknown_setting_stops_the_command(shell: Shell, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("url", ["mysql://u:hunter2@h/d", "postgresql://u:hunter2@[::1/d"])
-def test_a_database_url_that_is_none_is_refused_and_not_repeated(
+def test_an_invalid_database_url_is_refused_and_not_repeated(
     fresh: Shell, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("MERCATO_DATABASE_URL", url)
@@ -287,7 +285,7 @@ def test_a_database_url_that_is_none_is_refused_and_not_repeated(
 
 
 @pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
-def test_a_database_that_is_away_is_said_to_be(
+def test_an_unavailable_database_is_reported(
     fresh: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("MERCATO_DATABASE_URL", f"postgresql://u:hunter2@/d?host={tmp_path}")
@@ -297,7 +295,7 @@ def test_a_database_that_is_away_is_said_to_be(
 
 
 @pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
-def test_a_file_that_is_no_database_is_said_to_be(fresh: Shell, command: tuple[str, ...]) -> None:
+def test_a_file_that_is_not_a_database_is_reported(fresh: Shell, command: tuple[str, ...]) -> None:
     fresh.data_dir.mkdir(parents=True)
     (fresh.data_dir / "mercato.db").write_text("something else " * 1000)
     fresh("partner", *command, code=1)
@@ -306,7 +304,7 @@ def test_a_file_that_is_no_database_is_said_to_be(fresh: Shell, command: tuple[s
 
 @only_postgresql
 @pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
-def test_a_database_that_the_server_does_not_have_is_named(
+def test_a_missing_database_is_named(
     fresh: Shell, monkeypatch: pytest.MonkeyPatch, database_url: str, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("MERCATO_DATABASE_URL", with_database(database_url, "nowhere"))
@@ -314,21 +312,21 @@ def test_a_database_that_the_server_does_not_have_is_named(
     assert '"nowhere" does not exist' in fresh.err
 
 
-def test_a_database_without_tables_says_how_to_make_them(fresh: Shell) -> None:
+def test_a_database_without_tables_says_how_to_create_them(fresh: Shell) -> None:
     fresh.data_dir.mkdir(parents=True)
     (fresh.data_dir / "mercato.db").touch()
     fresh("partner", "list", code=1)
     assert "mercato migrate" in fresh.err
 
 
-def test_a_data_directory_that_is_a_file_is_said_to_be(fresh: Shell) -> None:
+def test_a_data_directory_that_is_a_file_is_reported(fresh: Shell) -> None:
     fresh.data_dir.parent.mkdir()
     fresh.data_dir.touch()
     fresh("partner", "create", "X", "--kind", "commerce", code=2)
     assert "is not a directory" in fresh.err
 
 
-def test_with_a_key_that_does_not_fit_the_database_nothing_is_sealed(shell: Shell) -> None:
+def test_nothing_is_sealed_with_a_key_that_does_not_fit_the_database(shell: Shell) -> None:
     shell.json("partner", "create", "Acme", "--kind", "commerce")
     (shell.data_dir / FILE).unlink()
     shell("partner", "create", "Other", "--kind", "commerce", code=1)
@@ -356,7 +354,7 @@ def test_the_command_itself_prints_json_and_nothing_else(database_url: str, tmp_
 
 
 @only_sqlite
-def test_partners_made_at_the_same_time_in_a_new_directory_share_one_database_and_one_key(
+def test_partners_created_at_once_in_a_new_directory_share_its_database_and_key(
     database_kind: str, tmp_path: Path
 ) -> None:
     options = ["--kind", "commerce", "--json", "--data-dir", str(tmp_path / "data")]
@@ -401,7 +399,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
     assert (waiting.returncode, out, err) == (130, b"", b"Interrupted.\n")
 
 
-def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_a_command_without_a_message(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -420,7 +418,7 @@ def _until_it_reads(process: int) -> None:
         os.sched_yield()
 
 
-def test_a_row_too_wide_for_the_columns_there_are_is_a_list_of_its_own(
+def test_a_row_wider_than_the_terminal_is_printed_as_facts(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "A name that goes on and on, and on"
@@ -434,7 +432,7 @@ def test_a_row_too_wide_for_the_columns_there_are_is_a_list_of_its_own(
 
 
 @pytest.mark.parametrize("command", ["serve", "migrate", "worker", "restore"])
-def test_a_data_directory_that_cannot_be_made_says_what_to_name(
+def test_a_data_directory_that_cannot_be_created_names_the_option(
     fresh: Shell, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.delenv("MERCATO_DATABASE_URL", raising=False)
@@ -446,18 +444,18 @@ def test_a_data_directory_that_cannot_be_made_says_what_to_name(
     assert "Name another with --data-dir" in fresh.err
 
 
-def test_a_change_of_nothing_is_refused(shell: Shell) -> None:
+def test_an_update_without_changes_is_refused(shell: Shell) -> None:
     shell("partner", "create", "A", "--kind", "both")
     shell("partner", "update", "A", code=2)
     assert "Say what to change: --webhook-token" in shell.err
 
 
-def test_a_customer_without_a_name_is_nobody_to_erase(shell: Shell) -> None:
+def test_erasing_a_customer_needs_a_name(shell: Shell) -> None:
     shell("customer", "erase", " ", code=2)
     assert "Name the customer" in shell.err
 
 
-def test_a_deletion_says_first_what_goes_in_80_columns_and_is_done_with_yes(shell: Shell) -> None:
+def test_a_deletion_is_first_described_in_80_columns_and_done_with_yes(shell: Shell) -> None:
     made = shell.json("partner", "create", "Old Shop", "--kind", "both")
     out = shell("partner", "delete", "Old Shop")
     assert "Keys              2" in out
@@ -470,7 +468,7 @@ def test_a_deletion_says_first_what_goes_in_80_columns_and_is_done_with_yes(shel
     shell("partner", "delete", "Old Shop", "--yes", code=1)
 
 
-def test_a_suspended_partner_is_listed_as_such(shell: Shell) -> None:
+def test_a_suspended_partner_is_listed_as_suspended(shell: Shell) -> None:
     shell("partner", "create", "Acme", "--kind", "commerce")
     shell("partner", "suspend", "Acme")
     first = shell.json("partner", "list")["partners"][0]["suspendedAt"]
@@ -490,7 +488,9 @@ def test_a_renamed_partner_is_found_by_its_new_name(shell: Shell) -> None:
     assert "There is a partner called Taken already." in shell.err
 
 
-def test_a_file_with_secrets_is_its_owners_alone_and_ignored_by_git(shell: Shell, tmp_path: Path) -> None:
+def test_a_file_with_secrets_is_readable_by_its_owner_only_and_ignored_by_git(
+    shell: Shell, tmp_path: Path
+) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path / "clone"], check=True)
     (tmp_path / "clone/deep").mkdir()
     commands = {

@@ -19,7 +19,7 @@ async def down(_request: web.Request, _body: bytes) -> web.Response:
     return web.Response(status=500)
 
 
-async def test_a_restored_network_goes_on_where_the_copy_was_made(tmp_path: Path):
+async def test_a_restored_service_continues_from_the_backup(tmp_path: Path):
     old, new = tmp_path / "old", tmp_path / "new"
     async with merchant() as shop, aiohttp.ClientSession() as session:
         shop.answers["catalog-sync"] = down
@@ -51,7 +51,7 @@ async def test_a_restored_network_goes_on_where_the_copy_was_made(tmp_path: Path
     assert again["webhook-id"] == sent["webhook-id"] == notified.json()["catalogIngestId"]
 
 
-async def test_what_cannot_be_copied_is_said_without_a_traceback(tmp_path: Path):
+async def test_a_backup_that_fails_says_why_without_a_traceback(tmp_path: Path):
     code, _, told = await mercato("backup", tmp_path / "copy.db", "--data-dir", tmp_path / "none")
     assert (code, told.count("\n")) == (1, 1), told
     code, _, told = await mercato(
@@ -62,7 +62,7 @@ async def test_what_cannot_be_copied_is_said_without_a_traceback(tmp_path: Path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_a_backup_that_is_told_to_end_leaves_no_half_of_a_copy_behind(tmp_path: Path, number: int):
+async def test_an_interrupted_backup_leaves_no_partial_copy(tmp_path: Path, number: int):
     """A full copy's worth of disk each time, under a hidden name, of a job that was ended for taking too long."""
     data, copies = tmp_path / "data", tmp_path / "copies"
     copies.mkdir()

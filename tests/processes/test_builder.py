@@ -45,7 +45,7 @@ async def test_a_large_document_is_built_again_when_its_process_is_killed():
         await builder.close()
 
 
-async def test_a_document_does_not_wait_for_one_that_nobody_waits_for_any_more():
+async def test_a_document_does_not_wait_for_an_abandoned_one():
     builder = Builder()
     try:
         await build(builder)

@@ -80,7 +80,7 @@ async def live(pos: Client, shop: Merchant) -> str:
     return store
 
 
-async def test_several_workers_write_to_one_file_at_once_and_nobody_is_refused(tmp_path: Path):
+async def test_several_workers_write_to_one_file_at_once_without_refusals(tmp_path: Path):
     writers, each = 16, 15
     async with (
         merchant() as shop,

@@ -85,7 +85,7 @@ def job(**columns: Any) -> Any:
     return insert(tables.jobs).values(**row | {"enqueued_at": then} | columns)
 
 
-def test_a_healthy_service_has_nothing_wrong(shell: Shell, database_url: str) -> None:
+def test_a_healthy_service_passes_every_check(shell: Shell, database_url: str) -> None:
     shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "t")
     found = asyncio.run(examined(shell, database_url, code=0))
     assert list(found) == [*ALL, "endpoints", "orders", "stores", "deliveries"]
@@ -93,7 +93,7 @@ def test_a_healthy_service_has_nothing_wrong(shell: Shell, database_url: str) ->
     assert not any("advice" in one for one in found.values())
 
 
-def test_work_that_nobody_does_is_told_with_its_age_and_its_kind(shell: Shell, database_url: str) -> None:
+def test_work_without_a_worker_is_reported_with_its_age_and_kind(shell: Shell, database_url: str) -> None:
     asyncio.run(write(database_url, job(state="ready"), job(state="dead", ordering_key="m")))
     shell.json("partner", "create", "Acme", "--kind", "both")
     found = asyncio.run(examined(shell, database_url, code=1, works=False))
@@ -103,7 +103,7 @@ def test_work_that_nobody_does_is_told_with_its_age_and_its_kind(shell: Shell, d
     assert "1 of webhook.deliver" in found["dead work"]["said"]
 
 
-def test_a_disabled_address_is_worth_a_note_and_no_failure(shell: Shell, database_url: str) -> None:
+def test_a_disabled_endpoint_is_a_note_and_not_a_failure(shell: Shell, database_url: str) -> None:
     made = shell.json("partner", "create", "Acme", "--kind", "both")
     row = {"partner_id": UUID(made["partnerId"]), "url": "http://x", "failing_since": clock.now()}
     disabled = insert(tables.endpoints).values(**row, disabled_at=clock.now(), disabled_reason="down")
@@ -129,9 +129,7 @@ def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any
     return insert(tables.deliveries).values(**row)
 
 
-def test_a_store_that_is_cut_off_is_named_as_far_as_the_delivery_log_shows_it(
-    shell: Shell, database_url: str
-) -> None:
+def test_a_store_that_the_delivery_log_shows_as_cut_off_is_named(shell: Shell, database_url: str) -> None:
     off, recovered, well = uuid4(), uuid4(), uuid4()
     second = timedelta(seconds=1)
     rows = [delivery(n, off, status="failed", ago=60 * second - n * second) for n in range(10)]
@@ -191,7 +189,7 @@ def test_an_order_without_an_answer_is_reported_with_its_age(shell: Shell, datab
     assert "mercato webhooks list --type order.place" in found["advice"]
 
 
-def test_a_key_that_opens_nothing_is_told(
+def test_a_wrong_encryption_key_is_reported(
     shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "t")
@@ -202,13 +200,13 @@ def test_a_key_that_opens_nothing_is_told(
     assert asyncio.run(examined(shell, database_url, code=2))["encryption"]["state"] == "unusable"
 
 
-def test_asking_makes_no_encryption_key(shell: Shell, database_url: str) -> None:
+def test_doctor_creates_no_encryption_key(shell: Shell, database_url: str) -> None:
     found = asyncio.run(examined(shell, database_url, code=0))
     assert found["encryption"]["state"] == "note"
     assert not (shell.data_dir / FILE).exists()
 
 
-def test_clocks_that_differ_are_told(
+def test_different_clocks_are_reported(
     shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ahead(_tx: Read) -> Any:
@@ -231,7 +229,7 @@ def test_a_schema_of_another_version_is_unusable_and_nothing_of_it_is_read(
 
 
 @only_sqlite
-def test_a_full_disk_and_a_long_log_are_told(
+def test_a_full_disk_and_a_long_log_are_reported(
     shell: Shell, database_url: str, database_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024  # as shutil has it
@@ -242,7 +240,9 @@ def test_a_full_disk_and_a_long_log_are_told(
     assert "restart" in asyncio.run(examined(shell, database_url, code=1))["storage"]["advice"]
 
 
-def test_few_open_files_are_told(shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_open_files_are_reported(
+    shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, 1024))
     found = asyncio.run(examined(shell, database_url, code=1))
     assert "LimitNOFILE" in found["open files"]["advice"]
@@ -250,7 +250,7 @@ def test_few_open_files_are_told(shell: Shell, database_url: str, monkeypatch: p
     assert processes.max_open_files() > processes.WANTED_FILES
 
 
-def test_shared_limits_that_are_not_reached_are_told(
+def test_an_unavailable_redis_is_reported(
     shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MERCATO_REDIS_URL", "redis://127.0.0.1:1/0")
@@ -261,7 +261,7 @@ def test_shared_limits_that_are_not_reached_are_told(
         assert asyncio.run(examined(shell, database_url, code=0))["rate limits"]["state"] == "ok"
 
 
-def test_what_cannot_be_used_at_all_is_exit_code_2(
+def test_an_unusable_database_is_exit_code_2(
     fresh: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert "There is no database" in report(fresh, code=2)["database"]["advice"]
@@ -277,7 +277,7 @@ def test_what_cannot_be_used_at_all_is_exit_code_2(
 
 
 @only_postgresql
-def test_a_replica_that_does_not_keep_up_is_no_replica_or_is_away_is_told(
+def test_a_replica_that_lags_is_down_or_is_not_a_replica_is_reported(
     shell: Shell, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     name = "MERCATO_DATABASE_REPLICA_URL"
@@ -293,7 +293,7 @@ def test_a_replica_that_does_not_keep_up_is_no_replica_or_is_away_is_told(
 
 
 @only_sqlite
-def test_a_replica_of_a_file_is_told_to_be_impossible(
+def test_a_replica_of_an_embedded_database_is_refused(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, database_url: str
 ):
     shell("partner", "list")
@@ -305,7 +305,7 @@ def test_a_replica_of_a_file_is_told_to_be_impossible(
 
 
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]], ids=lambda one: one[0])
-async def test_a_server_and_a_worker_take_as_many_open_files_as_they_may(command: list[str], tmp_path: Path):
+async def test_a_server_and_a_worker_raise_their_limit_of_open_files(command: list[str], tmp_path: Path):
     limited = (
         f"import os, resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 2048)); os.execv({str(MERCATO)!r}, "
     )
@@ -325,9 +325,7 @@ async def test_a_server_and_a_worker_take_as_many_open_files_as_they_may(command
         await process.communicate()
 
 
-def test_what_the_doctor_says_keeps_to_the_columns_there_are(
-    fresh: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctors_output_fits_the_terminal(fresh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     told = fresh("doctor", code=2)
     assert "-> There is no database" in told

@@ -179,7 +179,7 @@ KEPT = 1.5
 
 @pytest.mark.long
 @pytest.mark.parametrize("load", LOADS)
-async def test_no_load_takes_more_memory_than_600_mb_and_it_is_given_back(
+async def test_no_load_takes_more_than_600_mb_and_memory_is_returned(
     load: Callable[[str, list[str], Merchant], Awaitable[None]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -267,7 +267,7 @@ async def neighbour(mercato: Service, shop: Merchant) -> Neighbour:
 
 @pytest.mark.long
 @pytest.mark.parametrize("partners", [1, 4])
-async def test_partners_whose_thousand_stores_hang_hold_up_no_neighbour(
+async def test_a_partner_with_a_thousand_hanging_stores_delays_no_other_partner(
     database_url: str, database_kind: str, tmp_path: Path, partners: int
 ):
     async with (

@@ -42,7 +42,7 @@ NOT_PLAIN = {
 
 
 @pytest.mark.parametrize("arguments", PLAIN.values(), ids=PLAIN)
-def test_a_plain_start_means_what_it_means_to_the_parser(
+def test_simple_arguments_mean_the_same_as_to_the_parser(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[Any] = []
@@ -67,18 +67,18 @@ def test_a_plain_start_means_what_it_means_to_the_parser(
 
 
 @pytest.mark.parametrize("arguments", NOT_PLAIN.values(), ids=NOT_PLAIN)
-def test_what_is_not_plain_is_the_parsers(arguments: list[str]):
+def test_other_arguments_are_left_to_the_parser(arguments: list[str]):
     assert find_plain(arguments) is None
 
 
-def test_a_plain_start_imports_no_parser_of_commands():
+def test_simple_arguments_import_no_parser():
     asked = "import sys, mercato.cli.processes.shortcut as s; s.find_plain(['serve']); print('cyclopts' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_command_whose_streams_are_closed_ends_as_ever(closed: str):
+def test_a_command_with_closed_streams_ends_normally(closed: str):
     ended = subprocess.run(
         ["sh", "-c", f'exec "$0" --version {closed}', MERCATO], capture_output=True, text=True, check=False
     )

@@ -165,7 +165,7 @@ async def trading(base: str, shop: Merchant, session: aiohttp.ClientSession, **s
     return trade
 
 
-async def test_postgresql_that_restarts_under_load_costs_503s_and_nothing_else(tmp_path: Path):
+async def test_a_restart_of_postgresql_under_load_costs_only_503s(tmp_path: Path):
     async with own_postgres() as server, merchant() as shop:
         settings = {
             "MERCATO_DATABASE_URL": server.url,

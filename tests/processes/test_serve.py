@@ -80,7 +80,7 @@ async def shop() -> AsyncIterator[Merchant]:
         yield server
 
 
-async def test_a_partner_is_made_while_the_server_runs_and_sigterm_ends_it_with_0(
+async def test_a_partner_is_created_while_the_server_runs_and_sigterm_ends_it_with_0(
     tmp_path: Path, shop: Merchant
 ):
     async with serving(tmp_path) as (process, base), aiohttp.ClientSession() as session:
@@ -168,7 +168,7 @@ async def test_a_revoked_key_is_dead_in_a_running_server_within_2_s(tmp_path: Pa
         (("migrate",), {"MERCATO_DATABASE_URL": "mysql://x"}, "postgresql://"),
     ],
 )
-async def test_what_cannot_be_started_says_why_without_a_traceback(
+async def test_a_start_that_fails_says_why_without_a_traceback(
     tmp_path: Path, arguments: tuple[str, ...], settings: dict[str, str], words: str
 ):
     code, out, err = await mercato(*arguments, **({"MERCATO_DATA_DIR": str(tmp_path)} | settings))
@@ -178,7 +178,7 @@ async def test_what_cannot_be_started_says_why_without_a_traceback(
     assert (out + err).strip()
 
 
-async def test_a_port_that_is_taken_is_told(tmp_path: Path):
+async def test_a_port_in_use_is_reported(tmp_path: Path):
     async with serving(tmp_path) as (_, base):
         code, out, err = await mercato(
             "serve", "--port", base.rsplit(":", 1)[1], "--data-dir", tmp_path / "b"
@@ -209,9 +209,7 @@ async def test_serve_dev_reaches_loopback_and_says_so(tmp_path: Path, database_k
 
 
 @only_sqlite
-async def test_a_service_for_this_machine_alone_names_the_setting_that_allows_loopback(
-    tmp_path: Path, database_kind: str
-):
+async def test_a_refused_loopback_url_names_the_setting_that_allows_it(tmp_path: Path, database_kind: str):
     refused = {"MERCATO_ALLOW_PRIVATE_NETWORKS": "false"}
     async with serving(tmp_path / "data", **refused) as (_, base):
         status = await onboarded(tmp_path / "data", base)
@@ -241,9 +239,7 @@ async def onboarded(data_dir: Path, base: str) -> Any:
 
 
 @only_sqlite
-async def test_migrate_says_what_it_did_and_a_second_time_that_it_changed_nothing(
-    tmp_path: Path, database_kind: str
-):
+async def test_migrate_says_what_it_did_and_that_a_repeat_changed_nothing(tmp_path: Path, database_kind: str):
     code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
     assert (code, out, err) == (0, "", f"The tables of revision {HEAD} are made, in {tmp_path / 'data'}.\n")
     code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
@@ -255,7 +251,7 @@ async def test_migrate_says_what_it_did_and_a_second_time_that_it_changed_nothin
 
 
 @only_sqlite
-async def test_a_worker_makes_no_data_directory_and_says_how_to_name_the_servers(
+async def test_a_worker_creates_no_data_directory_and_says_how_to_name_one(
     tmp_path: Path, database_kind: str
 ):
     code, out, err = await mercato("worker", "--data-dir", tmp_path / "typo")
@@ -267,7 +263,7 @@ async def test_a_worker_makes_no_data_directory_and_says_how_to_name_the_servers
 
 @only_sqlite
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]], ids=lambda one: one[0])
-async def test_no_encryption_key_is_made_where_secrets_wait_for_a_lost_one(
+async def test_no_encryption_key_is_created_for_a_database_whose_key_is_lost(
     tmp_path: Path, database_kind: str, command: list[str]
 ):
     await partner(tmp_path)

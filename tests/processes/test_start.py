@@ -24,7 +24,7 @@ sys.exit(run(["serve", "--port", "0", "--data-dir", sys.argv[1]]))
 
 
 @pytest.mark.parametrize("found", ["new", "existing"])
-def test_a_start_imports_nothing_that_only_later_work_or_another_database_needs(tmp_path: Path, found: str):
+def test_a_start_imports_nothing_that_it_does_not_need(tmp_path: Path, found: str):
     for _ in range(1 if found == "new" else 2):
         started = subprocess.run(
             [sys.executable, "-c", READY, tmp_path],

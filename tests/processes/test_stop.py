@@ -16,7 +16,7 @@ from mercato.http import server
 
 
 @only_sqlite
-async def test_a_placement_whose_client_has_gone_is_finished_before_the_server_stops(
+async def test_a_placement_whose_client_disconnected_is_finished_before_the_server_stops(
     tmp_path: Path, database_kind: str
 ):
     asked, answers = asyncio.Event(), asyncio.Event()
@@ -58,7 +58,7 @@ async def test_a_placement_whose_client_has_gone_is_finished_before_the_server_s
             assert (await reply.json())["partnerOrderId"] == "P-1"
 
 
-async def test_a_request_that_is_longer_than_a_stop_waits_ends_without_a_traceback(
+async def test_a_request_cut_off_by_a_stop_leaves_no_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(server, "DRAIN_SECONDS", 0.1)

@@ -19,9 +19,7 @@ from tests.processes.test_serve import mercato, partner
     ],
     ids=lambda one: "-".join(one) if isinstance(one, tuple) else "",
 )
-async def test_a_wrong_use_is_told_with_the_help_that_says_the_right_one(
-    arguments: tuple[str, ...], told: str
-):
+async def test_wrong_usage_names_the_help_to_read(arguments: tuple[str, ...], told: str):
     code, out, err = await mercato(*arguments)
     what, where = err.splitlines()
     assert (code, out) == (2, "")
@@ -43,7 +41,7 @@ async def test_an_empty_data_directory_is_not_the_current_one(
 
 @pytest.mark.parametrize("host", ["é..é", "a" * 300])
 @pytest.mark.parametrize("command", [("serve",), ("listen",), ("sandbox", "merchant")], ids="-".join)
-async def test_a_host_that_is_no_name_is_told_without_a_traceback(
+async def test_an_invalid_host_is_reported_without_a_traceback(
     command: tuple[str, ...], host: str, tmp_path: Path
 ):
     code, _, err = await mercato(*command, "--host", host, "--port", "0", MERCATO_DATA_DIR=str(tmp_path))
@@ -53,7 +51,7 @@ async def test_a_host_that_is_no_name_is_told_without_a_traceback(
 
 
 @only_sqlite
-async def test_a_terminal_without_the_letters_is_written_to_all_the_same(tmp_path: Path, database_kind: str):
+async def test_a_terminal_that_lacks_characters_gets_question_marks(tmp_path: Path, database_kind: str):
     ascii_only = {"PYTHONIOENCODING": "ascii"}
     code, out, err = await mercato("audit", "--help", **ascii_only)
     assert (code, err, "12h, ?" in out) == (0, "", True)
@@ -65,9 +63,7 @@ async def test_a_terminal_without_the_letters_is_written_to_all_the_same(tmp_pat
 
 
 @only_sqlite
-async def test_a_database_that_cannot_be_opened_is_not_taken_for_one_in_use(
-    tmp_path: Path, database_kind: str
-):
+async def test_a_database_that_cannot_be_opened_is_not_reported_as_in_use(tmp_path: Path, database_kind: str):
     await partner(tmp_path / "data")
     copy, other = tmp_path / "copy.db", tmp_path / "other"
     assert (await mercato("backup", copy, "--data-dir", tmp_path / "data"))[0] == 0
@@ -80,7 +76,7 @@ async def test_a_database_that_cannot_be_opened_is_not_taken_for_one_in_use(
 
 
 @only_sqlite
-async def test_a_copy_that_cannot_be_made_is_told_by_its_own_name(tmp_path: Path, database_kind: str):
+async def test_a_backup_that_cannot_be_written_is_named(tmp_path: Path, database_kind: str):
     await partner(tmp_path / "data")
     code, _, err = await mercato("backup", tmp_path / ("x" * 250), "--data-dir", tmp_path / "data")
     assert (code, err) == (1, f"A file cannot be made in {tmp_path}: File name too long.\n")

@@ -86,7 +86,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_list
         assert {one.pid for one in workers_of(process)}.isdisjoint(one.pid for one in before)
 
 
-async def test_the_figures_are_those_of_all_workers_and_never_go_back(tmp_path: Path):
+async def test_metrics_cover_all_workers_and_never_decrease(tmp_path: Path):
     async with (
         serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
@@ -113,7 +113,7 @@ async def test_the_figures_are_those_of_all_workers_and_never_go_back(tmp_path: 
         assert gauge == 0
 
 
-async def test_several_workers_have_one_port_for_figures(tmp_path: Path):
+async def test_several_workers_share_one_metrics_port(tmp_path: Path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -137,7 +137,7 @@ def figure(reply: Reply, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-async def test_files_of_metrics_that_a_killed_server_leaves_go_with_the_next_start(tmp_path: Path):
+async def test_metrics_files_of_a_killed_server_are_deleted_at_the_next_start(tmp_path: Path):
     files = tmp_path / "tmp"
     files.mkdir()
     options = {"MERCATO_WORKERS": "2", "TMPDIR": str(files)}
@@ -186,7 +186,7 @@ async def test_kill_9_of_the_parent_leaves_no_worker_behind(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", ["0", "65", "-1", "two"])
-async def test_a_number_of_workers_that_cannot_be_is_said(tmp_path: Path, number: str):
+async def test_an_invalid_number_of_workers_is_refused(tmp_path: Path, number: str):
     code, _, told = await mercato("serve", "--workers", number, "--port", "0", "--data-dir", tmp_path)
     assert code == 2
     assert "workers" in told.lower()
@@ -200,7 +200,7 @@ async def test_workers_that_cannot_start_end_the_server_with_the_reason(tmp_path
     assert "Traceback" not in told
 
 
-async def test_a_worker_for_which_there_is_no_process_to_be_had_is_started_later(
+async def test_a_worker_is_retried_while_no_process_can_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     tries: list[int] = []
@@ -219,7 +219,7 @@ async def test_a_worker_for_which_there_is_no_process_to_be_had_is_started_later
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-async def test_what_is_told_to_nobody_makes_no_failure_of_a_drained_end(tmp_path: Path, workers: str):
+async def test_a_closed_output_is_no_failure_of_a_drained_stop(tmp_path: Path, workers: str):
     async with serving(tmp_path, MERCATO_WORKERS=workers) as (process, _):
         # The reader of its standard output goes away, as `head -1` does.
         assert process.stdout is not None
@@ -230,7 +230,7 @@ async def test_what_is_told_to_nobody_makes_no_failure_of_a_drained_end(tmp_path
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-async def test_a_terminal_that_is_closed_drains_as_sigterm_does(tmp_path: Path, workers: str):
+async def test_a_closed_terminal_drains_like_sigterm(tmp_path: Path, workers: str):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     async with serving(tmp_path / "data", MERCATO_WORKERS=workers, TMPDIR=str(temporary)) as (process, _):

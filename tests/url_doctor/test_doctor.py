@@ -223,7 +223,7 @@ async def test_a_missing_or_silent_server_is_reported():
         assert (found["tls"].level, "asked for TLS" in found["tls"].said) == (Level.FAIL, True)
 
 
-async def test_the_output_for_people_fits_into_80_columns(capsys: pytest.CaptureFixture[str]):
+async def test_the_output_fits_80_columns(capsys: pytest.CaptureFixture[str]):
     tls = self_signed(*(f"{'long-' * 8}{index}.menu.example" for index in range(9)))
     async with serve(reply(200, MENU), tls=tls.server) as server:
         found = await examined(server.at("menu.example") + "/" + "p/" * 30)

@@ -24,7 +24,7 @@ from tests.servers import free_port, hang, reply, serve
 from mercato import cli
 from mercato.cli.webhooks import receiver as listening_module
 from mercato.cli.webhooks.listen import Screen, lines_of
-from mercato.cli.webhooks.receiver import MOST_BODY, Listener, ReceivedWebhook, below, receiving
+from mercato.cli.webhooks.receiver import MAX_BODY, Listener, ReceivedWebhook, below, receiving
 from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin
 from mercato.kernel.clock import new_id
 from mercato.kernel.outbound.addresses import AddressPolicy
@@ -131,13 +131,13 @@ async def test_a_repeat_is_reported_and_other_methods_and_long_bodies_are_refuse
         assert "was received 2 times" in " ".join(lines_of(here.received[1]))
         status, text, answered = await here.post(b"", method="GET")
         assert (status, answered["Allow"], b"by POST" in text) == (405, "POST", True)
-        assert (await here.post(io.BytesIO(b"x" * (MOST_BODY + 1)), headers=headers))[0] == 413
+        assert (await here.post(io.BytesIO(b"x" * (MAX_BODY + 1)), headers=headers))[0] == 413
         assert len(here.received) == 3
         assert "longer than any webhook" in lines_of(here.received[2])[1]
 
 
 async def test_the_memory_of_repeats_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listening_module, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(listening_module, "MAX_REMEMBERED", 2)
     async with listener_client() as here:
         for name in ("a", "b", "c", "a", "c"):
             await here.post(headers=signed(webhook_id=name))
@@ -190,7 +190,7 @@ async def test_control_characters_in_names_are_not_printed(capsys: pytest.Captur
     body = json.dumps({"type": "\x1b[2J\u202e" + "x" * 200}).encode()
     async with listener_client() as here:
         await here.post(body)
-    screen = Screen(as_json=False, bodies=True, most=None)
+    screen = Screen(as_json=False, bodies=True, limit=None)
     screen.show(here.received[0])
     out = capsys.readouterr().out
     assert "\x1b" not in out

@@ -60,11 +60,11 @@ def read_document(name: str, bounds: Settings) -> Document:
         return Document(name, name, _pulled(name, bounds))
     if name.startswith("-") and name != STANDARD_INPUT:
         raise UnusableError(f"There is no option {name}. For a file of that name write ./{name}")
-    body = read_file(name, most=bounds.pull_decoded_bytes + 1)
+    body = read_file(name, max_bytes=bounds.pull_decoded_bytes + 1)
     if len(body) > bounds.pull_decoded_bytes:
-        most = f"{bounds.pull_decoded_bytes:,}"
+        limit = f"{bounds.pull_decoded_bytes:,}"
         raise RefusedError(
-            Rule.TOO_LARGE, f"The document has more than {most} bytes, more than an ingest takes."
+            Rule.TOO_LARGE, f"The document has more than {limit} bytes, more than an ingest takes."
         )
     if name == STANDARD_INPUT:
         return Document("standard input", "stdin", body)
@@ -82,15 +82,15 @@ def read_valid_document(name: str, bounds: Settings) -> Document:
         raise UnusableError(str(error)) from None
 
 
-def read_file(name: str, *, most: int) -> bytes:
-    """Return at most `most` bytes of a file or of standard input. Raises UnusableError."""
+def read_file(name: str, *, max_bytes: int) -> bytes:
+    """Return at most `max_bytes` bytes of a file or of standard input. Raises UnusableError."""
     try:
         if name == STANDARD_INPUT:
             if sys.stdin.isatty():
                 print("Paste it here, and end with Ctrl-D.", file=sys.stderr)
-            return _read(sys.stdin.buffer, most)
+            return _read(sys.stdin.buffer, max_bytes)
         with Path(name).open("rb") as file:
-            return _read(file, most)
+            return _read(file, max_bytes)
     except FileNotFoundError:
         raise UnusableError(f"There is no file {name}.") from None
     except IsADirectoryError:
@@ -104,11 +104,11 @@ def why_not(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or "its name isn't valid"
 
 
-def _read(file: BinaryIO, most: int) -> bytes:
+def _read(file: BinaryIO, max_bytes: int) -> bytes:
     parts: list[bytes] = []
-    while most > 0 and (part := file.read(min(most, _CHUNK))):
+    while max_bytes > 0 and (part := file.read(min(max_bytes, _CHUNK))):
         parts.append(part)
-        most -= len(part)
+        max_bytes -= len(part)
     return b"".join(parts)
 
 

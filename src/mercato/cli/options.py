@@ -20,6 +20,9 @@ from mercato.kernel.wire import parse_instant
 MAX_LISTED: Final = 1000
 """Greatest `--limit`; a greater one is refused, for a list cut short in silence looks complete."""
 
+PAGE: Final = 50
+"""Entries of a list without `--limit`."""
+
 _DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -29,12 +32,12 @@ def group(name: str, text: str) -> App:
     return App(name=name, help=text, default_parameter=Parameter(negative=()))
 
 
-def between(option: str, least: float, most: float, unit: str = "") -> Parameter:
+def between(option: str, minimum: float, maximum: float, unit: str = "") -> Parameter:
     """Return a parameter that refuses other numbers and NaN."""
 
     def check(_type: Any, value: float | None) -> None:
-        if value is not None and not least <= value <= most:
-            raise UnusableError(f"{option} is from {least:g} to {most:g}{unit}.")
+        if value is not None and not minimum <= value <= maximum:
+            raise UnusableError(f"{option} is from {minimum:g} to {maximum:g}{unit}.")
 
     return Parameter(validator=check)
 
@@ -84,7 +87,7 @@ def read_secret(text: str) -> str:
         return text
     if text == "@-":
         return sys.stdin.readline().strip()
-    return (read_file(text[1:], most=4096).decode("utf-8", "replace").splitlines() or [""])[0].strip()
+    return (read_file(text[1:], max_bytes=4096).decode("utf-8", "replace").splitlines() or [""])[0].strip()
 
 
 def read_secrets(texts: Sequence[str] | None) -> list[str]:

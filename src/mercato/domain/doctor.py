@@ -30,18 +30,18 @@ from mercato.kernel.settings import MiB, Settings
 from mercato.kernel.telemetry.metrics import QueueDepth
 from mercato.kernel.wire import Wire
 
-LEAST_FREE: Final = 512 * MiB
+MIN_FREE: Final = 512 * MiB
 """Bytes free beside an embedded database: a backup and the log of a busy hour."""
 
-MOST_LOG: Final = 512 * MiB
+MAX_LOG: Final = 512 * MiB
 """Greatest write-ahead log: a longer one is not written back, because some reader never lets go."""
 
-MOST_SKEW: Final = timedelta(seconds=2)
-MOST_WAIT: Final = timedelta(seconds=60)
+MAX_SKEW: Final = timedelta(seconds=2)
+MAX_WAIT: Final = timedelta(seconds=60)
 """How long a job may be due, or an order wait for its store's answer, before doctor reports it."""
 
-MOST_CONNECTIONS: Final = 0.9
-MOST_SECRETS: Final = 1000
+MAX_CONNECTIONS: Final = 0.9
+MAX_SECRETS: Final = 1000
 """Secrets and tokens that are tried with the encryption keys, the newest."""
 
 CUT_OFF_WINDOW: Final = timedelta(minutes=10)
@@ -115,16 +115,16 @@ async def _storage(tx: Read) -> Check:
     if tx.dialect == "postgresql":
         server = await health.find_server(tx)
         said = f"PostgreSQL {server.version}, {server.connections} of {server.max_connections} connections in use"
-        full = server.connections >= server.max_connections * MOST_CONNECTIONS
+        full = server.connections >= server.max_connections * MAX_CONNECTIONS
         return _check(
             "storage", said, "Raise max_connections of PostgreSQL, or run fewer processes." if full else None
         )
     files = await health.find_files(tx)
     size, log, free = (f"{count / MiB:,.1f} MiB" for count in (files.file, files.log, files.free))
     advice = None
-    if files.free < LEAST_FREE:
+    if files.free < MIN_FREE:
         advice = "Make room: on a full disk nothing is accepted any more."
-    elif files.log > MOST_LOG:
+    elif files.log > MAX_LOG:
         advice = "Some process keeps an old snapshot open: restart those that aren't the service's."
     return _check("storage", f"SQLite {files.version}, {size}, log {log}, {free} free beside it", advice)
 
@@ -162,7 +162,7 @@ async def _clock(tx: Read) -> Check:
     skew = theirs - (before + (after - before) / 2)
     said = f"the database's clock is {abs(skew.total_seconds()):.1f} s {'ahead' if skew > timedelta(0) else 'behind'}"
     advice = "Set both machines' clocks by NTP: leases, tokens and signatures depend on them."
-    return _check("clock", said, None if abs(skew) <= MOST_SKEW + (after - before) else advice)
+    return _check("clock", said, None if abs(skew) <= MAX_SKEW + (after - before) else advice)
 
 
 def _files() -> Check:
@@ -209,7 +209,7 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
         vault = Vault(load_keys(None if given is None else given.reveal(), settings.data_dir))
     except VaultError as error:
         return _check("encryption", "The encryption key can't be read.", str(error), State.UNUSABLE)
-    unreadable = await count_unreadable(tx, vault, limit=MOST_SECRETS)
+    unreadable = await count_unreadable(tx, vault, limit=MAX_SECRETS)
     if not unreadable:
         return _check("encryption", "the key opens what is sealed")
     advice = f"Add the key that sealed them, or restore {FILE} of the data directory."
@@ -234,7 +234,7 @@ def _due(depths: Sequence[QueueDepth]) -> Check:
         return _check("due work", "none waits")
     advice = "Start more workers, or see in their logs why they take none."
     said = f"the oldest job has been due for {oldest:.0f} s"
-    return _check("due work", said, None if oldest <= MOST_WAIT.total_seconds() else advice)
+    return _check("due work", said, None if oldest <= MAX_WAIT.total_seconds() else advice)
 
 
 def _dead(depths: Sequence[QueueDepth]) -> Check:
@@ -268,7 +268,7 @@ async def _orders(tx: Read) -> Check:
         "The stores don't answer; such an order is cancelled after MERCATO_PLACE_RESEND_SECONDS. See why: "
         "mercato webhooks list --type order.place"
     )
-    return _check("orders", said, None if age <= MOST_WAIT else advice, State.NOTE)
+    return _check("orders", said, None if age <= MAX_WAIT else advice, State.NOTE)
 
 
 async def _stores(tx: Read) -> Check:

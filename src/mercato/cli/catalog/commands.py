@@ -24,7 +24,7 @@ from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 
-MOST_ALIKE: Final = 10
+MAX_ALIKE: Final = 10
 """Warnings shown per rule."""
 
 SARIF_SCHEMA: Final = (
@@ -150,11 +150,11 @@ def _print(report: LintReport, name: str) -> None:
         counted: Counter[str] = Counter()
         for found in listed:
             counted[found.rule] += 1
-            if kind == "error" or counted[found.rule] <= MOST_ALIKE:
+            if kind == "error" or counted[found.rule] <= MAX_ALIKE:
                 say(*_lines(found, name, kind), "")
         for rule, count in counted.items():
-            if kind == "warning" and count > MOST_ALIKE:
-                say(f"{count_of(count - MOST_ALIKE, 'more warning')} [{rule}]: --json has them.", "")
+            if kind == "warning" and count > MAX_ALIKE:
+                say(f"{count_of(count - MAX_ALIKE, 'more warning')} [{rule}]: --json has them.", "")
     rules = {found.rule: found.advice for found in (*report.errors, *report.warnings)}
     if rules:
         say("What to do:")

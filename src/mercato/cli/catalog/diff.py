@@ -54,7 +54,7 @@ def compare_carts(files: Iterable[str], before: CompiledCatalog, after: Compiled
 
 def _compare(file: str, before: CompiledCatalog, after: CompiledCatalog) -> CartChange:
     try:
-        lines = _decode(read_file(file, most=MiB)).line_items
+        lines = _decode(read_file(file, max_bytes=MiB)).line_items
         check_bounds(lines)
     except Problem as problem:
         raise UnusableError(f"{file} isn't a cart: {problem.detail}") from None

@@ -24,7 +24,7 @@ from mercato.kernel.wire import as_json
 SHOWN: Final = 3
 """Pointers shown per kind of loss."""
 
-MOST_FAULTS: Final = 10
+MAX_FAULTS: Final = 10
 
 
 class Format(StrEnum):
@@ -68,7 +68,7 @@ def import_(
     made = _convert(read_valid_document(file, bounds).body, from_, asked)
     # A conversion should never produce what an ingest refuses.
     found, _ = lint(made.document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
-    for one in found.errors[:MOST_FAULTS]:
+    for one in found.errors[:MAX_FAULTS]:
         note("\n".join(wrap(f"The result is not valid: {one.message}")))
         note(f"  at {sanitize(one.path)}")
     _write(output, made.document)
@@ -89,11 +89,11 @@ def _convert(document: bytes, form: Format, asked: ImportOptions) -> Imported:
         ) from None
     except Problem as problem:
         lines = [f"This isn't a menu of the format {form.value}:"]
-        for fault in problem.errors[:MOST_FAULTS]:
+        for fault in problem.errors[:MAX_FAULTS]:
             lines += wrap(fault.message, first="  ", indent="  ")
             lines += [f"  at {sanitize(fault.pointer)}"] if fault.pointer else []
-        if len(problem.errors) > MOST_FAULTS:
-            lines.append(f"  and {len(problem.errors) - MOST_FAULTS} more.")
+        if len(problem.errors) > MAX_FAULTS:
+            lines.append(f"  and {len(problem.errors) - MAX_FAULTS} more.")
         raise UnusableError("\n".join(lines)) from None
 
 

@@ -19,10 +19,10 @@ from mercato.domain.catalog.validation.hours import DAY_SECONDS, DAYS
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Wire
 
-MOST_DEPTH: Final = 16
+MAX_DEPTH: Final = 16
 """Levels drawn: more don't fit in 80 columns."""
 
-_LEAST_ROOM: Final = 16
+_MIN_ROOM: Final = 16
 
 
 class Node(Wire):
@@ -66,7 +66,7 @@ def _drawn(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
         left, right, below = line
         yield _row(indent + ("├─ " if following else "└─ "), left, right)
         inner = indent + ("│  " if following else "   ")
-        if depth < MOST_DEPTH:
+        if depth < MAX_DEPTH:
             yield from _drawn(below, inner, depth + 1)
         elif next(below, None) is not None:
             yield inner + "└─ …"
@@ -74,7 +74,7 @@ def _drawn(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
 
 
 def _row(branch: str, left: str, right: str) -> str:
-    room = max(_LEAST_ROOM, width() - cells(branch) - (cells(right) + 1 if right else 0))
+    room = max(_MIN_ROOM, width() - cells(branch) - (cells(right) + 1 if right else 0))
     text = branch + truncate(sanitize(left), room)
     if not right:
         return text

@@ -40,7 +40,7 @@ from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 from mercato.kernel.wire import Wire, instant
 
-MOST_LINES: Final = 14
+MAX_LINES: Final = 14
 """Lines shown of a message; reports have all of it."""
 
 OTHERS_SETTINGS: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
@@ -113,7 +113,7 @@ def _line(one: Outcome) -> str:
 def _show(exchange: Exchange) -> None:
     for name, text in (("sent", exchange.sent), ("received", exchange.received)):
         lines = [sanitize(line) for line in text.split("\n")]
-        shown = lines[:MOST_LINES] + (["…"] if len(lines) > MOST_LINES else [])
+        shown = lines[:MAX_LINES] + (["…"] if len(lines) > MAX_LINES else [])
         for index, line in enumerate(shown):
             say(f"  {name if index == 0 else '':<9} {truncate(line, width() - 12)}".rstrip())
 
@@ -208,7 +208,7 @@ def verify(
         public_key: The public key of the signer, as reports show it; else this installation's.
 
     """
-    document = read_file(file, most=MAX_BYTES + 1)
+    document = read_file(file, max_bytes=MAX_BYTES + 1)
     if len(document) > MAX_BYTES:
         raise UnusableError(f"{file} has more than {MAX_BYTES:,} bytes: it isn't a report.")
     try:

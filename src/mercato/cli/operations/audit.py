@@ -4,14 +4,12 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.cli.options import DataDir, Duration, Json, Limit, OnlyPartner
+from mercato.cli.options import PAGE, DataDir, Duration, Json, Limit, OnlyPartner
 from mercato.cli.output import Column, format_detail, print_objects, print_page, view
 from mercato.cli.session import opened
 from mercato.kernel import clock
 from mercato.kernel.db.audit import Entry, list_entries
 from mercato.kernel.wire import Instant, Wire
-
-PAGE: Final = 50
 
 
 class Change(Wire):

@@ -18,7 +18,7 @@ from mercato.kernel.wire import Instant, Wire
 job = group("job", "Background work: list, revive.")
 
 PAGE: Final = 100
-MOST_NUMBER: Final = 2**63 - 1
+MAX_NUMBER: Final = 2**63 - 1
 _SEE: Final = "See those that are dead: mercato job list"
 _COLUMNS: Final = {name.title(): name for name in ("kind", "ready", "waiting", "running", "dead")}
 
@@ -96,7 +96,7 @@ async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = No
 
 
 async def _revive(session: Session, number: int, dead: dict[int, DeadJob]) -> bool:
-    if not 0 < number <= MOST_NUMBER:
+    if not 0 < number <= MAX_NUMBER:
         # A database would not take it as a number at all.
         note(f"{number} isn't a job's number. {_SEE}")
         return False

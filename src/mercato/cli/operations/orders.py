@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from msgspec.structs import asdict
 
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
+from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,
     format_detail,
@@ -42,7 +42,6 @@ from mercato.kernel.wire import Instant, Wire
 
 order = group("order", "Orders: list, show, cancel.")
 
-PAGE: Final = 50
 REASON: Final = "CANCELLED_BY_OPERATOR"
 
 

@@ -1,10 +1,9 @@
 """`mercato request`: the refused requests of all partners."""
 
 from functools import partial
-from typing import Final
 from uuid import UUID
 
-from mercato.cli.options import DataDir, Json, Limit, OnlyPartner, Since, group
+from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, group
 from mercato.cli.output import Column, print_objects, print_page, view
 from mercato.cli.session import opened
 from mercato.domain.partners.queries import find_names
@@ -13,8 +12,6 @@ from mercato.domain.requests.wire import RefusedRequest
 from mercato.domain.stores.operators import get_store_id
 
 request = group("request", "Refused requests: list.")
-
-PAGE: Final = 50
 
 
 class Entry(RefusedRequest):

@@ -2,12 +2,11 @@
 
 from datetime import datetime
 from functools import partial
-from typing import Final
 from uuid import UUID
 
 from msgspec.structs import asdict
 
-from mercato.cli.options import DataDir, Json, Limit, OnlyPartner, Since, StoreName, Until, group
+from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, StoreName, Until, group
 from mercato.cli.output import (
     Column,
     format_instant,
@@ -29,8 +28,6 @@ from mercato.kernel.db.tables import stores as stores_table
 from mercato.kernel.wire import Instant, Wire, instant
 
 store = group("store", "Stores: list, show, pause, resume.")
-
-PAGE: Final = 50
 
 
 class Entry(Wire):

@@ -18,7 +18,7 @@ from mercato.kernel.wire import Instant, Wire, instant, redacted
 key = group("key", "API keys: create, list, roll, revoke.")
 
 PAGE: Final = 1000
-MOST_DAYS: Final = 36_500
+MAX_DAYS: Final = 36_500
 
 
 @redacted("key")
@@ -82,8 +82,8 @@ async def create(
         expires_in: How long it is valid, such as 90d or 12h.
 
     """
-    if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MOST_DAYS):
-        raise UnusableError(f"--expires-in must be more than 0 and at most {MOST_DAYS}d.")
+    if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MAX_DAYS):
+        raise UnusableError(f"--expires-in must be more than 0 and at most {MAX_DAYS}d.")
     with secret_file(out) as secret:
         async with opened(data_dir) as session, session.db.write() as tx:
             owner = await accounts.get_partner_named(tx, partner)

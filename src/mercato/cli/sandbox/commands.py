@@ -14,9 +14,9 @@ from mercato.cli.sandbox.screen import Screen
 
 sandbox = group("sandbox", "Simulated partners: a merchant, a storefront.")
 
-MOST_SCRIPT: Final = 256 * 1024
-MOST_CATALOG: Final = 128 << 20
-MOST_SECONDS: Final = 86_400
+MAX_SCRIPT: Final = 256 * 1024
+MAX_CATALOG: Final = 128 << 20
+MAX_SECONDS: Final = 86_400
 
 On = Annotated[
     list[tuple[str, str]] | None,
@@ -51,7 +51,7 @@ def merchant(
     key: Key = None,
     public: str = "",
     store: str | None = None,
-    step: Annotated[float, between("--step", 0, MOST_SECONDS, " seconds")] = 2.0,
+    step: Annotated[float, between("--step", 0, MAX_SECONDS, " seconds")] = 2.0,
     sold_out: list[str] | None = None,
     on: On = None,
     script: ScriptFile = None,
@@ -92,7 +92,7 @@ def merchant(
         secret=secrets,
         token=None if token is None else read_secret(token),
         # A file is hosted as it is, valid or not.
-        catalog=SHOPS[shop].document if catalog is None else read_file(catalog, most=MOST_CATALOG),
+        catalog=SHOPS[shop].document if catalog is None else read_file(catalog, max_bytes=MAX_CATALOG),
         sold_out=sold_out or (),
         behaviour=_script(on, script, MerchantDouble.operations, seed),
         host=host,
@@ -131,8 +131,8 @@ def storefront(
     api: Api = None,
     key: Key = None,
     orders: int = 1,
-    every: Annotated[float, between("--every", 0, MOST_SECONDS, " seconds")] = 0.0,
-    follow: Annotated[float, between("--follow", 0, MOST_SECONDS, " seconds")] = 60.0,
+    every: Annotated[float, between("--every", 0, MAX_SECONDS, " seconds")] = 0.0,
+    follow: Annotated[float, between("--follow", 0, MAX_SECONDS, " seconds")] = 60.0,
     store: str | None = None,
     query: str | None = None,
     on: On = None,
@@ -221,7 +221,7 @@ def _script(on: Sequence[tuple[str, str]] | None, file: str | None, operations: 
     script = Script(operations, seed)
     lines = [(f"--on {operation} {quote(act)}", f"{operation} {act}") for operation, act in on or ()]
     if file is not None:
-        text = read_file(file, most=MOST_SCRIPT).decode("utf-8", "replace")
+        text = read_file(file, max_bytes=MAX_SCRIPT).decode("utf-8", "replace")
         lines += [(f"{file}, line {number}", line) for number, line in enumerate(text.splitlines(), 1)]
     for where, line in lines:
         try:

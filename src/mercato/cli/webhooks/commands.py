@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
+from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import note, print_json, print_page, print_table, view
 from mercato.cli.session import Session, opened
 from mercato.cli.webhooks.delivery import detail_of, listed_of, print_detail, print_rows
@@ -26,8 +25,6 @@ from mercato.kernel.wire import Wire
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
 webhooks.command("mercato.cli.webhooks.explain:explain", name="explain")
-
-PAGE: Final = 50
 
 
 class Counted(Wire):

@@ -25,7 +25,7 @@ from mercato.domain.webhooks.wire import MAX_BODY, MAX_HEADERS
 from mercato.kernel import clock
 from mercato.kernel.wire import parse_instant
 
-_MOST_HEAD: Final = 64 * 1024
+_MAX_HEAD: Final = 64 * 1024
 _START: Final = re.compile(rb"(?:[A-Z]{3,10} \S+ HTTP/\d(?:\.\d)?|HTTP/\d(?:\.\d)? \d{3}.*)\r?\n")
 _HEADER: Final = re.compile(r"[<>*\s]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*[:=]\s?(.*)")
 _EMPTY_LINE: Final = re.compile(rb"\r?\n\r?\n")
@@ -127,16 +127,16 @@ def _read_webhook(
     if headers is None:
         if body is not None:
             raise UnusableError("Give --headers with --body, or the whole message in one file.")
-        head, content = _split(read_file(message or STANDARD_INPUT, most=_MOST_HEAD + MAX_BODY + 1))
+        head, content = _split(read_file(message or STANDARD_INPUT, max_bytes=_MAX_HEAD + MAX_BODY + 1))
     else:
         if body is None or message is not None:
             raise UnusableError("With --headers give the body by --body, and nothing else.")
         if headers == body == STANDARD_INPUT:
             raise UnusableError("Standard input holds either the headers or the body.")
-        head, content = read_file(headers, most=_MOST_HEAD + 1), read_file(body, most=MAX_BODY + 1)
-    if len(head) > _MOST_HEAD or len(content) > MAX_BODY:
+        head, content = read_file(headers, max_bytes=_MAX_HEAD + 1), read_file(body, max_bytes=MAX_BODY + 1)
+    if len(head) > _MAX_HEAD or len(content) > MAX_BODY:
         raise UnusableError(
-            f"A webhook has at most {MAX_BODY:,} bytes of body, and {_MOST_HEAD:,} of headers."
+            f"A webhook has at most {MAX_BODY:,} bytes of body, and {_MAX_HEAD:,} of headers."
         )
     return Webhook(headers=_headers(head), body=content, computed=computed, received_at=received_at)
 

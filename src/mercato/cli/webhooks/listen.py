@@ -94,7 +94,7 @@ def listen(
     secrets = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(given)]
     if partner is not None:
         secrets = asyncio.run(_find_secrets(partner, data_dir))
-    screen = Screen(as_json=json, bodies=body, most=count)
+    screen = Screen(as_json=json, bodies=body, limit=count)
     asyncio.run(_listen(screen, secrets, host=host, port=port, forward=forward, answer=answer))
     screen.end()
     if screen.broken_pipe is not None:
@@ -160,7 +160,7 @@ class Screen:
 
     as_json: bool
     bodies: bool
-    most: int | None
+    limit: int | None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     broken_pipe: BrokenPipeError | None = None
     _count: int = 0
@@ -191,7 +191,7 @@ class Screen:
         except BrokenPipeError as error:
             self.broken_pipe = error
             self.ended.set()
-        if self.most is not None and self._count >= self.most:
+        if self.limit is not None and self._count >= self.limit:
             self.ended.set()
 
     def end(self) -> None:

@@ -19,9 +19,9 @@ from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import Fault, RequestFailed
 from mercato.testing.server import listening
 
-MOST_BODY: Final = 1 << 20
-MOST_REPLY: Final = 1 << 20
-MOST_REMEMBERED: Final = 1_000
+MAX_BODY: Final = 1 << 20
+MAX_REPLY: Final = 1 << 20
+MAX_REMEMBERED: Final = 1_000
 """webhook-ids remembered, to recognise repeats."""
 
 FORWARD_SECONDS: Final = 30.0
@@ -91,7 +91,7 @@ class Listener:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             self._report(request, headers, b"", status=413, too_large=True)
-            return _text(413, f"A webhook has at most {MOST_BODY:,} bytes.")
+            return _text(413, f"A webhook has at most {MAX_BODY:,} bytes.")
         explanation = await self._verify(headers, body)
         if self.forward is not None:
             return await self._forward(self.forward, request, headers, body, explanation)
@@ -120,7 +120,7 @@ class Listener:
         url = below(base, request.path_qs)
         try:
             reply = await self.outbound.post(
-                url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MOST_REPLY
+                url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MAX_REPLY
             )
         except RequestFailed as failed:
             why = _why(failed, base)
@@ -158,7 +158,7 @@ class Listener:
 
     def _count(self, webhook_id: str) -> int:
         times = self._seen[webhook_id] = self._seen.pop(webhook_id, 0) + 1
-        if len(self._seen) > MOST_REMEMBERED:
+        if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)
         return times
 
@@ -169,7 +169,7 @@ async def _refuse(request: web.Request) -> web.Response:
 
 def receiving(listener: Listener, *, host: str, port: int) -> AbstractAsyncContextManager[str]:
     """Listen while the block runs; yields the base URL. Raises OSError if the address can't be bound."""
-    app = web.Application(client_max_size=MOST_BODY)
+    app = web.Application(client_max_size=MAX_BODY)
     app.router.add_post("/{path:.*}", listener.receive)
     app.router.add_route("*", "/{path:.*}", _refuse)
     return listening(app, host=host, port=port, closing=5.0)

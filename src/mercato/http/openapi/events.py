@@ -112,7 +112,7 @@ EVENTS: Final = (
         name="orderCancelled",
         summary="Order cancelled",
         description="POST `{webhookUrl}/order-cancelled` for an order to which the store didn't reply within ten "
-        "minutes, whether it got the order or not.",
+        "minutes, whether it got the order or not, and for one that the network's operator cancelled.",
         body=OrderCancelledWebhook,
         to="Commerce",
     ),
