@@ -39,7 +39,7 @@ from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import AnyRow, Read, Write
 from mercato.kernel.db.tables import console_passkeys
 from mercato.kernel.errors import Forbidden
-from mercato.kernel.wire import Wire
+from mercato.kernel.wire import Wire, redacted
 
 PURPOSE: Final = "mercato console passkey"
 """What the keys of the challenges are derived for."""
@@ -76,6 +76,7 @@ def _actor(passkey_id: UUID) -> str:
     return f"passkey:{passkey_id}"
 
 
+@redacted("keys")
 class Challenges(Struct, frozen=True):
     """Makes challenges, and reads those that it made. `keys`: the first signs."""
 
