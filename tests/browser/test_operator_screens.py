@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from tests.browser.accessibility import violations, widest
+from tests.console.test_jobs import add_dead
 from tests.console.visiting import operator_link
 from tests.service import Client, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCREENS = ["health", "requests"]
+SCREENS = ["health", "requests", "jobs"]
 
 
 async def sign_in(page: Any, mercato: Service) -> None:
@@ -30,6 +31,7 @@ async def fill(mercato: Service, data: dict[str, Any]) -> dict[str, Any]:
     if not data:
         data["partner"], client = await mercato.partner(name="Café <i>Zoë</i>")
         await refuse(mercato, client)
+        await add_dead(mercato, error="TimeoutError: the handler did not end within 60 s")
     return data
 
 

@@ -164,6 +164,8 @@ CREATE TABLE jobs (
 
 CREATE INDEX ix_jobs_dead ON jobs (run_at) WHERE state = 'dead';
 
+CREATE INDEX ix_jobs_dead_kind ON jobs (kind, run_at) WHERE state = 'dead';
+
 CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
 
 CREATE INDEX ix_jobs_running ON jobs (kind, group_key) WHERE state = 'running';

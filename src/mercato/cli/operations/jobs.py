@@ -8,18 +8,20 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened
-from mercato.kernel.db.audit import audit
-from mercato.kernel.db.errors import is_unique_violation
-from mercato.kernel.db.tables import jobs_dedup
-from mercato.kernel.jobs import DeadJob, list_dead, list_depths, revive
+from mercato.kernel.jobs import DeadJob, Revival, list_dead, list_depths, revive_job
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")
 
 PAGE: Final = 100
-MAX_NUMBER: Final = 2**63 - 1
 _SEE: Final = "See those that are dead: mercato job list"
+_OUTCOMES: Final = {
+    Revival.DUE: "Job {} is due again.",
+    Revival.NOT_DEAD: f"Job {{}} is not dead, or gone. {_SEE}",
+    Revival.INVALID: f"{{}} isn't a job's number. {_SEE}",
+    Revival.NOT_NEEDED: "Job {} is not needed: the same work waits already.",
+}
 _COLUMNS: Final = {name.title(): name for name in ("kind", "ready", "waiting", "running", "dead")}
 
 
@@ -85,8 +87,10 @@ async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = No
         )
     async with opened(data_dir) as session:
         async with session.db.read() as tx:
-            dead = {one.id: one for one in await list_dead(tx, kind=kind, limit=MAX_LISTED)}
-        revived = [number for number in numbers or sorted(dead) if await _revive(session, number, dead)]
+            dead = [] if kind is None else await list_dead(tx, kind=kind, limit=MAX_LISTED)
+        revived = [
+            number for number in numbers or sorted(one.id for one in dead) if await _revive(session, number)
+        ]
     if kind is not None:
         note(f"Due again: {count_of(len(revived), 'job')} of {kind}.")
         if len(dead) == MAX_LISTED:
@@ -95,24 +99,10 @@ async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = No
     return 0 if len(revived) == len(numbers) else FAILED
 
 
-async def _revive(session: Session, number: int, dead: dict[int, DeadJob]) -> bool:
-    if not 0 < number <= MAX_NUMBER:
-        # A database would not take it as a number at all.
-        note(f"{number} isn't a job's number. {_SEE}")
-        return False
-    try:
-        async with session.db.write() as tx:
-            done = await revive(tx, number)
-            if done:
-                kind = {"kind": dead[number].kind} if number in dead else {}
-                await audit(tx, "job", detail={"job": number, **kind})
-    except Exception as error:
-        if not is_unique_violation(error, jobs_dedup):
-            raise
-        note(f"Job {number} is not needed: the same work waits already.")
-        return False
-    note(f"Job {number} is due again." if done else f"Job {number} is not dead, or gone. {_SEE}")
-    return done
+async def _revive(session: Session, number: int) -> bool:
+    found = await revive_job(session.db, number)
+    note(_OUTCOMES[found].format(number))
+    return found is Revival.DUE
 
 
 def _print_dead(dead: Sequence[DeadJob]) -> None:

@@ -22,7 +22,7 @@ from mercato.http.console.cookies import (
 from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
-from mercato.http.console.screens import account, deliveries, health, orders, overview, requests, stores
+from mercato.http.console.screens import account, deliveries, health, jobs, orders, overview, requests, stores
 from mercato.http.operations import Answer, Call
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
@@ -35,6 +35,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *orders.screens,
     *stores.screens,
     *deliveries.screens,
+    *jobs.screens,
     *requests.screens,
     *account.screens,
 )

@@ -1,6 +1,14 @@
 """Background jobs: `enqueue` in your own transaction, a table of handlers, and a `Worker` that runs them."""
 
-from mercato.kernel.jobs.maintenance import DeadJob, list_dead, list_depths, revive
+from mercato.kernel.jobs.maintenance import (
+    DeadJob,
+    Revival,
+    count_kinds,
+    list_dead,
+    list_depths,
+    revive,
+    revive_job,
+)
 from mercato.kernel.jobs.model import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
 from mercato.kernel.jobs.queue import Enqueued, delete_waiting, enqueue
 from mercato.kernel.jobs.settle import fence, finish, put_back
@@ -15,8 +23,10 @@ __all__ = [
     "Job",
     "JobLost",
     "Outcome",
+    "Revival",
     "Settled",
     "Worker",
+    "count_kinds",
     "delete_waiting",
     "enqueue",
     "fence",
@@ -25,4 +35,5 @@ __all__ = [
     "list_depths",
     "put_back",
     "revive",
+    "revive_job",
 ]

@@ -3,20 +3,36 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Integer, Select, delete, exists, func, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    delete,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
 
+from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
-from mercato.kernel.db.errors import is_unavailable
+from mercato.kernel.db.errors import is_unavailable, is_unique_violation
 from mercato.kernel.db.statements import prepared
-from mercato.kernel.db.tables import jobs
+from mercato.kernel.db.tables import jobs, jobs_dedup
 from mercato.kernel.db.types import now_ms
 from mercato.kernel.jobs.settle import IDLE
 from mercato.kernel.telemetry.metrics import QueueDepth
 
+_STATES: Final = ("ready", "waiting", "running", "dead")
+_MAX_ID: Final = 2**63 - 1
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _READ_SECONDS: Final = 2.0
 
@@ -188,8 +204,31 @@ async def find_depths(database: Database) -> Sequence[QueueDepth] | None:
         return None
 
 
-async def list_dead(tx: Read, *, kind: str | None = None, limit: int = 100) -> Sequence[DeadJob]:
-    """Return the jobs that died last, newest first: all, or one kind's."""
+class KindCount(Struct, frozen=True, kw_only=True):
+    """The jobs of one kind, by state."""
+
+    kind: str
+    ready: int = 0
+    waiting: int = 0
+    running: int = 0
+    dead: int = 0
+
+
+async def count_kinds(tx: Read, *, most: int) -> list[KindCount]:
+    """Return how many jobs of each kind there are, of at most so many that are counted in each state."""
+    kinds: dict[str, dict[str, int]] = {}
+    for state in _STATES:
+        # A table of a million jobs is not counted for a page.
+        some = select(jobs.c.kind).where(_in_state(state)).limit(most).subquery()
+        for kind, count in await tx.all(select(some.c.kind, func.count()).group_by(some.c.kind)):
+            kinds.setdefault(kind, {})[state] = count
+    return [KindCount(kind=kind, **counts) for kind, counts in sorted(kinds.items())]
+
+
+async def list_dead(
+    tx: Read, *, kind: str | None = None, before: tuple[datetime, int] | None = None, limit: int = 100
+) -> Sequence[DeadJob]:
+    """Return the jobs that died last, newest first: all, or one kind's. `before` is the last job's instant and id."""
     c = jobs.c
     newest = (
         select(c.id, c.kind, c.attempt, c.error, c.enqueued_at, c.run_at)
@@ -199,7 +238,39 @@ async def list_dead(tx: Read, *, kind: str | None = None, limit: int = 100) -> S
     )
     if kind is not None:
         newest = newest.where(c.kind == kind)
+    if before is not None:
+        at, job_id = before
+        newest = newest.where(c.run_at <= at, or_(c.run_at < at, c.id < job_id))
     return [DeadJob(*row) for row in await tx.all(newest)]
+
+
+class Revival(Enum):
+    """What became of a job that was to be revived."""
+
+    DUE = "due"
+    NOT_DEAD = "not dead"
+    INVALID = "invalid"
+    """No job has such a number."""
+    NOT_NEEDED = "not needed"
+    """The same work waits as another job already."""
+
+
+async def revive_job(database: Database, job_id: int) -> Revival:
+    """Revive a dead job on behalf of this task's actor, for the audit trail."""
+    if not 0 < job_id <= _MAX_ID:
+        # A database would not take it as a number at all.
+        return Revival.INVALID
+    try:
+        async with database.write() as tx:
+            kind = await tx.scalar(select(jobs.c.kind).where(jobs.c.id == job_id))
+            if not await revive(tx, job_id):
+                return Revival.NOT_DEAD
+            await audit(tx, "job", detail={"job": job_id, "kind": kind})
+    except IntegrityError as error:
+        if not is_unique_violation(error, jobs_dedup):
+            raise
+        return Revival.NOT_NEEDED
+    return Revival.DUE
 
 
 async def revive(tx: Write, job_id: int) -> bool:

@@ -64,3 +64,4 @@ Index(
     postgresql_where=_waiting,
 )
 Index("ix_jobs_dead", jobs.c.run_at, sqlite_where=_dead, postgresql_where=_dead)
+Index("ix_jobs_dead_kind", jobs.c.kind, jobs.c.run_at, sqlite_where=_dead, postgresql_where=_dead)
