@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import hashlib
 import json
 import re
@@ -14,6 +15,7 @@ import pytest
 from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.domain.partners.model import PartnerKind
+from mercato.http.head import Head
 
 STORES = "/v1/commerce/stores"
 JSON = {"Content-Type": "application/json"}
@@ -284,3 +286,19 @@ async def test_system_pages_answer_without_a_key(mercato: Service):
         assert (await anonymous.get(asset.decode())).status == 200
     assert (await anonymous.get("/docs/assets/..%2f..%2fpyproject.toml")).status == 404
     assert (await anonymous.get("/errors/NO_SUCH")).status == 404
+
+
+async def test_a_refused_request_is_freed_without_the_garbage_collector(mercato: Service, pos: Client):
+    """What keeps a request keeps its connection and its body, too."""
+    gc.collect()
+    gc.disable()
+    try:
+        for path in ("/v1/commerce/stores/x", "/nowhere", "/v1/marketfront/stores/x"):
+            await pos.get(path)
+            await pos.post(path, {})
+        await pos.post("/v1/oauth/token", {})
+        # The last answer is here before its task has ended.
+        await asyncio.sleep(0.05)
+        assert [one.path for one in gc.get_objects() if isinstance(one, Head)] == []
+    finally:
+        gc.enable()

@@ -19,7 +19,7 @@ from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors
 from mercato.http.head import Head, Hosts, TrustedProxies, check_query
 from mercato.http.operations import Answer, Call, Operation, Rate, Upload
-from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Recorder
+from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
 from mercato.http.routing import Match, Routes
 from mercato.kernel import errors
 from mercato.kernel.db.errors import is_unavailable
@@ -84,7 +84,9 @@ class Edge:
         extra: Headers = []
         body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
         operation_id, render = NO_OPERATION, problems.PROBLEM_DETAILS.render
-        refusal: Problem | None = None
+        # Of a refusal only what is plain: a variable with the exception would keep this frame, and with it the
+        # connection, until the garbage collector comes by.
+        reason: Reason | None = None
         task = asyncio.current_task()
         assert task is not None
         self.in_flight.add(task)
@@ -104,19 +106,20 @@ class Edge:
             status, headers, body = (
                 render(problem, head.context) if preflight is None else (204, preflight, b"")
             )
-            refusal = problem if preflight is None else None
+            reason = None if preflight is not None else reason_of(problem)
         except Problem as problem:
             status, headers, body = render(problem, head.context)
-            refusal = problem
+            reason = reason_of(problem)
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
-            refusal = self._fault(bug, head)
-            status, headers, body = render(refusal, head.context)
+            fault = self._fault(bug, head)
+            status, headers, body = render(fault, head.context)
+            reason = reason_of(fault)
         finally:
             self.in_flight.discard(task)
         seconds = perf_counter() - started
         self._answered(operation_id, status, seconds)
         if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
-            self._record(scope["method"], head, operation_id, status, seconds, refusal, body)
+            self._record(scope["method"], head, operation_id, status, seconds, reason, body)
         if body_in is not None:
             body_in.release()
             if body_in.is_unread:

@@ -18,6 +18,14 @@ NO_OPERATION: Final = "none"
 FIRST_REFUSAL: Final = 400
 
 
+Reason = tuple[str, tuple[OrderError, ...]]
+"""Why a request was refused: its error code and its faults."""
+
+
+def reason_of(problem: Problem) -> Reason:
+    return problem.error_code, problem.errors
+
+
 class Recorder:
     """Requests are recorded that are refused, that take `slow` seconds, or whose operation is among `operations`."""
 
@@ -36,17 +44,14 @@ class Recorder:
         operation_id: str,
         status: int,
         seconds: float,
-        refusal: Problem | None,
+        reason: Reason | None,
         body: bytes,
     ) -> None:
         """Record a request that was answered with `body`."""
-        code: str | None = None
-        errors: tuple[OrderError, ...] = ()
-        if refusal is not None:
-            code, errors = refusal.error_code, refusal.errors
-        elif status >= FIRST_REFUSAL and (summary := summarize(body)) is not None:
+        if reason is None and status >= FIRST_REFUSAL and (summary := summarize(body)) is not None:
             # A stored answer, perhaps of an earlier request.
-            code, errors = summary.error_code, summary.described()
+            reason = summary.error_code, summary.described()
+        code, errors = reason or (None, ())
         if operation_id == NO_OPERATION and current_context() is None:
             self._set_known_caller(head)
         self._app.request_log.record(
