@@ -96,7 +96,7 @@ def _of_database(error: Exception) -> Failure | None:
         return Failure(_OLD)
     if isinstance(cause, sqlite3.IntegrityError | asyncpg.IntegrityConstraintViolationError):
         return None
-    # Asked of the driver's error and not of a DatabaseUnavailable around it: a server goes on trying whatever kept it
+    # The driver's error decides, not a DatabaseUnavailable around it: a server goes on trying whatever kept it
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
     if is_unavailable(cause) and "unable to open" not in what:
         return Failure(_AWAY)

@@ -25,7 +25,7 @@ from mercato.kernel.telemetry.context import WorkContext, set_context
 
 @dataclass(frozen=True)
 class Session:
-    """An open database and the settings it came from."""
+    """An open database and its settings."""
 
     settings: Settings
     db: Database

@@ -6,6 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -64,15 +65,15 @@ class Check(Wire, kw_only=True):
 
     name: str
     state: State
-    said: str
+    message: str = msgspec.field(name="said")
     advice: str | UnsetType = UNSET
 
 
-def _check(name: str, said: str, advice: str | None = None, state: State = State.WRONG) -> Check:
+def _check(name: str, message: str, advice: str | None = None, state: State = State.WRONG) -> Check:
     """Return an ok check, or one with advice in the given state."""
     if advice is None:
-        return Check(name=name, state=State.OK, said=said)
-    return Check(name=name, state=state, said=said, advice=advice)
+        return Check(name=name, state=State.OK, message=message)
+    return Check(name=name, state=state, message=message, advice=advice)
 
 
 async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
@@ -104,20 +105,22 @@ async def _schema(tx: Read) -> Check:
     if found == HEAD:
         return _check("schema", f"revision {found}")
     if found is None:
-        said, advice = "The database has no tables of Mercato.", "Make them with: mercato migrate"
+        message, advice = "The database has no tables of Mercato.", "Create them with: mercato migrate"
     else:
-        said = f"The database is at revision {found}, this version at {HEAD}."
+        message = f"The database is at revision {found}, this version at {HEAD}."
         advice = "Run mercato migrate; if it says that the schema is newer, install that version of mercato."
-    return _check("schema", said, advice, State.UNUSABLE)
+    return _check("schema", message, advice, State.UNUSABLE)
 
 
 async def _storage(tx: Read) -> Check:
     if tx.dialect == "postgresql":
         server = await health.find_server(tx)
-        said = f"PostgreSQL {server.version}, {server.connections} of {server.max_connections} connections in use"
+        message = f"PostgreSQL {server.version}, {server.connections} of {server.max_connections} connections in use"
         full = server.connections >= server.max_connections * MAX_CONNECTIONS
         return _check(
-            "storage", said, "Raise max_connections of PostgreSQL, or run fewer processes." if full else None
+            "storage",
+            message,
+            "Raise max_connections of PostgreSQL, or run fewer processes." if full else None,
         )
     files = await health.find_files(tx)
     size, log, free = (f"{count / MiB:,.1f} MiB" for count in (files.file, files.log, files.free))
@@ -138,8 +141,8 @@ async def _replica(own: Database, settings: Settings) -> Check:
     except ValueError as error:
         return _check("replica", "It can't be used.", f"{error}.", State.UNUSABLE)
     except (TimeoutError, DatabaseUnavailable, SQLAlchemyError):
-        said = f"It does not answer, or is more than {MAX_LAG:g} s behind the primary."
-        return _check("replica", said, "Until it keeps up, all is read from the primary.")
+        message = f"It does not answer, or is more than {MAX_LAG:g} s behind the primary."
+        return _check("replica", message, "Until it keeps up, all reads go to the primary.")
 
 
 async def _follow(db: Database) -> Check:
@@ -147,10 +150,10 @@ async def _follow(db: Database) -> Check:
     replica = db.replica
     while replica is not None and not replica.is_fresh():
         if not await replica.check():
-            said = (
+            message = (
                 "MERCATO_DATABASE_REPLICA_URL isn't a replica of this database, so nothing is read from it."
             )
-            return _check("replica", said, "Name a streaming replica of MERCATO_DATABASE_URL.")
+            return _check("replica", message, "Name a streaming replica of MERCATO_DATABASE_URL.")
         await asyncio.sleep(INTERVAL)
     return _check("replica", "it keeps up")
 
@@ -160,16 +163,17 @@ async def _clock(tx: Read) -> Check:
     theirs = await health.find_clock(tx)
     after = clock.now()
     skew = theirs - (before + (after - before) / 2)
-    said = f"the database's clock is {abs(skew.total_seconds()):.1f} s {'ahead' if skew > timedelta(0) else 'behind'}"
+    direction = "ahead" if skew > timedelta(0) else "behind"
+    message = f"the database's clock is {abs(skew.total_seconds()):.1f} s {direction}"
     advice = "Set both machines' clocks by NTP: leases, tokens and signatures depend on them."
-    return _check("clock", said, None if abs(skew) <= MAX_SKEW + (after - before) else advice)
+    return _check("clock", message, None if abs(skew) <= MAX_SKEW + (after - before) else advice)
 
 
 def _files() -> Check:
     most = max_open_files()
     advice = f"Raise the hard limit to {WANTED_FILES} or more: ulimit -Hn, or LimitNOFILE=."
-    said = f"a server started from here may have {most} files open"
-    return _check("open files", said, None if most >= WANTED_FILES else advice)
+    message = f"a server started from here may have {most} files open"
+    return _check("open files", message, None if most >= WANTED_FILES else advice)
 
 
 async def _limits(settings: Settings, url: str) -> Check:
@@ -197,14 +201,16 @@ async def _limits(settings: Settings, url: str) -> Check:
 async def _encryption(tx: Read, settings: Settings) -> Check:
     given = settings.encryption_keys
     if given is None and not (settings.data_dir / FILE).exists():
-        said = f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
+        message = (
+            f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
+        )
         # A restored database needs its own key: no start creates a new one beside it either.
         if await find_newest_secret(tx) is not None:
             return _check(
-                "encryption", said, f"The database has secrets: put their {FILE} there before a start."
+                "encryption", message, f"The database has secrets: put their {FILE} there before a start."
             )
         advice = "The first server makes one. Keep it apart from the database."
-        return _check("encryption", said, advice, State.NOTE)
+        return _check("encryption", message, advice, State.NOTE)
     try:
         vault = Vault(load_keys(None if given is None else given.reveal(), settings.data_dir))
     except VaultError as error:
@@ -233,8 +239,8 @@ def _due(depths: Sequence[QueueDepth]) -> Check:
     if oldest is None:
         return _check("due work", "none waits")
     advice = "Start more workers, or see in their logs why they take none."
-    said = f"the oldest job has been due for {oldest:.0f} s"
-    return _check("due work", said, None if oldest <= MAX_WAIT.total_seconds() else advice)
+    message = f"the oldest job has been due for {oldest:.0f} s"
+    return _check("due work", message, None if oldest <= MAX_WAIT.total_seconds() else advice)
 
 
 def _dead(depths: Sequence[QueueDepth]) -> Check:
@@ -253,9 +259,9 @@ async def _endpoints(tx: Read) -> Check:
     count = await count_disabled(tx)
     if not count:
         return _check("endpoints", "none is disabled")
-    said = f"Disabled after days of failures: {count_of(count, 'address', 'addresses')} of partners."
+    message = f"Disabled after days of failures: {count_of(count, 'address', 'addresses')} of partners."
     advice = "Ask their partners; then: mercato webhooks enable PARTNER URL"
-    return _check("endpoints", said, advice, State.NOTE)
+    return _check("endpoints", message, advice, State.NOTE)
 
 
 async def _orders(tx: Read) -> Check:
@@ -263,12 +269,12 @@ async def _orders(tx: Read) -> Check:
     if not count or oldest is None:
         return _check("orders", "none waits for its store's answer")
     age = clock.now() - oldest
-    said = f"{count_of(count, 'order')} without an answer of the store, the oldest for {age.total_seconds():.0f} s"
+    message = f"{count_of(count, 'order')} without an answer of the store, the oldest for {age.total_seconds():.0f} s"
     advice = (
         "The stores don't answer; such an order is cancelled after MERCATO_PLACE_RESEND_SECONDS. See why: "
         "mercato webhooks list --type order.place"
     )
-    return _check("orders", said, None if age <= MAX_WAIT else advice, State.NOTE)
+    return _check("orders", message, None if age <= MAX_WAIT else advice, State.NOTE)
 
 
 async def _stores(tx: Read) -> Check:
@@ -277,9 +283,9 @@ async def _stores(tx: Read) -> Check:
         return _check("stores", "none is cut off")
     named = ", ".join(f"{one.store_id} ({one.failed} of {one.calls} calls)" for one in found[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    said = f"Cut off after failed order calls in the last 10 minutes: {named}{more}."
+    message = f"Cut off after failed order calls in the last 10 minutes: {named}{more}."
     advice = "Tell the merchants. One call is tried every 10 seconds, and the first success ends it."
-    return _check("stores", said, advice, State.NOTE)
+    return _check("stores", message, advice, State.NOTE)
 
 
 async def _deliveries(tx: Read) -> Check:

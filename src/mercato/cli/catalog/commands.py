@@ -176,11 +176,11 @@ def _summary(report: LintReport, name: str) -> str:
     warnings = count_of(len(report.warnings), "warning")
     if report.summary is None:
         return f"{name} is not valid: {count_of(len(report.errors), 'error')}, {warnings}."
-    held = report.summary
+    summary = report.summary
     return (
-        f"{name} is valid: {count_of(held.items, 'item')}, {count_of(held.sections, 'section')}, "
-        f"{count_of(held.catalogs, 'catalog')}, {count_of(held.modifier_groups, 'modifier group')}, "
-        f"prices in {held.currency}; {count_of(held.warnings, 'warning')}."
+        f"{name} is valid: {count_of(summary.items, 'item')}, {count_of(summary.sections, 'section')}, "
+        f"{count_of(summary.catalogs, 'catalog')}, {count_of(summary.modifier_groups, 'modifier group')}, "
+        f"prices in {summary.currency}; {count_of(summary.warnings, 'warning')}."
     )
 
 

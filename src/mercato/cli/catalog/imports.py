@@ -59,13 +59,13 @@ def import_(
 
     """
     bounds = settings()
-    asked = ImportOptions(
+    options = ImportOptions(
         currency=None if currency is None else currency.upper(),
         default_currency=bounds.default_currency,
         language=language,
         now=clock.now(),
     )
-    made = _convert(read_valid_document(file, bounds).body, from_, asked)
+    made = _convert(read_valid_document(file, bounds).body, from_, options)
     # A conversion should never produce what an ingest refuses.
     found, _ = lint(made.document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
     for one in found.errors[:MAX_FAULTS]:
@@ -80,9 +80,9 @@ def import_(
     return 0 if found.valid else FAILED
 
 
-def _convert(document: bytes, form: Format, asked: ImportOptions) -> Imported:
+def _convert(document: bytes, form: Format, options: ImportOptions) -> Imported:
     try:
-        return convert(form.value, document, asked)
+        return convert(form.value, document, options)
     except UnknownCurrencyError as error:
         raise UnusableError(
             f"{sanitize(str(error))} isn't a currency in use: write its code, such as EUR."

@@ -38,7 +38,7 @@ COMMAND_SECONDS: Final = 40.0
 """How long one purchase by a command may take."""
 
 FIRST_SECONDS: Final = 60.0
-"""How long to wait for somebody to place an order."""
+"""How long to wait for the first order."""
 
 IDLE_SECONDS: Final = 3.0
 """Seconds without a request that end a purchase."""

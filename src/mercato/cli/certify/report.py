@@ -56,7 +56,7 @@ class Screen:
     def __init__(self, suite: Suite[Any]) -> None:
         self._suite = suite
         self._group = ""
-        self._held: list[Outcome] = []
+        self._pending: list[Outcome] = []
         """The first checks of a group, while all are skipped for the same reason."""
 
     def show(self, outcome: Outcome) -> None:
@@ -64,23 +64,29 @@ class Screen:
         group = outcome.id.rpartition(".")[0]
         is_first = group != self._group
         if is_first:
-            self._print_held()
+            self._print_pending()
             say("", *wrap(self._suite.headings[group]))
         self._group = group
-        held = self._held
-        if outcome.verdict is Verdict.SKIPPED and (is_first or (held and held[0].seen == outcome.seen)):
-            held.append(outcome)
+        pending = self._pending
+        if outcome.verdict is Verdict.SKIPPED and (is_first or (pending and pending[0].seen == outcome.seen)):
+            pending.append(outcome)
             return
-        say(*map(_line, (*held, outcome)))
-        held.clear()
+        say(*map(_line, (*pending, outcome)))
+        pending.clear()
 
-    def _print_held(self) -> None:
-        held, self._held = self._held, []
-        say(*([f"  {_MARKS[Verdict.SKIPPED]}  all {len(held)}"] if len(held) > 1 else map(_line, held)))
+    def _print_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        say(
+            *(
+                [f"  {_MARKS[Verdict.SKIPPED]}  all {len(pending)}"]
+                if len(pending) > 1
+                else map(_line, pending)
+            )
+        )
 
     def end(self, outcomes: Sequence[Outcome]) -> None:
         """Print the failed and skipped checks, and the counts."""
-        self._print_held()
+        self._print_pending()
         failed = [one for one in outcomes if one.verdict is Verdict.FAIL]
         if failed:
             say("", "What failed, and what to do:")
@@ -234,7 +240,7 @@ def verify(
     if not ours:
         say(
             *wrap(
-                "Nothing was changed since it was signed, but anybody may have signed it: the key is not this "
+                "Nothing was changed since it was signed, but anyone may have signed it: the key is not this "
                 "installation's. If you know whose it is, give its public key with --public-key."
             )
         )

@@ -60,7 +60,7 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
         return 0
     note(
         "The database's log (mercato.db-wal) may still hold what was erased: a process that reads for long, "
-        f"a backup perhaps, kept it in use for {LOG_SECONDS:g} s. Run the command again when that has ended."
+        f"a backup perhaps, kept it in use for {LOG_SECONDS:g} s. Run the command again once that has ended."
     )
     return FAILED
 

@@ -29,7 +29,7 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
     width = max(len(one.name) for one in found)
     for one in found:
         first = f"{one.state.upper():<8}  {one.name:<{width}}  "
-        say(*finding(one.said, one.advice, first=first, indent=" " * len(first)))
+        say(*finding(one.message, one.advice, first=first, indent=" " * len(first)))
     return code
 
 
@@ -38,12 +38,12 @@ async def _check(data_dir: Path | None) -> list[Check]:
         load(os.environ, data_dir=data_dir)
     except SettingsError as error:
         return [_failed("settings", error)]
-    found = [Check(name="settings", state=State.OK, said="they can be read")]
+    found = [Check(name="settings", state=State.OK, message="they can be read")]
     try:
         async with opened(data_dir) as session, session.db.read() as tx:
             async for one in checks(tx, session.settings):
                 found.append(one)  # noqa: PERF401  # what was found stays when a later check fails
-    except Exception as error:  # noqa: BLE001  # whatever keeps us from the database is what is asked for
+    except Exception as error:  # noqa: BLE001  # whatever makes the database unusable is a finding
         found.append(_failed("database", error))
     return found
 
@@ -53,4 +53,4 @@ def _failed(name: str, error: Exception) -> Check:
     failure = explain(error)
     if failure is None:
         raise error
-    return Check(name=name, state=State.UNUSABLE, said="cannot be used", advice=failure.message)
+    return Check(name=name, state=State.UNUSABLE, message="cannot be used", advice=failure.message)

@@ -239,21 +239,21 @@ async def delete(
     async with opened(data_dir) as session:
         async with session.db.read() as tx:
             found = await accounts.get_partner_named(tx, name)
-            held = await offboarding.count_holdings(tx, found.id)
+            holdings = await offboarding.count_holdings(tx, found.id)
         if not json:
             print_facts(
                 ("Partner", found.name),
-                ("Keys", f"{held.keys:,}"),
-                ("Stores", f"{held.stores:,}"),
-                ("Onboardings", f"{held.onboardings:,}"),
-                ("Deliveries", f"{held.deliveries:,}, of which {held.pending_deliveries:,} pending"),
-                ("Orders that stay", f"{held.orders:,}, of which {held.open_orders:,} open"),
+                ("Keys", f"{holdings.keys:,}"),
+                ("Stores", f"{holdings.stores:,}"),
+                ("Onboardings", f"{holdings.onboardings:,}"),
+                ("Deliveries", f"{holdings.deliveries:,}, of which {holdings.pending_deliveries:,} pending"),
+                ("Orders that stay", f"{holdings.orders:,}, of which {holdings.open_orders:,} open"),
             )
         if yes:
             await offboarding.delete(session.db, found.id, now=clock.now)
     if json:
-        facts: dict[str, Any] = {"partner_id": found.id, "name": found.name, "orders_kept": held.orders}
-        print_json(view(Deletion, held, done=yes, **facts))
+        facts: dict[str, Any] = {"partner_id": found.id, "name": found.name, "orders_kept": holdings.orders}
+        print_json(view(Deletion, holdings, done=yes, **facts))
     else:
         note(f"{found.name} is deleted." if yes else "Nothing was deleted. Do it with --yes")
 

@@ -175,6 +175,6 @@ def _commands(context: DemoContext) -> list[str]:
         f"""  {sends} '{{"query": "pizza"}}'""",
         f'curl -s "$URL/v1/marketfront/orders/{context.joined}/timeline" {shop}',
         "",
-        "The kitchen is open: whatever order you place, it is brought to its end.",
+        "The merchant works: every order that you place is completed.",
         f"API reference: {context.partner.base}/docs",
     ]

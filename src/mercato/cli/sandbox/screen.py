@@ -56,10 +56,10 @@ class Screen:
             except (OSError, UnicodeError) as error:
                 raise cannot_listen(error, *self._double.asked) from None
             self._begin()
-            asked = asyncio.create_task(stop.wait())
+            stopping = asyncio.create_task(stop.wait())
             showing = asyncio.create_task(self._show_all())
             working = None if work is None else asyncio.create_task(work)
-            tasks = [task for task in (asked, showing, working) if task is not None]
+            tasks = [task for task in (stopping, showing, working) if task is not None]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 task.cancel()

@@ -225,7 +225,7 @@ def lines_of(received: "ReceivedWebhook") -> list[str]:
 
 
 def _body_lines(body: bytes) -> list[str]:
-    """Return a body in lines: JSON indented, anything else as it came."""
+    """Return a body in lines: JSON indented, anything else unchanged."""
     try:
         text = msgspec.json.format(body, indent=2).decode() if body else ""
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
