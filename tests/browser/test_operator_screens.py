@@ -12,7 +12,7 @@ from tests.service import Client, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCREENS = ["health", "requests", "jobs"]
+SCREENS = ["health", "requests", "jobs", "partners", "partners/new"]
 
 
 async def sign_in(page: Any, mercato: Service) -> None:
@@ -52,7 +52,7 @@ async def test_a_screen_of_the_operator_is_accessible_and_fits(
     await sign_in(page, mercato)
     await page.goto(f"{mercato.base}/console/{screen}")
     await check(page, f"{screen}-{scheme}-{width}")
-    link = page.locator("main table a.id")
+    link = page.locator("main tbody a")
     if await link.count():
         await link.first.click()
         await check(page, f"{screen}-one-{scheme}-{width}")

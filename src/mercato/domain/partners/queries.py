@@ -67,6 +67,14 @@ async def list_partners(
     return [_partner(row) for row in await tx.all(statement)]
 
 
+async def list_newest_partners(tx: Read, *, before: UUID | None = None, limit: int) -> list[Partner]:
+    """Return a page, newest first: `before` is the last partner of the page before."""
+    statement = _PARTNER.order_by(partners.c.id.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(partners.c.id < before)
+    return [_partner(row) for row in await tx.all(statement)]
+
+
 async def find_names(tx: Read, partner_ids: Collection[UUID]) -> dict[UUID, str]:
     """Return the names of the partners that exist."""
     named = select(partners.c.id, partners.c.name).where(partners.c.id.in_(partner_ids))

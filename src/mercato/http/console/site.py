@@ -22,7 +22,17 @@ from mercato.http.console.cookies import (
 from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
-from mercato.http.console.screens import account, deliveries, health, jobs, orders, overview, requests, stores
+from mercato.http.console.screens import (
+    account,
+    deliveries,
+    health,
+    jobs,
+    orders,
+    overview,
+    partners,
+    requests,
+    stores,
+)
 from mercato.http.operations import Answer, Call
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
@@ -34,6 +44,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *health.screens,
     *orders.screens,
     *stores.screens,
+    *partners.screens,
     *deliveries.screens,
     *jobs.screens,
     *requests.screens,

@@ -1,0 +1,142 @@
+"""Partners: created, shown with what they have, limited, suspended and resumed."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from mercato.domain import offboarding
+from mercato.domain.orders.operators import OrderFilter, list_orders
+from mercato.domain.partners import accounts, queries
+from mercato.domain.partners.model import Limits, Partner, PartnerKind
+from mercato.domain.stores.operators import StoreFilter, list_stores
+from mercato.http.console.screen import OPERATORS, Done, Page, Question, Screens, Visit
+from mercato.kernel.outbound.urls import origin_of
+from mercato.kernel.wire import Wire
+from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
+
+screens: Final = Screens(OPERATORS)
+
+MAX_KEYS: Final = 200
+SHOWN: Final = 10
+"""Stores and orders of a partner that its page shows, the newest."""
+
+PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+
+
+class PartnersQuery(Wire):
+    """The page of the list."""
+
+    cursor: Cursor | None = None
+
+
+class NewPartnerForm(Wire):
+    """A new partner. `event_url` is where a storefront's events go."""
+
+    kind: PartnerKind
+    name: str = ""
+    event_url: str | None = None
+
+
+class LimitsForm(Wire):
+    """Requests a minute; a field that is left empty is the deployment's limit."""
+
+    reads: PerMinute | None = None
+    writes: PerMinute | None = None
+    discovery: PerMinute | None = None
+
+
+@screens.get("partners")
+async def list_partners(visit: Visit) -> Page:
+    query = visit.filters(PartnersQuery)
+    async with visit.app.db.read() as tx:
+        rows = await queries.list_newest_partners(tx, before=read_cursor(query.cursor), limit=PAGE + 1)
+    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+    return Page("partners.html", "Partners", {"partners": page, "next_cursor": cursor})
+
+
+@screens.get("partners/new")
+async def show_new_partner(visit: Visit) -> Page:
+    assert visit.is_operator
+    return Page("partner_new.html", "New partner", {"kinds": list(PartnerKind)})
+
+
+@screens.post("partners/new")
+async def create_partner(visit: Visit) -> Page:
+    form, app = visit.fields(NewPartnerForm), visit.app
+    async with app.db.write() as tx:
+        made = await accounts.create_partner(
+            tx, app.vault, name=form.name, kind=form.kind, event_url=form.event_url, now=app.clock
+        )
+    return Page("partner_created.html", "New partner", {"made": made, "name": form.name.strip()})
+
+
+@screens.get("partners/{partner}")
+async def show_partner(visit: Visit) -> Page:
+    now = visit.app.clock()
+    async with visit.app.db.read() as tx:
+        partner = await accounts.get_partner(tx, visit.ids["partner"])
+        keys = await queries.list_keys(tx, partner_id=partner.id, limit=MAX_KEYS)
+        stores = await list_stores(tx, StoreFilter(partner_id=partner.id), limit=SHOWN, now=now)
+        orders = await list_orders(tx, OrderFilter(partner_id=partner.id), limit=SHOWN)
+    values = {
+        "partner": partner,
+        # The rest of the address may grant access.
+        "event_origin": None if partner.event_url is None else origin_of(partner.event_url),
+        "keys": [(key, key.state(now)) for key in keys],
+        "stores": stores,
+        "orders": orders,
+        "limits": _limits(visit, partner),
+    }
+    return Page("partner.html", partner.name, values)
+
+
+@screens.post("partners/{partner}/limits")
+async def set_partner_limits(visit: Visit) -> Done:
+    form, partner_id = visit.fields(LimitsForm), visit.ids["partner"]
+    limits = Limits(reads=form.reads, writes=form.writes, discovery=form.discovery)
+    async with visit.app.db.write() as tx:
+        await accounts.set_limits(tx, partner_id, limits)
+    return Done("The limits are set. They hold within a second.", to=f"/console/partners/{partner_id}")
+
+
+async def ask_to_suspend(visit: Visit) -> Question:
+    partner = await _partner(visit)
+    return Question(
+        f"Suspend {partner.name}?",
+        "Its keys are refused and its stores are hidden within 2 seconds, until it is resumed. Its open orders and the "
+        "deliveries to it go on.",
+        back=f"/console/partners/{partner.id}",
+    )
+
+
+@screens.post("partners/{partner}/suspend", ask=ask_to_suspend)
+async def suspend_partner(visit: Visit) -> Done:
+    partner = await _partner(visit)
+    await offboarding.suspend(visit.app.db, partner.id, now=visit.app.clock)
+    return Done(f"{partner.name} is suspended.", to=f"/console/partners/{partner.id}")
+
+
+@screens.post("partners/{partner}/resume")
+async def resume_partner(visit: Visit) -> Done:
+    partner = await _partner(visit)
+    await offboarding.resume(visit.app.db, partner.id)
+    return Done(
+        f"{partner.name} is resumed: its keys work, and its stores are shown.",
+        to=f"/console/partners/{partner.id}",
+    )
+
+
+async def _partner(visit: Visit) -> Partner:
+    """Return the partner of the path. Raises AccountError."""
+    async with visit.app.db.read() as tx:
+        return await accounts.get_partner(tx, visit.ids["partner"])
+
+
+def _limits(visit: Visit, partner: Partner) -> list[tuple[str, str, int | None, int]]:
+    """Return label, name, the partner's own limit and the deployment's, of each."""
+    settings, own = visit.app.settings, partner.limits
+    return [
+        ("Reads a minute", "reads", own.reads, settings.rate_limit_reads),
+        ("Writes a minute", "writes", own.writes, settings.rate_limit_writes),
+        ("Discoveries a minute", "discovery", own.discovery, settings.rate_limit_discovery),
+    ]

@@ -1,0 +1,134 @@
+"""The screen `Partners`: created with their credentials shown once, limited, suspended and resumed."""
+
+from typing import Any
+
+import pytest
+from tests.api.trade import trade
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter, enter_as_operator, enter_as_partner
+from tests.service import Client, Merchant, Service
+
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import Limits, PartnerKind
+from mercato.kernel import clock
+from mercato.kernel.db.audit import list_entries
+
+
+def shown_once(page: Any) -> dict[str, str]:
+    (region,) = page.root.all("section", **{"aria-label": "Shown once"})
+    names, values = region.all("dt"), region.all("dd")
+    return {name.text: value.text for name, value in zip(names, values, strict=True)}
+
+
+async def test_a_partner_is_created_and_its_credentials_are_shown_once(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    form = await browser.open((await browser.open("/console/partners")).link("New partner"))
+    check_frame(form)
+    made = await browser.press(form, "Create partner", name="Joe's <b>Pizza", kind="both")
+    check_frame(made)
+    credentials = shown_once(made)
+    assert credentials.keys() == {"Commerce key", "Marketfront key", "Signing secret"}
+    client = Client(mercato.base, credentials["Commerce key"], mercato.session)
+    assert (await client.get("/v1/commerce/stores")).status == 200
+    page = await browser.open(made.link("Joe's <b>Pizza"))
+    assert page.heading == "Joe's <b>Pizza"
+    assert {row[1] for row in page.rows("Keys")} == {"commerce", "marketfront"}
+    for text in credentials.values():
+        assert text not in page.body.decode()
+    assert "Joe's <b>Pizza" in [row[0] for row in (await browser.open("/console/partners")).rows("Partners")]
+    async with mercato.app.db.read() as tx:
+        entry = (await list_entries(tx, action="console.createPartner", limit=1))[0]
+    assert entry.actor == "console:cli:anna"
+    again = await browser.press(form, "Create partner", name="Joe's <b>Pizza", kind="both")
+    assert (again.status, "already" in again.text) == (409, True)
+    wrong = await browser.press(form, "Create partner", name="x", kind="commerce", eventUrl="https://e.com")
+    assert "Only marketfront partners get order events" in wrong.text
+
+
+async def test_a_suspension_asks_first_and_is_undone(mercato: Service):
+    made, client = await mercato.partner()
+    browser, _ = await enter_as_operator(mercato)
+    page = await browser.open(f"/console/partners/{made.id}")
+    question = await browser.press(page, "Suspend")
+    assert "Confirm" in question.buttons
+    assert (await client.get("/v1/commerce/stores")).status == 200
+    done = await browser.press(question, "Confirm")
+    assert "is suspended." in done.status_region
+    assert (await client.get("/v1/commerce/stores")).status in {401, 403}
+    assert "suspended" in done.text
+    resumed = await browser.press(done, "Resume")
+    assert "is resumed" in resumed.status_region
+    assert (await client.get("/v1/commerce/stores")).status == 200
+    async with mercato.app.db.read() as tx:
+        found = await list_entries(tx, partner_id=made.id, limit=9)
+    assert {"console.suspendPartner", "console.resumePartner"} <= {one.action for one in found}
+
+
+async def test_a_partners_limits_are_set_and_removed(mercato: Service):
+    made, _ = await mercato.partner()
+    browser, _ = await enter_as_operator(mercato)
+    page = await browser.open(f"/console/partners/{made.id}")
+    done = await browser.press(page, "Set limits", reads="120", writes="", discovery="7")
+    assert "limits are set" in done.status_region
+    async with mercato.app.db.read() as tx:
+        assert (await accounts.get_partner(tx, made.id)).limits == Limits(reads=120, discovery=7)
+    cleared = await browser.press(done, "Set limits", reads="", writes="", discovery="")
+    async with mercato.app.db.read() as tx:
+        assert (await accounts.get_partner(tx, made.id)).limits == Limits()
+    assert (await browser.press(cleared, "Set limits", reads="0")).status in {400, 422}
+
+
+async def test_a_partners_page_leads_to_what_it_has(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events?token=hush")
+    order = await deal.placed()
+    browser, _ = await enter_as_operator(mercato)
+    for row in (await browser.open("/console/partners")).rows("Partners"):
+        page = await browser.open((await browser.open("/console/partners")).link(row[0]))
+        check_frame(page)
+        assert order["orderId"] in str(page.rows("Orders"))
+        assert "hush" not in page.body.decode()
+        for name in ("All orders", "Deliveries", "Refused requests"):
+            assert (await browser.open(page.link(name))).status == 200
+    assert "Test Store" in str((await browser.open("/console/stores")).rows("Stores"))
+
+
+async def test_what_a_partner_is_called_is_shown_as_text(mercato: Service):
+    made, _ = await mercato.partner(name=HOSTILE.rstrip("\N{RIGHT-TO-LEFT OVERRIDE}"))
+    browser, _ = await enter_as_operator(mercato)
+    for path in ("partners", f"partners/{made.id}", f"partners/{made.id}/suspend"):
+        page = await browser.open(f"/console/{path}")
+        check_frame(page)
+        assert "<script>alert(1)" in page.text, "as text"
+        assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
+
+
+async def test_partners_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mercato.http.console.screens.partners.PAGE", 2)
+    names = [(await mercato.partner(name=f"P{number}"), f"P{number}")[1] for number in range(3)]
+    browser, _ = await enter_as_operator(mercato)
+    first = await browser.open("/console/partners")
+    second = await browser.open(first.link("Next page"))
+    assert [row[0] for row in [*first.rows("Partners"), *second.rows("Partners")]] == names[::-1]
+
+
+async def test_a_partner_sees_no_partners(mercato: Service):
+    made, client = await mercato.partner(PartnerKind.BOTH)
+    browser, _ = await enter_as_partner(mercato, client)
+    for path in ("partners", "partners/new", f"partners/{made.id}", f"partners/{made.id}/suspend"):
+        assert (await browser.open(f"/console/{path}")).status == 404
+    for path in ("new", f"{made.id}/suspend", f"{made.id}/resume", f"{made.id}/limits"):
+        assert (await browser.post(f"/console/partners/{path}", {"name": "x", "kind": "both"})).status == 404
+
+
+async def test_an_operator_who_may_only_look_changes_no_partner(mercato: Service):
+    made, _ = await mercato.partner()
+    grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
+    async with mercato.app.db.write() as tx:
+        link = await sessions.create_link(tx, grant, now=clock.now())
+    browser, _ = await enter(mercato, f"{mercato.base}/console/links/{link.token}")
+    page = await browser.open(f"/console/partners/{made.id}")
+    assert page.buttons == ["Sign out"]
+    assert (await browser.post(f"/console/partners/{made.id}/suspend")).status == 403
+    assert (await browser.open("/console/partners/" + str(clock.new_id()))).status == 404
