@@ -217,3 +217,26 @@ async def test_a_page_is_small(mercato: Service):
         assert "immutable" in reply.headers["Cache-Control"]
         total += int(reply.headers["Content-Length"])
     assert total <= 100_000
+
+
+async def test_a_delivery_explains_the_signature_that_was_received(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await deal.placed()
+    received: dict[str, tuple[dict[str, str], bytes]] = {}
+    while "/events" not in received:
+        path, headers, body = await shop.webhook()
+        received[path] = headers, body
+    headers, body = received["/events"]
+    lines = "\r\n".join(f"{name}: {value}" for name, value in headers.items() if name.startswith("webhook-"))
+    listed = await deal.front.get("/v1/marketfront/webhook-deliveries")
+    delivery = listed.json()["deliveries"][0]["deliveryId"]
+    browser, _ = await enter_as_partner(mercato, deal.front, readOnly=True)
+    page = await browser.open(
+        (await browser.open(f"/console/deliveries/{delivery}")).link("Find why its signature fails")
+    )
+    assert body.decode() in page.root.all("textarea", name="body")[0].text
+    right = await browser.press(page, "Explain", headers=lines, body=body.decode())
+    assert "The signature is right" in right.text
+    changed = await browser.press(page, "Explain", headers=lines, body=body.decode().replace("Tea", "Cake"))
+    assert "BODY_CHANGED" in changed.text
+    assert "The bodies differ at line 1" in changed.text

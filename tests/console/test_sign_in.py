@@ -173,7 +173,7 @@ async def test_a_read_only_session_changes_nothing(mercato: Service):
     browser, page = await enter_as_partner(mercato, client, readOnly=True)
     assert page.buttons == ["Sign out"] or "Sign out" in page.buttons
     for screen in SCREENS:
-        if screen.act is None:
+        if screen.act is None or not screen.changes:
             continue
         path = "/".join(str(clock.new_id()) if one.startswith("{") else one for one in screen.path.split("/"))
         refused = await browser.post(f"/console/{path}")

@@ -14,8 +14,8 @@ from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.wire.problem import Context, ProblemDetail
 
-MAX_FORM: Final = 64 * 1024
-"""Bytes of a form: the longest field, a report to upload, has a way of its own."""
+MAX_FORM: Final = 512 * 1024
+"""Bytes of a form: the longest field is a webhook's body of 128 KiB, in which each byte may take three."""
 
 pages = Operations(access=Access.PUBLIC, tag="Pages")
 

@@ -9,11 +9,12 @@ from msgspec import Meta
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import deliveries, operators
+from mercato.domain.webhooks.debugger.findings import SignatureExplanation
 from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
-from mercato.domain.webhooks.wire import WebhookDeliveryDetail
-from mercato.http.console.screen import EVERYBODY, Done, Page, Screens, Visit
+from mercato.domain.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail
+from mercato.http.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import DeliveryNotFound
 from mercato.kernel.plurals import count_of
@@ -104,6 +105,51 @@ async def resend_failed(visit: Visit) -> Done:
         f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}",
         to="/console/deliveries",
     )
+
+
+class SignatureForm(Wire):
+    """A webhook as it was received: headers as lines, and the body."""
+
+    headers: Annotated[str, Meta(max_length=16_384)] = ""
+    body: str = ""
+    received_at: Instant | None = None
+
+
+@screens.get("deliveries/{delivery}/signature", audiences=PARTNERS)
+async def show_signature(visit: Visit) -> Page:
+    delivery, _ = await _read(visit)
+    sent = [f"webhook-id: {delivery.webhook_id}", "webhook-timestamp: ", "webhook-signature: "]
+    body = bytes(delivery.body).decode()
+    return _signature_page(delivery, SignatureForm(headers="\n".join(sent), body=body), None)
+
+
+@screens.post("deliveries/{delivery}/signature", audiences=PARTNERS, changes=False)
+async def explain_signature(visit: Visit) -> Page:
+    """Explain the signature of a webhook as it was received. Nothing is changed or stored."""
+    # Imported on first use, as the API does.
+    from mercato.domain.webhooks.debugger.requests import load_case
+
+    delivery, surface = await _read(visit)
+    assert surface is not None, "a screen of partners"
+    form, app = visit.fields(SignatureForm), visit.app
+    lines = (line.partition(":") for line in form.headers.splitlines())
+    request = ExplainSignatureRequest(
+        headers={name.strip(): value.strip() for name, _, value in lines if name.strip()},
+        # A browser sends every line end of a field as two characters.
+        body=form.body.replace("\r\n", "\n"),
+        delivery_id=delivery.delivery_id,
+        received_at=form.received_at,
+    )
+    async with app.db.read() as tx:
+        case = await load_case(tx, app.vault, visit.caller(surface), request, now=app.clock)
+    return _signature_page(delivery, form, await case.explain(app.clock()))
+
+
+def _signature_page(
+    delivery: WebhookDeliveryDetail, form: SignatureForm, explanation: SignatureExplanation | None
+) -> Page:
+    values = {"delivery": delivery, "form": form, "explanation": explanation}
+    return Page("signature.html", "Signature", values)
 
 
 async def _criteria(tx: Read, visit: Visit, query: DeliveriesQuery) -> DeliveryFilter:
