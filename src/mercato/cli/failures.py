@@ -75,7 +75,7 @@ def explain(error: Exception) -> Failure | None:
         ):
             return Failure(str(error))
         case Problem():
-            return Failure("\n".join(dict.fromkeys(one.message for one in error.errors)) or error.detail)
+            return Failure("\n".join(dict.fromkeys(fault.message for fault in error.errors)) or error.detail)
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
         case ConnectionError() | TimeoutError():

@@ -181,8 +181,8 @@ def print_objects(
 ) -> None:
     """Print objects as a table."""
     rows = (
-        [getattr(one, cell) if isinstance(cell, str) else cell(one) for cell in columns.values()]
-        for one in objects
+        [getattr(item, cell) if isinstance(cell, str) else cell(item) for cell in columns.values()]
+        for item in objects
     )
     print_table(tuple(columns), rows, empty=empty, cut=cut)
 
@@ -200,7 +200,7 @@ def print_page(
     page = found[:limit]
     last = page[-1].id if len(found) > limit else None
     if as_json:
-        print_json({name: [entry(one) for one in page], "nextBefore": last})
+        print_json({name: [entry(item) for item in page], "nextBefore": last})
         return
     show(page)
     if last is not None:

@@ -235,7 +235,7 @@ async def _workers(tx: Read) -> Check:
 
 
 def _due(depths: Sequence[QueueDepth]) -> Check:
-    oldest = max((one.oldest for one in depths if one.ready), default=None)
+    oldest = max((depth.oldest for depth in depths if depth.ready), default=None)
     if oldest is None:
         return _check("due work", "none waits")
     advice = "Start more workers, or see in their logs why they take none."
@@ -281,7 +281,7 @@ async def _stores(tx: Read) -> Check:
     found = await list_failing_stores(tx, since=clock.now() - CUT_OFF_WINDOW)
     if not found:
         return _check("stores", "none is cut off")
-    named = ", ".join(f"{one.store_id} ({one.failed} of {one.calls} calls)" for one in found[:SHOWN])
+    named = ", ".join(f"{store.store_id} ({store.failed} of {store.calls} calls)" for store in found[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     message = f"Cut off after failed order calls in the last 10 minutes: {named}{more}."
     advice = "Tell the merchants. One call is tried every 10 seconds, and the first success ends it."

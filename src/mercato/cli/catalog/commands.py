@@ -112,7 +112,7 @@ def diff(
         print_json(found)
     else:
         print_difference(found)
-    return FAILED if any(one.breaks for one in found.carts) else 0
+    return FAILED if any(cart_change.breaks for cart_change in found.carts) else 0
 
 
 @catalog.command
@@ -204,19 +204,19 @@ def _results(found: Sequence[LintFinding], level: str, uri: str) -> list[dict[st
     index = {rule.id: position for position, rule in enumerate(Rule)}
     return [
         {
-            "ruleId": one.rule,
-            "ruleIndex": index[one.rule],
+            "ruleId": fault.rule,
+            "ruleIndex": index[fault.rule],
             "level": level,
-            "message": {"text": f"{one.message} {one.advice}"},
+            "message": {"text": f"{fault.message} {fault.advice}"},
             "locations": [
                 {
                     "physicalLocation": {
                         "artifactLocation": {"uri": uri},
-                        "region": {"startLine": one.line, "startColumn": one.column},
+                        "region": {"startLine": fault.line, "startColumn": fault.column},
                     },
-                    "logicalLocations": [{"fullyQualifiedName": one.path or "/", "kind": "member"}],
+                    "logicalLocations": [{"fullyQualifiedName": fault.path or "/", "kind": "member"}],
                 }
             ],
         }
-        for one in found
+        for fault in found
     ]

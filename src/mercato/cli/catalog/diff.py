@@ -74,8 +74,8 @@ def _price(lines: list[LineItem], catalog: CompiledCatalog) -> tuple[str | None,
 def print_difference(found: Difference) -> None:
     """Print it for people."""
     say(*_catalog(found.catalog))
-    for one in found.carts:
-        say(*_cart(one))
+    for change in found.carts:
+        say(*_cart(change))
 
 
 def _catalog(found: CatalogDiff) -> Iterator[str]:
@@ -89,9 +89,11 @@ def _catalog(found: CatalogDiff) -> Iterator[str]:
     yield from _listed("Items removed", "-", items.removed)
     if items.repriced.count:
         yield f"Items repriced: {items.repriced.count:,}"
-        for one in items.repriced.entries:
-            prices = f"{one.before or 'no price'} → {one.after or 'no price'}"
-            yield from wrap(f"{one.name or 'no name'} ({one.id})", first=f"  {prices}  ", indent="      ")
+        for repriced in items.repriced.entries:
+            prices = f"{repriced.before or 'no price'} → {repriced.after or 'no price'}"
+            yield from wrap(
+                f"{repriced.name or 'no name'} ({repriced.id})", first=f"  {prices}  ", indent="      "
+            )
         yield from _more(items.repriced.count - len(items.repriced.entries))
     yield from _listed("Items with other options", "~", items.reoptioned)
     yield from _listed("Items with another name, availability, maximum or partnerItemId", "~", items.changed)
@@ -119,15 +121,15 @@ def _more(count: int) -> Iterator[str]:
         yield f"  and {count:,} more"
 
 
-def _cart(one: CartChange) -> Iterator[str]:
-    name = f"Cart {sanitize(one.file)}"
-    if one.before == one.after:
-        yield f"{name}: {'cannot be priced by either' if one.after is None else f'{one.after}, as before'}"
-    elif one.after is None:
-        yield f"{name}: {one.before} before, and now it fails:"
-    elif one.before is None:
-        yield f"{name}: could not be priced before, {one.after} now"
+def _cart(change: CartChange) -> Iterator[str]:
+    name = f"Cart {sanitize(change.file)}"
+    if change.before == change.after:
+        yield f"{name}: {'cannot be priced by either' if change.after is None else f'{change.after}, as before'}"
+    elif change.after is None:
+        yield f"{name}: {change.before} before, and now it fails:"
+    elif change.before is None:
+        yield f"{name}: could not be priced before, {change.after} now"
     else:
-        yield f"{name}: {one.before} → {one.after}"
-    for fault in one.errors:
+        yield f"{name}: {change.before} → {change.after}"
+    for fault in change.errors:
         yield from wrap(f"{fault.code} at {fault.pointer}: {fault.message}", indent="    ", first="  - ")

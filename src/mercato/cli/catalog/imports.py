@@ -68,9 +68,9 @@ def import_(
     made = _convert(read_valid_document(file, bounds).body, from_, options)
     # A conversion should never produce what an ingest refuses.
     found, _ = lint(made.document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
-    for one in found.errors[:MAX_FAULTS]:
-        note("\n".join(wrap(f"The result is not valid: {one.message}")))
-        note(f"  at {sanitize(one.path)}")
+    for error in found.errors[:MAX_FAULTS]:
+        note("\n".join(wrap(f"The result is not valid: {error.message}")))
+        note(f"  at {sanitize(error.path)}")
     _write(output, made.document)
     if report is None:
         _print_losses(made)
@@ -115,8 +115,8 @@ def _write(name: str | None, content: bytes) -> None:
 def _print_losses(made: Imported) -> None:
     """Print the losses, one line per message with its count."""
     alike: dict[str, list[str]] = {}
-    for one in made.losses:
-        alike.setdefault(f"{one.kind.value}: {one.message}", []).append(one.path)
+    for loss in made.losses:
+        alike.setdefault(f"{loss.kind.value}: {loss.message}", []).append(loss.path)
     for message, paths in alike.items():
         times = "" if len(paths) == 1 else f" ({len(paths):,} times)"
         note("\n".join(wrap(f"{message}{times}", indent="  ")))

@@ -89,9 +89,9 @@ class _Drawing:
     met: set[Key] = field(default_factory=set)
 
     def catalogs(self) -> Iterator[Line]:
-        for one in self.catalog.catalogs or ():
-            node = self.menu.catalogs[one.catalog_id]
-            yield f"{one.name or 'no name'} ({hours(one.windows)})", "", self._below(node)
+        for catalog in self.catalog.catalogs or ():
+            node = self.menu.catalogs[catalog.catalog_id]
+            yield f"{catalog.name or 'no name'} ({hours(catalog.windows)})", "", self._below(node)
         if not self.catalog.catalogs:
             for node in self.menu.catalogs.values():
                 yield "Menu (always)", "", self._below(node)

@@ -20,7 +20,7 @@ from mercato.kernel.wire.checks import uri_fault
 
 url = group("url", "URLs: doctor.")
 
-_NOT_JSON: Final = {one.id for one in (Rule.EMPTY, Rule.NOT_JSON, Rule.NOT_UTF8, Rule.TOO_DEEP)}
+_NOT_JSON: Final = {rule.id for rule in (Rule.EMPTY, Rule.NOT_JSON, Rule.NOT_UTF8, Rule.TOO_DEEP)}
 
 
 @url.command
@@ -39,7 +39,7 @@ def doctor(address: str, /, *, json: Json = False) -> int:
     bounds = settings()
     policy = AddressPolicy(allow_private=bounds.allow_private_networks)
     found = asyncio.run(diagnose(address, UrlDoctor(policy=policy, limits=pull_limits(bounds)), bounds))
-    failed = any(one.level is Level.FAIL for one in found)
+    failed = any(result.level is Level.FAIL for result in found)
     if json:
         print_json({"url": without_query(address), "ok": not failed, "findings": found})
     else:
@@ -59,7 +59,7 @@ def _lint(document: bytes, bounds: Settings) -> UrlFinding:
         said = f"valid JSON, a valid catalog of {count_of(report.summary.items, 'item')}"
         return UrlFinding(name="catalog", level=Level.OK, said=said)
     first = report.errors[0]
-    if any(one.rule in _NOT_JSON for one in report.errors):
+    if any(error.rule in _NOT_JSON for error in report.errors):
         return UrlFinding(name="catalog", level=Level.FAIL, said=first.message, advice=first.advice)
     said = f"valid JSON, but no valid catalog: {count_of(len(report.errors), 'error')}. {first.message}"
     advice = "See all of it: mercato catalog lint URL"
@@ -67,10 +67,10 @@ def _lint(document: bytes, bounds: Settings) -> UrlFinding:
 
 
 def _print(found: Sequence[UrlFinding]) -> None:
-    width = max(len(one.name) for one in found)
-    for one in found:
-        took = "" if one.ms is None else f" ({one.ms:,} ms)"
-        first = f"{one.level.value:<5} {one.name:<{width}}  "
-        say(*finding(f"{one.said}{took}", one.advice, first=first, indent=" " * len(first)))
-    counted = Counter(one.level for one in found)
+    width = max(len(result.name) for result in found)
+    for result in found:
+        took = "" if result.ms is None else f" ({result.ms:,} ms)"
+        first = f"{result.level.value:<5} {result.name:<{width}}  "
+        say(*finding(f"{result.said}{took}", result.advice, first=first, indent=" " * len(first)))
+    counted = Counter(result.level for result in found)
     say("", ", ".join(f"{counted[level]} {level.value}" for level in Level) + ".")

@@ -87,18 +87,23 @@ class Screen:
     def end(self, outcomes: Sequence[Outcome]) -> None:
         """Print the failed and skipped checks, and the counts."""
         self._print_pending()
-        failed = [one for one in outcomes if one.verdict is Verdict.FAIL]
+        failed = [outcome for outcome in outcomes if outcome.verdict is Verdict.FAIL]
         if failed:
             say("", "What failed, and what to do:")
-        for one in failed:
-            say("", one.id, *wrap(one.title, indent="  "), *finding(one.seen, one.advice, indent="  "))
-            say(*wrap(f"A pass proves that {one.proves}. ({one.section})", indent="  "))
-            if one.exchanges:
-                _show(one.exchanges[-1])
+        for outcome in failed:
+            say(
+                "",
+                outcome.id,
+                *wrap(outcome.title, indent="  "),
+                *finding(outcome.seen, outcome.advice, indent="  "),
+            )
+            say(*wrap(f"A pass proves that {outcome.proves}. ({outcome.section})", indent="  "))
+            if outcome.exchanges:
+                _show(outcome.exchanges[-1])
         skipped: dict[str, list[str]] = {}
-        for one in outcomes:
-            if one.verdict is Verdict.SKIPPED:
-                skipped.setdefault(one.seen, []).append(one.id)
+        for outcome in outcomes:
+            if outcome.verdict is Verdict.SKIPPED:
+                skipped.setdefault(outcome.seen, []).append(outcome.id)
         if skipped:
             say("", "Skipped:")
         for why, names in skipped.items():
@@ -111,9 +116,9 @@ def _counts(counts: Counts) -> str:
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
 
 
-def _line(one: Outcome) -> str:
-    name, room = one.id.rpartition(".")[2], width() - _NAME - 9
-    return f"  {_MARKS[one.verdict]}  {name:<{_NAME}} {truncate(one.title, room)}".rstrip()
+def _line(outcome: Outcome) -> str:
+    name, room = outcome.id.rpartition(".")[2], width() - _NAME - 9
+    return f"  {_MARKS[outcome.verdict]}  {name:<{_NAME}} {truncate(outcome.title, room)}".rstrip()
 
 
 def _show(exchange: Exchange) -> None:
@@ -136,7 +141,7 @@ class Listed(Wire):
 def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) -> None:
     """Print the checks without running them."""
     if json:
-        print_json({"checks": [view(Listed, one) for one in checks]})
+        print_json({"checks": [view(Listed, check) for check in checks]})
         return
     group = ""
     for check in checks:

@@ -27,8 +27,8 @@ class Change(Wire):
     detail: dict[str, Any]
 
 
-def _subject(one: Entry) -> str:
-    return one.subject_type if one.subject_id is None else f"{one.subject_type} {one.subject_id}"
+def _subject(entry: Entry) -> str:
+    return entry.subject_type if entry.subject_id is None else f"{entry.subject_type} {entry.subject_id}"
 
 
 COLUMNS: Final[dict[str, Column]] = {
@@ -36,7 +36,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "Who": "actor",
     "Did": "action",
     "To": _subject,
-    "Detail": lambda one: format_detail(one.detail),
+    "Detail": lambda entry: format_detail(entry.detail),
     "Request": "request_id",
 }
 

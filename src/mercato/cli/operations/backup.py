@@ -64,14 +64,16 @@ def _removing_partial_copy() -> Iterator[None]:
     def end(number: int, _frame: object) -> None:
         sys.exit(128 + number)
 
-    ours = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for one in ours:
-        signal.signal(one, end)
+    ours = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        for one in ours:
-            signal.signal(one, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 async def _audit_restore(data_dir: Path | None, file: Path) -> None:

@@ -69,7 +69,7 @@ def _print(orders: list[UUID], validations: int, *, json: bool) -> None:
     if json:
         print_json({"orderIds": orders, "validations": validations})
         return
-    print_table(("Order",), [(one,) for one in orders], empty="No order is this customer's.")
+    print_table(("Order",), [(order_id,) for order_id in orders], empty="No order is this customer's.")
     note(
         f"The customer would be taken out of {count_of(len(orders), 'order')}, and "
         f"{count_of(validations, 'unanswered validation')} deleted. Nothing was changed: leave out --dry-run to do it."

@@ -22,14 +22,14 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
     Exit code 0: all is well; 1: something is wrong; 2: nothing works.
     """
     found = await _check(data_dir)
-    code = max(_CODES[one.state] for one in found)
+    code = max(_CODES[check.state] for check in found)
     if json:
         print_json({"ok": code == 0, "checks": found})
         return code
-    width = max(len(one.name) for one in found)
-    for one in found:
-        first = f"{one.state.upper():<8}  {one.name:<{width}}  "
-        say(*finding(one.message, one.advice, first=first, indent=" " * len(first)))
+    width = max(len(check.name) for check in found)
+    for check in found:
+        first = f"{check.state.upper():<8}  {check.name:<{width}}  "
+        say(*finding(check.message, check.advice, first=first, indent=" " * len(first)))
     return code
 
 
@@ -41,8 +41,8 @@ async def _check(data_dir: Path | None) -> list[Check]:
     found = [Check(name="settings", state=State.OK, message="they can be read")]
     try:
         async with opened(data_dir) as session, session.db.read() as tx:
-            async for one in checks(tx, session.settings):
-                found.append(one)  # noqa: PERF401  # what was found stays when a later check fails
+            async for check in checks(tx, session.settings):
+                found.append(check)  # noqa: PERF401  # what was found stays when a later check fails
     except Exception as error:  # noqa: BLE001  # whatever makes the database unusable is a finding
         found.append(_failed("database", error))
     return found

@@ -58,15 +58,15 @@ async def list_(
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
-        depths = [one for one in await list_depths(tx) if kind in {None, one.kind}]
+        depths = [depth for depth in await list_depths(tx) if kind in {None, depth.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)
     if json:
-        jobs = [view(Dead, one, attempts=one.attempt) for one in dead]
-        print_json({"kinds": [view(Kind, one) for one in depths], "dead": jobs})
+        jobs = [view(Dead, dead_job, attempts=dead_job.attempt) for dead_job in dead]
+        print_json({"kinds": [view(Kind, depth) for depth in depths], "dead": jobs})
         return
     print_objects(_COLUMNS, depths, empty="No work waits.")
     _print_dead(dead)
-    if len(dead) == limit < sum(one.dead for one in depths):
+    if len(dead) == limit < sum(depth.dead for depth in depths):
         note("There are more: see --kind and --limit.")
 
 
@@ -89,7 +89,9 @@ async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = No
         async with session.db.read() as tx:
             dead = [] if kind is None else await list_dead(tx, kind=kind, limit=MAX_LISTED)
         revived = [
-            number for number in numbers or sorted(one.id for one in dead) if await _revive(session, number)
+            number
+            for number in numbers or sorted(dead_job.id for dead_job in dead)
+            if await _revive(session, number)
         ]
     if kind is not None:
         note(f"Due again: {count_of(len(revived), 'job')} of {kind}.")
@@ -109,8 +111,8 @@ def _print_dead(dead: Sequence[DeadJob]) -> None:
     if not dead:
         note("No job is dead.")
         return
-    for one in dead:
-        attempts = count_of(one.attempt, "attempt")
-        say(f"{format_instant(one.died_at)}  {sanitize(one.kind)}  {attempts}, job {one.id}")
-        say(*wrap(one.reason, indent="  "), "")
+    for dead_job in dead:
+        attempts = count_of(dead_job.attempt, "attempt")
+        say(f"{format_instant(dead_job.died_at)}  {sanitize(dead_job.kind)}  {attempts}, job {dead_job.id}")
+        say(*wrap(dead_job.reason, indent="  "), "")
     note("Once the cause is fixed: mercato job revive NUMBER…, or --kind KIND")

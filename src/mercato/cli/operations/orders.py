@@ -108,14 +108,18 @@ async def list_(
             before=before,
         )
         found = await operators.list_orders(tx, wanted, limit=limit + 1)
-        names = {} if json else await shorten(tx, orders_table.c.id, (one.id for one in found[:limit]))
+        names = (
+            {} if json else await shorten(tx, orders_table.c.id, (summary.id for summary in found[:limit]))
+        )
     columns: dict[str, Column] = {
-        "Id": lambda one: names[one.id],
+        "Id": lambda summary: names[summary.id],
         "Placed": "created_at",
-        "State": lambda one: one.status.value if one.state is OrderState.OPEN else one.state.value,
-        "Total": lambda one: f"{one.total} {one.currency}",
-        "Store": lambda one: one.store or one.partner_store_id,
-        "By": lambda one: one.storefront or one.storefront_id,
+        "State": lambda summary: (
+            summary.status.value if summary.state is OrderState.OPEN else summary.state.value
+        ),
+        "Total": lambda summary: f"{summary.total} {summary.currency}",
+        "Store": lambda summary: summary.store or summary.partner_store_id,
+        "By": lambda summary: summary.storefront or summary.storefront_id,
     }
     show = partial(print_objects, columns, empty="There are no such orders.", cut=("State", "Store", "By"))
     print_page("orders", found, limit=limit, as_json=json, entry=_entry, show=show)
@@ -173,27 +177,30 @@ async def cancel(
         note(f"The order is {summary.state.value} already: it can't be cancelled.")
 
 
-def _entry(one: OrderSummary) -> Entry:
-    return view(Entry, one, order_id=one.id)
+def _entry(summary: OrderSummary) -> Entry:
+    return view(Entry, summary, order_id=summary.id)
 
 
-def _state(one: OrderSummary) -> str:
-    details = {OrderState.OPEN: f", {one.status.value}", OrderState.CANCELLED: f": {one.cancel_reason}"}
-    return one.state.value + details.get(one.state, "")
+def _state(summary: OrderSummary) -> str:
+    details = {
+        OrderState.OPEN: f", {summary.status.value}",
+        OrderState.CANCELLED: f": {summary.cancel_reason}",
+    }
+    return summary.state.value + details.get(summary.state, "")
 
 
-def _facts(one: OrderSummary) -> list[tuple[str, object]]:
+def _facts(summary: OrderSummary) -> list[tuple[str, object]]:
     return [
-        ("Order", one.id),
-        ("Placed", one.created_at),
-        ("Changed", one.updated_at),
-        ("State", _state(one)),
-        ("Store's answer", one.answer.value.replace("_", " ")),
-        ("Total", f"{one.total} {one.currency}"),
-        ("Store", f"{one.store or 'deleted'} ({one.partner_store_id}, {one.store_id})"),
-        ("Merchant", f"{one.partner or 'deleted'} ({one.partner_id})"),
-        ("Storefront", f"{one.storefront or 'deleted'} ({one.storefront_id})"),
-        ("Merchant's id", one.partner_order_id),
+        ("Order", summary.id),
+        ("Placed", summary.created_at),
+        ("Changed", summary.updated_at),
+        ("State", _state(summary)),
+        ("Store's answer", summary.answer.value.replace("_", " ")),
+        ("Total", f"{summary.total} {summary.currency}"),
+        ("Store", f"{summary.store or 'deleted'} ({summary.partner_store_id}, {summary.store_id})"),
+        ("Merchant", f"{summary.partner or 'deleted'} ({summary.partner_id})"),
+        ("Storefront", f"{summary.storefront or 'deleted'} ({summary.storefront_id})"),
+        ("Merchant's id", summary.partner_order_id),
     ]
 
 
@@ -202,8 +209,8 @@ def _print(found: OrderDetail) -> None:
     say("", "Lines:", *_lines(found.lines, "  "))
     if found.errors:
         say("", "Refused because:")
-        for one in found.errors:
-            say(*wrap(f"{one.code}: {one.message}", first="  ", indent="    "))
+        for error in found.errors:
+            say(*wrap(f"{error.code}: {error.message}", first="  ", indent="    "))
     say("", "Timeline:")
     for entry in found.timeline:
         say(f"  {format_instant(entry.at)}  {entry.actor:<10}  {entry.type}")
@@ -212,7 +219,7 @@ def _print(found: OrderDetail) -> None:
 
 
 def _lines(lines: tuple[CommerceLine, ...], indent: str) -> Iterator[str]:
-    for one in lines:
-        yield f"{indent}{one.quantity} x {sanitize(one.name or str(one.partner_item_id))}"
-        for chosen in one.modifier_groups:
+    for line in lines:
+        yield f"{indent}{line.quantity} x {sanitize(line.name or str(line.partner_item_id))}"
+        for chosen in line.modifier_groups:
             yield from _lines(chosen.line_items, indent + "  ")

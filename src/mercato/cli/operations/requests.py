@@ -52,14 +52,16 @@ async def list_(
             store_id=None if store is None else await get_store_id(tx, store),
         )
         found = await list_refused(tx, wanted, before=before, limit=limit + 1)
-        names = await find_names(tx, {one.partner_id for one in found if one.partner_id is not None})
+        names = await find_names(
+            tx, {refusal.partner_id for refusal in found if refusal.partner_id is not None}
+        )
     columns: dict[str, Column] = {
         "At": "at",
         "Status": "status",
         "Code": "error_code",
-        "Operation": lambda one: one.operation or f"{one.method} {one.path}",
+        "Operation": lambda refusal: refusal.operation or f"{refusal.method} {refusal.path}",
         "ms": "milliseconds",
-        "Partner": lambda one: names.get(one.partner_id, one.partner_id),
+        "Partner": lambda refusal: names.get(refusal.partner_id, refusal.partner_id),
     }
     show = partial(
         print_objects, columns, empty="No request was refused.", cut=("Code", "Operation", "Partner")

@@ -82,13 +82,15 @@ async def list_(
         owner = await session.find_partner_id(tx, partner)
         wanted = StoreFilter(partner_id=owner, status=status, since=since, before=before)
         found = await operators.list_stores(tx, wanted, limit=limit + 1, now=clock.now())
-        names = {} if json else await shorten(tx, stores_table.c.id, (one.id for one in found[:limit]))
+        names = (
+            {} if json else await shorten(tx, stores_table.c.id, (summary.id for summary in found[:limit]))
+        )
     columns: dict[str, Column] = {
-        "Id": lambda one: names[one.id],
+        "Id": lambda summary: names[summary.id],
         "Name": "name",
         "Merchant's id": "partner_store_id",
         "Status": _status,
-        "Partner": lambda one: one.partner or one.partner_id,
+        "Partner": lambda summary: summary.partner or summary.partner_id,
     }
     show = partial(print_objects, columns, empty="There are no such stores.", cut=tuple(columns)[1:])
     print_page("stores", found, limit=limit, as_json=json, entry=_entry, show=show)
@@ -153,34 +155,34 @@ async def _change(
         note(f"{found.summary.name} is {_status(found.summary)}.")
 
 
-def _entry(one: StoreSummary) -> Entry:
-    return view(Entry, one, store_id=one.id)
+def _entry(summary: StoreSummary) -> Entry:
+    return view(Entry, summary, store_id=summary.id)
 
 
-def _status(one: StoreSummary) -> str:
-    if one.suspended:
+def _status(summary: StoreSummary) -> str:
+    if summary.suspended:
         return "hidden: its partner is suspended"
-    if one.status is StoreStatusValue.ONLINE:
+    if summary.status is StoreStatusValue.ONLINE:
         return "online"
-    until = "" if one.resume_at is None else f" until {format_instant(one.resume_at)}"
-    return f"paused{until}" + (f": {one.pause_reason}" if one.pause_reason else "")
+    until = "" if summary.resume_at is None else f" until {format_instant(summary.resume_at)}"
+    return f"paused{until}" + (f": {summary.pause_reason}" if summary.pause_reason else "")
 
 
 def _print(found: StoreDetail) -> None:
-    one = found.summary
+    summary = found.summary
     modes = {"pickup": found.pickup_allowed, "delivery": found.delivery_allowed}
     print_facts(
-        ("Store", one.id),
-        ("Name", one.name),
-        ("Merchant's id", one.partner_store_id),
-        ("Partner", f"{one.partner or 'deleted'} ({one.partner_id})"),
-        ("Status", _status(one)),
+        ("Store", summary.id),
+        ("Name", summary.name),
+        ("Merchant's id", summary.partner_store_id),
+        ("Partner", f"{summary.partner or 'deleted'} ({summary.partner_id})"),
+        ("Status", _status(summary)),
         ("Takes orders for", ", ".join(name for name, allowed in modes.items() if allowed) or "nothing"),
         ("Sold out", f"{found.sold_out:,}"),
         ("Catalog set", found.catalog_set_id),
         ("Time zone", found.timezone),
         ("Webhooks go to", found.webhook_origin or "nowhere: it has no webhookUrl"),
         ("Onboarding", found.onboarding_id),
-        ("Created", one.created_at),
-        ("Changed", one.updated_at),
+        ("Created", summary.created_at),
+        ("Changed", summary.updated_at),
     )

@@ -47,8 +47,8 @@ class Entry(Wire):
     last_used_at: Instant | None
 
 
-def _state(one: ApiKey) -> KeyState:
-    return one.state(clock.now())
+def _state(api_key: ApiKey) -> KeyState:
+    return api_key.state(clock.now())
 
 
 COLUMNS: Final[dict[str, Column]] = {
@@ -106,7 +106,7 @@ async def list_(
         owner = await session.find_partner_id(tx, partner)
         found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
     if json:
-        print_json({"keys": [_entry(one) for one in found]})
+        print_json({"keys": [_entry(api_key) for api_key in found]})
     else:
         print_objects(COLUMNS, found, empty="There are no keys. Make one with: mercato key create")
     if len(found) == PAGE:
@@ -173,5 +173,5 @@ def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> 
     )
 
 
-def _entry(one: ApiKey) -> Entry:
-    return view(Entry, one, key_id=one.id, state=_state(one))
+def _entry(api_key: ApiKey) -> Entry:
+    return view(Entry, api_key, key_id=api_key.id, state=_state(api_key))

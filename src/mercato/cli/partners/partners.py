@@ -65,8 +65,8 @@ class Deletion(Wire):
     open_orders: int
 
 
-def _own_limits(one: Partner) -> str:
-    own = {name: getattr(one.limits, name) for name in Limits.__struct_fields__}
+def _own_limits(account: Partner) -> str:
+    own = {name: getattr(account.limits, name) for name in Limits.__struct_fields__}
     return ", ".join(f"{name} {value}" for name, value in own.items() if value is not None)
 
 
@@ -131,7 +131,7 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
     async with opened(data_dir) as session, session.db.read() as tx:
         found = await queries.list_partners(tx, after=after, limit=PAGE)
     if json:
-        print_json({"partners": [view(Entry, one, partner_id=one.id) for one in found]})
+        print_json({"partners": [view(Entry, account, partner_id=account.id) for account in found]})
     else:
         print_objects(COLUMNS, found, empty="There are no partners. Make one with: mercato partner create")
     if len(found) == PAGE:

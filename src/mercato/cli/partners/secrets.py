@@ -95,10 +95,10 @@ async def list_(
             texts = [*await accounts.get_signing_secrets(tx, await session.vault(tx), owner.id)]
     listed = [*zip(found, texts, strict=True)]
     if json:
-        entries = [view(Entry, one, secret_id=one.id, signing_secret=text) for one, text in listed]
+        entries = [view(Entry, stored, secret_id=stored.id, signing_secret=text) for stored, text in listed]
         print_json({"partnerId": owner.id, "secrets": entries})
         return
-    rows = [(one.id, one.created_at, one.expires_at, text) for one, text in listed]
+    rows = [(stored.id, stored.created_at, stored.expires_at, text) for stored, text in listed]
     print_table(("Id", "Created", "Ends", "Secret"), rows, empty="This partner has no signing secret.")
     if not reveal:
         note("Add --reveal to see them.")

@@ -80,7 +80,7 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
             await run_demo(context)
         except ProofFailed as failed:
             failure = failed
-        screen.table((one.holds, one.claim, one.seen) for one in context.proofs)
+        screen.table((proof.holds, proof.claim, proof.seen) for proof in context.proofs)
         if failure is not None:
             screen.note(f"Not proved: {failure}")
             return FAILED

@@ -90,15 +90,15 @@ class Screen:
         while True:
             self._show(await self._lines.get())
 
-    def _show(self, one: Seen | str) -> None:
-        if isinstance(one, str):
-            for words in wrap(one, first="-- ", indent="   "):
+    def _show(self, shown: Seen | str) -> None:
+        if isinstance(shown, str):
+            for words in wrap(shown, first="-- ", indent="   "):
                 print(words, file=sys.stderr if self._as_json else sys.stdout, flush=True)
             return
         if self._log is not None:
-            self._log.write(line_of(one) + "\n")
+            self._log.write(line_of(shown) + "\n")
             self._log.flush()
-        print(line_of(one) if self._as_json else truncate(_line(one), width()), flush=True)
+        print(line_of(shown) if self._as_json else truncate(_line(shown), width()), flush=True)
 
 
 def _open_log(file: Path) -> TextIO:
@@ -118,17 +118,17 @@ def _raise_of(task: "asyncio.Task[Any]") -> None:
         raise error
 
 
-def _line(one: Seen) -> str:
+def _line(call: Seen) -> str:
     """Return a call as one line: time, operation, status, verdict on its signature, and subject."""
-    status = str(one.status) if one.status else "---"
-    verdict = {None: "", VALID: "signed "}.get(one.verdict, f"REFUSED: {one.verdict} ")
-    act = "" if one.act == "accept" else f" <{one.act}>"
-    return sanitize(f"{one.at[11:19]}  {one.operation:<15}  {status}  {verdict}{_subject(one)}{act}")
+    status = str(call.status) if call.status else "---"
+    verdict = {None: "", VALID: "signed "}.get(call.verdict, f"REFUSED: {call.verdict} ")
+    act = "" if call.act == "accept" else f" <{call.act}>"
+    return sanitize(f"{call.at[11:19]}  {call.operation:<15}  {status}  {verdict}{_subject(call)}{act}")
 
 
-def _subject(one: Seen) -> str:
+def _subject(call: Seen) -> str:
     """Return the call's subject in a few words."""
-    answer = one.answer if isinstance(one.answer, dict) else {}
+    answer = call.answer if isinstance(call.answer, dict) else {}
     order = answer.get("order") or answer
     errors = order.get("errors") or answer.get("errors") or ()
     if errors or "errorCode" in answer:
@@ -137,12 +137,12 @@ def _subject(one: Seen) -> str:
         return " ".join(str(order[name]) for name in ("partnerOrderId", "state", "status") if name in order)
     if "amounts" in order:
         return f"total {order['amounts'].get('total')}"
-    return _event(one) if one.operation == "event" else one.path if one.verdict is None else ""
+    return _event(call) if call.operation == "event" else call.path if call.verdict is None else ""
 
 
-def _event(one: Seen) -> str:
+def _event(call: Seen) -> str:
     try:
-        event = one.json()
+        event = call.json()
         order = event["data"]["order"]
         return f"{event['type']} {event['data']['sequence']}: {order['state']} {order['status']}"
     except (ValueError, KeyError, TypeError):

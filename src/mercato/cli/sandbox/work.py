@@ -114,7 +114,7 @@ async def buy(
     room = asyncio.Semaphore(CUSTOMERS_AT_ONCE)
     failed = 0
 
-    async def one(number: int) -> None:
+    async def place_order(number: int) -> None:
         nonlocal failed
         async with room:
             try:
@@ -131,10 +131,10 @@ async def buy(
     async with asyncio.TaskGroup() as customers:
         for number in range(1, orders + 1):
             if every:
-                customers.create_task(one(number))
+                customers.create_task(place_order(number))
                 await asyncio.sleep(every if number < orders else 0)
             else:
-                await one(number)
+                await place_order(number)
     counts = Counter(str(purchase.outcome) for purchase in double.purchases)
     counts["failed"] = orders - counts.total()
     results = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
@@ -152,8 +152,13 @@ async def _until_open(double: StorefrontDouble, query: dict[str, Any], say: Say)
         await asyncio.sleep(OPEN_POLL_SECONDS)
 
 
-def _describe(one: Purchase) -> str:
+def _describe(purchase: Purchase) -> str:
     """Return the result of a purchase, in a sentence."""
-    facts = [f"Order {one.number} at {one.store}: {one.outcome}", one.total and f"total {one.total}"]
-    facts += [f"{one.attempts} attempts" if one.attempts > 1 else None, ", ".join(one.codes), one.order_id]
+    facts = [
+        f"Order {purchase.number} at {purchase.store}: {purchase.outcome}",
+        purchase.total and f"total {purchase.total}",
+        f"{purchase.attempts} attempts" if purchase.attempts > 1 else None,
+        ", ".join(purchase.codes),
+        purchase.order_id,
+    ]
     return sanitize("; ".join(filter(None, facts)))

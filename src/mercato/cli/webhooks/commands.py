@@ -129,13 +129,13 @@ async def replay(
             status = DeliveryStatus.FAILED if failed else None
             criteria = DeliveryFilter(partner_id=owner, status=status, types=type_, since=since)
             counted = await operators.count_redeliverable(tx, criteria)
-        count = sum(one.count for one in counted)
+        count = sum(tally.count for tally in counted)
         if yes:
             count = await _replay_all(session, criteria, count)
     if json:
-        print_json({"done": yes, "count": count, "deliveries": [view(Counted, one) for one in counted]})
+        print_json({"done": yes, "count": count, "deliveries": [view(Counted, tally) for tally in counted]})
         return 0
-    rows = [(one.partner, one.type, one.status, f"{one.count:,}") for one in counted]
+    rows = [(tally.partner, tally.type, tally.status, f"{tally.count:,}") for tally in counted]
     print_table(("Partner", "Type", "Status", "Count"), rows, empty="There is nothing to send again.")
     if count and yes:
         note(f"{count:,} sent again: a worker calls them now. See: mercato webhooks list --since 1h")
@@ -146,11 +146,11 @@ async def replay(
 
 async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -> int:
     code, would = 0, False
-    for one in named:
+    for name in named:
         async with session.db.read() as tx:
-            row = await operators.find_row(tx, one)
+            row = await operators.find_row(tx, name)
         if row is None:
-            note(f"There is no delivery {one}. See: mercato webhooks list")
+            note(f"There is no delivery {name}. See: mercato webhooks list")
             code = FAILED
             continue
         what = f"{row.type} to {row.partner or row.partner_id}"

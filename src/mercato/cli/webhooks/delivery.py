@@ -74,7 +74,7 @@ def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -
         row,
         **_members(row),
         headers=_headers(row, last, has_token=has_token),
-        attempt_log=[view(Attempt, one) for one in attempts],
+        attempt_log=[view(Attempt, attempt) for attempt in attempts],
         body=msgspec.Raw(queries.body_of(row)),
     )
 
@@ -118,29 +118,34 @@ def print_rows(rows: Sequence[Row[Any]]) -> None:
         _print_listed(listed_of(row))
 
 
-def _print_listed(one: Listed) -> None:
-    attempts = count_of(one.attempts, "attempt")
-    say(f"{format_instant(one.created_at)}  {one.status.value:<9}  {sanitize(one.type)}, {attempts}")
-    say(f"  {one.id}  {sanitize(one.partner or str(one.partner_id))}", f"  to {sanitize(one.url)}")
-    say(*_state(one), "")
+def _print_listed(delivery: Listed) -> None:
+    attempts = count_of(delivery.attempts, "attempt")
+    say(
+        f"{format_instant(delivery.created_at)}  {delivery.status.value:<9}  {sanitize(delivery.type)}, {attempts}"
+    )
+    say(
+        f"  {delivery.id}  {sanitize(delivery.partner or str(delivery.partner_id))}",
+        f"  to {sanitize(delivery.url)}",
+    )
+    say(*_state(delivery), "")
 
 
-def _state(one: Listed) -> Iterator[str]:
-    if one.error:
-        yield from wrap(one.error, indent="  ")
-    if one.endpoint_disabled and not (one.error or "").startswith("endpoint disabled"):
-        yield from wrap(f"Its endpoint is disabled: {one.endpoint_disabled}", indent="  ")
-    if one.next_attempt_at and one.status is DeliveryStatus.PENDING:
-        yield f"  next attempt {format_instant(one.next_attempt_at)}"
+def _state(delivery: Listed) -> Iterator[str]:
+    if delivery.error:
+        yield from wrap(delivery.error, indent="  ")
+    if delivery.endpoint_disabled and not (delivery.error or "").startswith("endpoint disabled"):
+        yield from wrap(f"Its endpoint is disabled: {delivery.endpoint_disabled}", indent="  ")
+    if delivery.next_attempt_at and delivery.status is DeliveryStatus.PENDING:
+        yield f"  next attempt {format_instant(delivery.next_attempt_at)}"
 
 
-def print_detail(one: Detail) -> None:
+def print_detail(delivery: Detail) -> None:
     """Print a delivery."""
-    _print_listed(one)
+    _print_listed(delivery)
     say("Headers (signature and timestamp are made for each attempt):")
-    say(*(f"  {name}: {sanitize(value)}" for name, value in one.headers.items()), "")
-    say(f"Attempts: {len(one.attempt_log)}")
-    for attempt in one.attempt_log:
+    say(*(f"  {name}: {sanitize(value)}" for name, value in delivery.headers.items()), "")
+    say(f"Attempts: {len(delivery.attempt_log)}")
+    for attempt in delivery.attempt_log:
         answer = "no answer" if attempt.status is None else str(attempt.status)
         say(f"  {attempt.number:>3}  {format_instant(attempt.at)}  {answer}, {attempt.ms:,} ms")
         if attempt.error:
@@ -148,14 +153,14 @@ def print_detail(one: Detail) -> None:
         if attempt.reply:
             say(*wrap(attempt.reply, indent="       ", first="       answer: "))
     say("", "Body (--body prints it byte for byte):")
-    text = msgspec.json.format(bytes(one.body), indent=2).decode()
+    text = msgspec.json.format(bytes(delivery.body), indent=2).decode()
     say(*(f"  {sanitize(line)}" for line in text.split("\n")))
-    say("", *wrap(_advice(one)))
+    say("", *wrap(_advice(delivery)))
 
 
-def _advice(one: Detail) -> str:
-    if one.type in STORE_CALLS:
-        return STORE_CALLS[one.type]
-    if one.status is DeliveryStatus.SUCCEEDED:
-        return f"It was delivered. To send it again: mercato webhooks replay {one.id} --yes"
-    return f"To send it now: mercato webhooks replay {one.id} --yes"
+def _advice(delivery: Detail) -> str:
+    if delivery.type in STORE_CALLS:
+        return STORE_CALLS[delivery.type]
+    if delivery.status is DeliveryStatus.SUCCEEDED:
+        return f"It was delivered. To send it again: mercato webhooks replay {delivery.id} --yes"
+    return f"To send it now: mercato webhooks replay {delivery.id} --yes"

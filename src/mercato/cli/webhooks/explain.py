@@ -94,7 +94,7 @@ async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple
         owner = await accounts.get_partner_named(tx, partner)
         secrets = await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
         callers = (Caller(owner.id, owner.id, surface, owner.limits) for surface in owner.kind.surfaces)
-        copies = [one for caller in callers for one in await list_copies(tx, caller, webhook)]
+        copies = [copy for caller in callers for copy in await list_copies(tx, caller, webhook)]
         return secrets, copies
 
 
@@ -102,9 +102,9 @@ def _print(explanation: SignatureExplanation) -> None:
     say("VALID" if explanation.valid else f"NOT VALID: {explanation.code}", "")
     if explanation.valid:
         say(*wrap(explanation.message))
-    for one in explanation.findings:
-        mark = "error" if one.level == ERROR else "note"
-        say(*finding(one.message, one.advice, first=f"{mark} [{one.code}] ", indent="  "))
+    for fault in explanation.findings:
+        mark = "error" if fault.level == ERROR else "note"
+        say(*finding(fault.message, fault.advice, first=f"{mark} [{fault.code}] ", indent="  "))
     if explanation.difference is not None:
         found = explanation.difference
         say(

@@ -216,9 +216,11 @@ def lines_of(received: "ReceivedWebhook") -> list[str]:
     if received.times > 1:
         lines += wrap(f"Repeated: this webhook-id was received {received.times} times.", indent=_INDENT)
     if received.explanation is not None and not received.explanation.valid:
-        for one in received.explanation.findings:
-            if one.level == ERROR:
-                lines += finding(one.message, one.advice, first=f"{_INDENT}[{one.code}] ", indent=_INDENT)
+        for fault in received.explanation.findings:
+            if fault.level == ERROR:
+                lines += finding(
+                    fault.message, fault.advice, first=f"{_INDENT}[{fault.code}] ", indent=_INDENT
+                )
     if received.forward_error:
         lines += wrap(received.forward_error, indent=_INDENT)
     return lines
