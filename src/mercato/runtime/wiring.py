@@ -82,6 +82,7 @@ class Runtime:
     callers: Callers
     limiter: Limiter | None
     shared_limiter: "SharedLimiter | None"
+    quota: StorageQuota
     failures: Failures | None
     outbound: Outbound
     builder: Builder
@@ -174,6 +175,7 @@ def build(
         feed=feed,
         vault=vault,
         callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
+        quota=quota,
         failures=Failures(now) if settings.rate_limits else None,
         limiter=limiter,
         shared_limiter=_shared_limiter(settings, now, limiter),

@@ -26,6 +26,9 @@ MAX_OVERLAP: Final = timedelta(days=90)
 
 MAX_DESCRIPTION: Final = 200
 
+MAX_ACTIVE_KEYS: Final = 100
+"""Active keys of a partner up to which it makes others itself; an operator's command isn't limited."""
+
 
 @redacted("text")
 class NewKey(Struct, frozen=True):

@@ -86,6 +86,12 @@ class Limiter:
         own: int | None = getattr(caller.limits, rate)
         return self._limits[rate] if own is None else own
 
+    def used(self, caller: Caller, rate: str) -> int:
+        """Return how many requests of a kind this process has counted in this minute for the caller's partner."""
+        if int(self._seconds()) // WINDOW != self._minute:
+            return 0
+        return self._counts[rate].get(caller.partner_id.int, 0)
+
     def _start_minute(self, minute: int) -> None:
         self._minute = minute
         for counts in self._counts.values():

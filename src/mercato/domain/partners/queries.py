@@ -15,6 +15,7 @@ from sqlalchemy import (
     case,
     delete,
     exists,
+    func,
     insert,
     literal,
     or_,
@@ -174,6 +175,12 @@ async def list_keys(
     if after is not None:
         statement = statement.where(api_keys.c.id > after)
     return [_key(row) for row in await tx.all(statement)]
+
+
+async def count_active_keys(tx: Read, partner_id: UUID, *, now: datetime) -> int:
+    """Return how many keys of the partner are neither revoked nor expired."""
+    mine = select(func.count()).where(api_keys.c.partner_id == partner_id, _active(now))
+    return int(await tx.scalar(mine))
 
 
 async def set_key_expiry(tx: Write, key_id: UUID, *, at: datetime, now: datetime) -> bool:

@@ -68,9 +68,13 @@ class StorageQuota(Struct, frozen=True):
         """Raise RateLimited if the partner's quota is used up."""
         if not self.per_day:
             return
-        used = await tx.scalar(_FIND, {"its_partner": partner_id, "its_day": _day_of(now)})
-        if used is not None and used >= self.per_day:
+        if await self.used(tx, partner_id, now=now) >= self.per_day:
             raise self._used_up(now)
+
+    async def used(self, tx: Read, partner_id: UUID, *, now: datetime) -> int:
+        """Return the bytes that were counted for the partner in this day."""
+        used: int | None = await tx.scalar(_FIND, {"its_partner": partner_id, "its_day": _day_of(now)})
+        return used or 0
 
     def _used_up(self, now: datetime) -> errors.RateLimited:
         midnight = (now.astimezone(UTC) + _DAY).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -27,6 +27,7 @@ from mercato.http.console.screens import (
     deliveries,
     health,
     jobs,
+    keys,
     orders,
     overview,
     partners,
@@ -48,6 +49,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *deliveries.screens,
     *jobs.screens,
     *requests.screens,
+    *keys.screens,
     *account.screens,
 )
 

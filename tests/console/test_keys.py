@@ -1,0 +1,168 @@
+"""The keys of an account in the console: made, rolled, revoked, shown once; secrets, webhooks and limits."""
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from tests.api.trade import trade
+from tests.console.browser import Page
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.service import Merchant, Service, service
+
+from mercato.domain.partners import accounts, credentials
+from mercato.domain.partners.keys import is_whole
+from mercato.domain.partners.model import PartnerKind
+from mercato.domain.partners.webhook_tokens import get_webhook_tokens
+from mercato.kernel.db.audit import list_entries
+
+
+def shown(page: Page) -> str:
+    """Return the key or secret in the region that shows it once."""
+    region = next(one for one in page.root.all("section") if one.attributes["aria-label"] == "Shown once")
+    return region.all("code")[0].text
+
+
+async def test_a_key_is_made_shown_once_used_and_revoked(mercato: Service):
+    client = (await mercato.partner())[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/keys")
+    with capture_logs() as logs:
+        made = await browser.press(page, "Create key", description=HOSTILE[:-1], expiresInDays="30")
+    key = shown(made)
+    assert is_whole(key.encode())
+    assert key.startswith("mk_commerce_")
+    assert key not in str(browser.cookies) + made.url + str(made.headers) + str(logs)
+    page = await browser.open("/console/keys")
+    assert key not in page.body.decode()
+    check_frame(page)
+    assert key[:18] in page.rows("API keys")[1][0]
+    assert "<script>alert(1)" in page.rows("API keys")[1][3]
+    other = client.with_key(key)
+    assert (await other.get("/v1/commerce/stores")).status == 200
+    question = await browser.open(f"/console/keys/{revocable(page, 1)}/revoke")
+    assert "Confirm" in question.buttons
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == f"The key {key[:18]} is revoked."
+    assert done.rows("API keys")[1][2] == "revoked"
+    assert (await other.get("/v1/commerce/stores")).status == 401
+    async with mercato.app.db.read() as tx:
+        entries = await list_entries(tx, action="console.createKey", limit=5)
+        assert [one.actor.split(":")[:2] for one in entries] == [["console", "key"]]
+
+
+def revocable(page: Page, row: int) -> str:
+    """Return the id of a listed key."""
+    keys = [one.attributes["id"] for one in page.root.all("code") if "id" in one.attributes]
+    return keys[row].removeprefix("key-")
+
+
+async def test_a_rolled_key_works_beside_the_new_one(mercato: Service):
+    client = (await mercato.partner())[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/keys")
+    rolled = await browser.press(page, "Roll key")
+    assert "works for 24 more hours" in rolled.text
+    assert client.key is not None
+    for key in (client.key, shown(rolled)):
+        assert (await client.with_key(key).get("/v1/commerce/stores")).status == 200
+
+
+async def test_revoking_the_sessions_own_key_says_so_and_ends_the_session(mercato: Service):
+    client = (await mercato.partner())[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/keys")
+    question = await browser.open(f"/console/keys/{revocable(page, 0)}/revoke")
+    assert "you are signed out" in question.text
+    assert (await browser.press(question, "Confirm")).heading == "Sign in"
+
+
+async def test_a_partner_of_both_kinds_makes_keys_for_each_side(mercato: Service):
+    client = (await mercato.partner(PartnerKind.BOTH))[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    for surface in ("commerce", "marketfront"):
+        page = await browser.open("/console/keys")
+        made = await browser.press(page, "Create key", surface=surface)
+        assert shown(made).startswith(f"mk_{surface}_")
+    refused, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await refused.open("/console/keys")
+    assert (await refused.press(page, "Create key", surface="marketfront")).status == 409
+
+
+async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mercato.http.console.screens.keys.MAX_ACTIVE_KEYS", 1)
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.open("/console/keys")
+    for button in ("Create key", "Roll key"):
+        refused = await browser.press(page, button)
+        assert (refused.status, "at most 1" in refused.text) == (409, True)
+
+
+async def test_a_new_signing_secret_is_shown_once_and_signs(mercato: Service):
+    made, client = await mercato.partner()
+    browser, _ = await enter_as_partner(mercato, client)
+    rotated = await browser.press(await browser.open("/console/keys"), "Rotate secret")
+    text = shown(rotated)
+    async with mercato.app.db.read() as tx:
+        assert await accounts.get_signing_secrets(tx, mercato.app.vault, made.id) == [
+            text,
+            made.signing_secret,
+        ]
+    page = await browser.open("/console/keys")
+    assert len(page.rows("Signing secrets")) == 2
+    assert text not in page.body.decode()
+    assert text not in str(browser.cookies)
+
+
+async def test_where_webhooks_go_is_set_and_a_token_is_never_shown(mercato: Service):
+    made, client = await mercato.partner(PartnerKind.BOTH)
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/keys")
+    saved = await browser.press(page, "Save event URL", eventUrl="https://shop.example.com/events?a=<b>")
+    assert saved.status_region == "Order events go to the new URL."
+    assert "https://shop.example.com/events?a=<b>" in saved.text
+    refused = await browser.press(page, "Save event URL", eventUrl="ftp://shop.example.com")
+    assert refused.status == 409
+    stopped = await browser.press(saved, "Save event URL", eventUrl="")
+    assert "nowhere" in stopped.text
+    token = "secret-token-of-the-till"
+    set_ = await browser.press(page, "Set token", webhookToken=token, origin="https://pos.example.com")
+    assert "https://pos.example.com" in set_.text
+    assert token not in set_.body.decode()
+    async with mercato.app.db.read() as tx:
+        tokens = await get_webhook_tokens(tx, mercato.app.vault, made.id)
+    assert tokens == {"https://pos.example.com": token}
+    question = await browser.press(set_, "Remove token")
+    removed = await browser.press(question, "Confirm")
+    assert "carry no token" in removed.text
+
+
+async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path):
+    async with service(database_url, tmp_path / "limited", rate_limits=True) as limited:
+        browser, _ = await enter_as_partner(limited, (await limited.partner())[1])
+        page = await browser.open("/console/keys")
+        assert [row[0] for row in page.rows("Limits")] == ["reads", "writes"]
+        assert page.rows("Limits")[1][2] == "1", "the link was a write"
+        assert "Stored today 0 of" in page.text
+
+
+async def test_keys_are_for_whole_accounts_that_may_change_and_their_own(mercato: Service):
+    client = (await mercato.partner())[1]
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    async with mercato.app.db.read() as tx:
+        key = await credentials.get_key(tx, client.key or "")
+    for action in ("roll", "revoke"):
+        assert (await stranger.post(f"/console/keys/{key.id}/{action}")).status == 404
+    assert (await stranger.open(f"/console/keys/{key.id}/revoke")).status == 404
+    reader, _ = await enter_as_partner(mercato, client, readOnly=True)
+    assert (await reader.open("/console/keys")).buttons == ["Sign out"]
+    operator, _ = await enter_as_operator(mercato)
+    assert (await operator.open("/console/keys")).status == 404
+
+
+async def test_a_session_for_one_store_sees_no_keys(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    browser, page = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    assert "Keys" not in page.navigation
+    assert (await browser.open("/console/keys")).status == 404
+    assert (await browser.post("/console/keys")).status == 404
