@@ -12,7 +12,7 @@ from tests.service import Client, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCREENS = ["health", "requests", "jobs", "partners", "partners/new"]
+SCREENS = ["health", "requests", "jobs", "partners", "partners/new", "audit", "erasure"]
 
 
 async def sign_in(page: Any, mercato: Service) -> None:

@@ -1,7 +1,5 @@
 """`mercato customer`: requests of people about their personal data."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final
 from uuid import UUID
 
 from mercato.cli import FAILED
@@ -9,23 +7,10 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_table
 from mercato.cli.session import opened
-from mercato.domain.orders.erasure import (
-    erase_customer,
-    erase_validations,
-    find_orders,
-    find_validations,
-)
-from mercato.kernel.db.engine import Database
+from mercato.domain.orders.erasure import LOG_SECONDS, erase_all, find_all
 from mercato.kernel.plurals import count_of
 
 customer = group("customer", "Customers: erase.")
-
-
-BATCH: Final = 100
-"""Orders per transaction: servers write in between."""
-
-LOG_SECONDS: Final = 10.0
-"""How long to wait for readers of the database. A server's take milliseconds."""
 
 
 @customer.command
@@ -48,13 +33,10 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
         raise UnusableError("--json goes with --dry-run: it lists the orders.")
     async with opened(data_dir) as session:
         if dry_run:
-            orders = await _find(session.db, find_orders, name)
-            validations = len(await _find(session.db, find_validations, name))
-            _print(orders, validations, json=json)
+            would = await find_all(session.db, name)
+            _print(would.orders, would.validations, json=json)
             return 0
-        await _forget(session.db, erase_validations, name)
-        found = await _forget(session.db, erase_customer, name)
-        emptied = await session.db.empty_log(seconds=LOG_SECONDS)
+        found, emptied = await erase_all(session.db, name)
     note(f"Taken out of {count_of(found, 'order')}." if found else "No order is this customer's.")
     if emptied:
         return 0
@@ -74,26 +56,3 @@ def _print(orders: list[UUID], validations: int, *, json: bool) -> None:
         f"The customer would be taken out of {count_of(len(orders), 'order')}, and "
         f"{count_of(validations, 'unanswered validation')} deleted. Nothing was changed: leave out --dry-run to do it."
     )
-
-
-async def _find(
-    db: Database, find: Callable[..., Awaitable[tuple[list[UUID], UUID | None]]], name: str
-) -> list[UUID]:
-    """Return the ids of all rows about the customer, read in batches."""
-    found: list[UUID] = []
-    after, more = None, True
-    while more:
-        async with db.read() as tx:
-            part, after = await find(tx, name, after=after, limit=BATCH)
-        found, more = found + part, after is not None
-    return found
-
-
-async def _forget(db: Database, forget: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str) -> int:
-    """Erase the customer in batches; return the number of rows."""
-    found, after, more = 0, None, True
-    while more:
-        async with db.write() as tx:
-            count, after = await forget(tx, name, after=after, limit=BATCH)
-        found, more = found + count, after is not None
-    return found

@@ -4,18 +4,19 @@ The order's webhook bodies and pinned replies are deleted too, because they cont
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.domain.orders.request import Customer, DeliveryFulfillment, Fulfillment
 from mercato.domain.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.kernel.db.audit import audit
-from mercato.kernel.db.engine import Read, Write
+from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.db.tables import idempotency_keys as keys
 from mercato.kernel.db.tables import orders
 from mercato.kernel.wire import Wire, as_json
@@ -45,7 +46,59 @@ _SPECIAL: Final = re.compile(r"([\\%_])")
 _NON_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 """Databases lower these characters differently."""
 
+BATCH: Final = 100
+"""Orders per transaction: servers write in between."""
+
+LOG_SECONDS: Final = 10.0
+"""How long to wait for readers of the database. A server's take milliseconds."""
+
 _HAS_CUSTOMER: Final = orders.c.client_context.is_not(None)
+
+
+class Found(Struct, frozen=True):
+    """What is stored of a customer: orders, and failed validations."""
+
+    orders: list[UUID]
+    validations: int
+
+
+async def find_all(db: Database, name: str) -> Found:
+    """Return what `erase_all` would erase, read in batches."""
+    validations = await _find_all(db, find_validations, name)
+    return Found(await _find_all(db, find_orders, name), len(validations))
+
+
+async def erase_all(db: Database, name: str) -> tuple[int, bool]:
+    """Erase a customer in batches; return from how many orders, and whether the database's files forget it, too.
+
+    They don't as long as a reader, a backup perhaps, keeps SQLite's log in use: repeat the call when it has ended.
+    """
+    await _erase_all(db, erase_validations, name)
+    count = await _erase_all(db, erase_customer, name)
+    return count, await db.empty_log(seconds=LOG_SECONDS)
+
+
+async def _find_all(
+    db: Database, find: Callable[..., Awaitable[tuple[list[UUID], UUID | None]]], name: str
+) -> list[UUID]:
+    found: list[UUID] = []
+    after, more = None, True
+    while more:
+        async with db.read() as tx:
+            part, after = await find(tx, name, after=after, limit=BATCH)
+        found, more = found + part, after is not None
+    return found
+
+
+async def _erase_all(
+    db: Database, erase: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str
+) -> int:
+    found, after, more = 0, None, True
+    while more:
+        async with db.write() as tx:
+            count, after = await erase(tx, name, after=after, limit=BATCH)
+        found, more = found + count, after is not None
+    return found
 
 
 async def erase_before(tx: Write, *, before: datetime, limit: int) -> int:

@@ -24,7 +24,9 @@ from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
 from mercato.http.console.screens import (
     account,
+    audit,
     deliveries,
+    erasure,
     health,
     jobs,
     keys,
@@ -50,6 +52,8 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *jobs.screens,
     *requests.screens,
     *keys.screens,
+    *audit.screens,
+    *erasure.screens,
     *account.screens,
 )
 

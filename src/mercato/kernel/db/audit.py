@@ -17,9 +17,13 @@ from mercato.kernel.db import tables
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared_insert
 from mercato.kernel.telemetry.context import SERVICE, WorkContext, current_context
+from mercato.kernel.wire.cursor import cursor_of, page_of
 
 _INSERT: Final = prepared_insert(tables.audit)
 _NO_CONTEXT: Final = WorkContext(action=SERVICE)
+
+MAX_SEARCHED: Final = 10_000
+"""Entries that one page of a search looks at."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -71,21 +75,72 @@ async def list_entries(
     *,
     partner_id: UUID | None = None,
     action: str | None = None,
+    actor: str | None = None,
     since: datetime | None = None,
     before: UUID | None = None,
+    not_before: UUID | None = None,
     limit: int,
 ) -> Sequence[Entry]:
     """Return entries, newest first; `since` is the oldest instant, `before` the id that they precede."""
-    found = select(tables.audit).order_by(tables.audit.c.id.desc()).limit(limit)
-    if partner_id is not None:
-        found = found.where(tables.audit.c.partner_id == partner_id)
-    if action is not None:
-        found = found.where(tables.audit.c.action == action)
+    c = tables.audit.c
+    equal = {c.partner_id: partner_id, c.action: action, c.actor: actor}
+    conditions = [column == value for column, value in equal.items() if value is not None]
     if since is not None:
-        found = found.where(tables.audit.c.id >= clock.first_id(since))
+        conditions.append(c.id >= clock.first_id(since))
     if before is not None:
-        found = found.where(tables.audit.c.id < before)
+        conditions.append(c.id < before)
+    if not_before is not None:
+        conditions.append(c.id >= not_before)
+    found = select(tables.audit).where(*conditions).order_by(c.id.desc()).limit(limit)
     return [_entry(row) for row in await tx.all(found)]
+
+
+async def search_entries(
+    tx: Read,
+    *,
+    partner_id: UUID | None = None,
+    action: str | None = None,
+    actor: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    before: UUID | None = None,
+    limit: int,
+) -> tuple[Sequence[Entry], str | None]:
+    """Return a page of entries, newest first, and the cursor of the next one.
+
+    No index leads to an actor's entries, so only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or
+    none, and the next one looks further.
+    """
+    last = None
+    if until is not None:
+        end = clock.first_id(until)
+        before = end if before is None else min(before, end)
+    if actor is not None or (partner_id is not None and action is not None):
+        scope = {"partner_id": partner_id} if partner_id is not None else {"action": action}
+        last = await _find_last_searched(tx, before, **scope)
+    entries = await list_entries(
+        tx,
+        partner_id=partner_id,
+        action=action,
+        actor=actor,
+        since=since,
+        before=before,
+        not_before=last,
+        limit=limit + 1,
+    )
+    page, cursor = page_of(entries, limit, lambda entry: entry.id)
+    return page, cursor_of(last) if cursor is None and last is not None else cursor
+
+
+async def _find_last_searched(tx: Read, before: UUID | None, **scope: Any) -> UUID | None:
+    """Return the last of the next `MAX_SEARCHED` entries of the partner, of the action or of all."""
+    c = tables.audit.c
+    conditions = [c[name] == value for name, value in scope.items() if value is not None]
+    if before is not None:
+        conditions.append(c.id < before)
+    ids = select(c.id).where(*conditions).order_by(c.id.desc()).offset(MAX_SEARCHED - 1).limit(1)
+    found: UUID | None = await tx.scalar(ids)
+    return found
 
 
 async def prune(tx: Write, *, before: datetime, limit: int) -> int:

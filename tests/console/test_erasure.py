@@ -1,0 +1,69 @@
+"""The screen `Erasure`: a look first, then a question, and then the customer is gone."""
+
+from tests.api.trade import MERCHANT, trade
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter, enter_as_operator, enter_as_partner
+from tests.service import Merchant, Service
+
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
+from mercato.domain.partners.model import PartnerKind
+from mercato.kernel import clock
+from mercato.kernel.db.audit import list_entries
+
+ADA = "ada@example.com"
+
+
+async def test_a_customer_is_erased_after_a_look_and_a_question(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    order = (await deal.placed())["orderId"]
+    browser, _ = await enter_as_operator(mercato)
+    form = await browser.open("/console/erasure")
+    check_frame(form)
+    found = await browser.press(form, "Find", customer=ADA)
+    check_frame(found)
+    assert "would be erased from 1 order," in found.text
+    assert found.rows("Orders") == [[order]]
+    question = await browser.press(found, "Erase")
+    check_frame(question)
+    assert "Confirm" in question.buttons
+    path = f"{MERCHANT}/{order}"
+    assert (await deal.pos.get(path)).json()["customer"]["email"] == ADA
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == "The customer is erased from 1 order."
+    assert ADA not in done.url
+    assert (await deal.pos.get(path)).json().get("customer") is None
+    again = await browser.press(done, "Find", customer=ADA)
+    assert "Nothing is stored about ada@example.com" in again.text
+    assert "Erase" not in again.buttons
+    async with mercato.app.db.read() as tx:
+        (entry,) = await list_entries(tx, action="console.eraseCustomer", limit=9)
+    assert (entry.actor, entry.subject_id) == ("console:cli:anna", order)
+    assert ADA not in str(entry)
+
+
+async def test_an_erasure_names_its_customer(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    for step in ("find", "confirm", "erase"):
+        refused = await browser.post(f"/console/erasure/{step}", {"customer": "  "})
+        assert (refused.status, "Name the customer" in refused.text) == (422, True)
+    hostile = await browser.post("/console/erasure/find", {"customer": HOSTILE})
+    check_frame(hostile)
+    assert "<script>alert(1)" in hostile.text, "as text"
+
+
+async def test_a_partner_erases_nobody_and_who_may_only_look_looks(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.BOTH))[1])
+    assert (await browser.open("/console/erasure")).status == 404
+    for step in ("find", "confirm", "erase"):
+        assert (await browser.post(f"/console/erasure/{step}", {"customer": ADA})).status == 404
+    grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
+    async with mercato.app.db.write() as tx:
+        link = await sessions.create_link(tx, grant, now=clock.now())
+    looking, _ = await enter(mercato, f"{mercato.base}/console/links/{link.token}")
+    found = await looking.press(await looking.open("/console/erasure"), "Find", customer=ADA)
+    assert "1 order" in found.text
+    assert "Erase" not in found.buttons
+    assert (await looking.post("/console/erasure/erase", {"customer": ADA})).status == 403
