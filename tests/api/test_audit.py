@@ -69,7 +69,7 @@ async def assert_tells_who(
     callers: Callers = mercato.app.callers
     caller = await callers.get(client.key.encode())
     assert (one.actor, one.partner_id) == (f"key:{caller.key_id}", caller.partner_id), operation.id
-    assert (one.surface, one.request_id) == (operation.access.value, request_id), operation.id
+    assert (one.surface, one.request_id) == (caller.surface, request_id), operation.id
     assert abs(clock.now() - one.at) < timedelta(minutes=1)
 
 

@@ -18,7 +18,7 @@ from mercato.http.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import DeliveryNotFound
 from mercato.kernel.plurals import count_of
-from mercato.kernel.wire import Instant, Wire, parse_instant
+from mercato.kernel.wire import Instant, Wire, parse_instant, redacted
 from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
 
 screens: Final = Screens(EVERYBODY)
@@ -107,6 +107,7 @@ async def resend_failed(visit: Visit) -> Done:
     )
 
 
+@redacted("headers", "body")
 class SignatureForm(Wire):
     """A webhook as it was received: headers as lines, and the body."""
 
