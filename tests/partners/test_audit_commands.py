@@ -61,7 +61,6 @@ PROCESSES = {
     ("sandbox", "merchant"),
     ("sandbox", "storefront"),
     ("serve",),
-    ("serve-one",),
     ("worker",),
 }
 """Those that partners' requests and jobs act in, those that make such requests themselves, and those that make the

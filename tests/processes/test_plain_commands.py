@@ -15,7 +15,6 @@ PLAIN = {
     "serve": ["serve"],
     "all-options": ["serve", "--host", "::1", "--port", "0", "--data-dir", "a/b", "--workers", "2"],
     "another-order": ["serve", "--data-dir", "/x", "--port", "8001"],
-    "one-of-several": ["serve-one", "5", "4711", "0"],
     "worker": ["worker"],
     "worker-elsewhere": ["worker", "--data-dir", "../x"],
 }
@@ -45,25 +44,28 @@ NOT_PLAIN = {
 def test_simple_arguments_mean_the_same_as_to_the_parser(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    asked: list[Any] = []
+    calls: list[Any] = []
 
-    def noted(what: str) -> Any:
-        return lambda *values, **given: asked.append(
-            (
-                what,
-                dict(zip(("handle", "parent", "place"), values, strict=False))
-                | {name: value for name, value in given.items() if value is not None},
-            )
+    def recorded(name: str) -> Any:
+        return lambda **given: calls.append(
+            (name, {option: value for option, value in given.items() if value is not None})
         )
 
-    for name in ("serve", "serve_one", "worker"):
-        monkeypatch.setattr(start, name, noted(name))
+    for name in ("serve", "worker"):
+        monkeypatch.setattr(start, name, recorded(name))
     plain = find_plain(arguments)
     assert plain is not None
     plain()
     app(arguments, exit_on_error=False, result_action="return_value")
-    assert len(asked) == 2
-    assert asked[0] == asked[1]
+    assert len(calls) == 2
+    assert calls[0] == calls[1]
+
+
+def test_a_worker_process_needs_no_parser(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(start, "serve_one", lambda handle, parent, place: handle + parent + place)
+    run = find_plain(["serve-one", "5", "4711", "1"])
+    assert run is not None
+    assert run() == 4717
 
 
 @pytest.mark.parametrize("arguments", NOT_PLAIN.values(), ids=NOT_PLAIN)

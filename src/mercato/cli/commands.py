@@ -38,4 +38,3 @@ for name, function, text in (
     ("demo", "sandbox.demo:demo", "Tell the whole story in one process, and prove it."),
 ):
     app.command(f"mercato.cli.{function}", name=name, help=text)
-app.command("mercato.cli.processes.serve:serve_one", name="serve-one", show=False)

@@ -27,18 +27,6 @@ def serve(
     )
 
 
-def serve_one(handle: int, parent: int, place: int, /) -> int:
-    """Run one worker process of `mercato serve --workers`; it ends with its parent.
-
-    Args:
-        handle: File descriptor of the socket that listens.
-        parent: The process that started this one.
-        place: Its place among those that share the socket.
-
-    """
-    return start.serve_one(handle, parent, place)
-
-
 def worker(*, data_dir: DataDir = None) -> int:
     """Do background work alone, beside servers on the same database."""
     return start.worker(data_dir=data_dir)

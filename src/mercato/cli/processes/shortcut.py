@@ -19,7 +19,7 @@ _OPTIONS: Final[dict[str, dict[str, Callable[[str], Any]]]] = {
 
 
 def find_plain(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return the function of a `serve`, `serve-one` or `worker` with simple arguments.
+    """Return the function of a `serve` or `worker` with simple arguments, or of the internal `serve-one`.
 
     Return None for anything else, such as a mistake, `--help` or `--port=1`: the parser handles it.
     """
