@@ -12,7 +12,7 @@ from tests.service import Client, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCREENS = ["health", "requests", "jobs", "partners", "partners/new", "audit", "erasure"]
+SCREENS = ["health", "requests", "jobs", "partners", "partners/new", "audit", "erasure", "search"]
 
 
 async def sign_in(page: Any, mercato: Service) -> None:
@@ -80,6 +80,7 @@ async def test_the_charts_of_health_are_drawn_and_follow_the_requests(
             await client.get("/v1/commerce/stores")
         await mercato.app.traffic._sample()
     await sign_in(page, mercato)
-    assert await page.locator(".chart canvas").count() == 2
+    await page.locator("#chart-rates canvas").wait_for()
+    await page.locator("#chart-durations canvas").wait_for()
     assert await page.get_by_text("The chart needs JavaScript").count() == 0
     await check(page, f"charts-{scheme}-{width}")

@@ -129,6 +129,6 @@ async def test_an_operator_who_may_only_look_changes_no_partner(mercato: Service
         link = await sessions.create_link(tx, grant, now=clock.now())
     browser, _ = await enter(mercato, f"{mercato.base}/console/links/{link.token}")
     page = await browser.open(f"/console/partners/{made.id}")
-    assert page.buttons == ["Sign out"]
+    assert page.buttons == ["Search", "Sign out"]
     assert (await browser.post(f"/console/partners/{made.id}/suspend")).status == 403
     assert (await browser.open("/console/partners/" + str(clock.new_id()))).status == 404

@@ -300,6 +300,8 @@ CREATE INDEX ix_refused_requests_partner_id ON refused_requests (partner_id, sur
 
 CREATE INDEX ix_refused_requests_partner_store ON refused_requests (partner_id, surface, store_id, id);
 
+CREATE INDEX ix_refused_requests_request_id ON refused_requests (request_id, id);
+
 CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
 
 CREATE TABLE onboardings (

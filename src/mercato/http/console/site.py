@@ -34,6 +34,7 @@ from mercato.http.console.screens import (
     overview,
     partners,
     requests,
+    search,
     stores,
 )
 from mercato.http.operations import Answer, Call
@@ -51,6 +52,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *deliveries.screens,
     *jobs.screens,
     *requests.screens,
+    *search.screens,
     *keys.screens,
     *audit.screens,
     *erasure.screens,
@@ -266,6 +268,7 @@ def _view(session: Session, path: str, message: str | None) -> Mapping[str, Any]
         "section": "/console/" + path.partition("/")[0],
         "message": message,
         "account": "Operator" if session.partner is None else session.partner.name,
+        "is_operator": session.partner is None,
         "read_only": session.grant.read_only,
         "store_id": session.grant.store_id,
     }

@@ -25,7 +25,7 @@ class UnknownIdError(Exception):
 async def get_id(tx: Read, ids: Column[UUID], text: str, *, noun: str) -> UUID:
     """Return the id that begins with the text, with or without dashes. Raises UnknownIdError."""
     digits = text.strip().lower().replace("-", "")
-    found = await _list_ids(tx, ids, digits) if _PART.fullmatch(digits) else []
+    found = await list_ids(tx, ids, digits, limit=2) if _PART.fullmatch(digits) else []
     if not found:
         raise UnknownIdError(f"There is no {noun} {text}. Lists show the ids: mercato {noun} list")
     if len(found) > 1:
@@ -33,11 +33,11 @@ async def get_id(tx: Read, ids: Column[UUID], text: str, *, noun: str) -> UUID:
     return found[0]
 
 
-async def _list_ids(tx: Read, ids: Column[UUID], digits: str) -> list[UUID]:
-    """Return at most two ids that begin with the digits."""
+async def list_ids(tx: Read, ids: Column[UUID], digits: str, *, limit: int) -> list[UUID]:
+    """Return the first ids that begin with the hexadecimal digits."""
     first, last = (UUID(digits.ljust(_DIGITS, filler)) for filler in "0f")
     return [
-        row[0] for row in await tx.all(select(ids).where(ids.between(first, last)).order_by(ids).limit(2))
+        row[0] for row in await tx.all(select(ids).where(ids.between(first, last)).order_by(ids).limit(limit))
     ]
 
 

@@ -38,3 +38,4 @@ Index("ix_refused_requests_partner_code", _c.partner_id, _c.surface, _c.error_co
 Index("ix_refused_requests_partner_store", _c.partner_id, _c.surface, _c.store_id, _c.id)
 Index("ix_refused_requests_error_code", _c.error_code, _c.id)
 Index("ix_refused_requests_store_id", _c.store_id, _c.id)
+Index("ix_refused_requests_request_id", _c.request_id, _c.id)
