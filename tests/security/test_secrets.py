@@ -49,7 +49,6 @@ HARMLESS = {
     "kernel.outbound.results.Reply.body": "what a partner's server answered",
     "domain.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "domain.partners.model.Partner.has_webhook_token": "yes or no",
-    "http.openapi.events.Event.body": "a type",
     "http.operations.Answer.headers": "of the answer, which has no credentials",
     "http.operations.Operation.request_headers": "names",
     "http.operations.Operation.reply_headers": "names",

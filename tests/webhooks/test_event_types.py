@@ -2,9 +2,9 @@
 
 from typing import get_args, get_type_hints
 
-from mercato.domain.events import PAYLOADS
+from mercato.domain.events import EVENTS, PAYLOADS
 from mercato.domain.webhooks.event_types import EventType
-from mercato.http.openapi.events import EVENTS
+from mercato.http.openapi.events import envelope
 
 
 def test_every_type_of_webhook_has_a_payload():
@@ -14,6 +14,6 @@ def test_every_type_of_webhook_has_a_payload():
 def test_the_openapi_document_describes_every_type_of_webhook_with_its_payload():
     described: dict[str, type] = {}
     for event in EVENTS:
-        members = get_type_hints(event.body)
+        members = get_type_hints(envelope(event))
         described |= dict.fromkeys(get_args(members["type"]), members["data"])
     assert described == PAYLOADS
