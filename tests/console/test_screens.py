@@ -9,6 +9,7 @@ from tests.service import Merchant, Service
 
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.console.screen import NAVIGATION, OPERATORS, Audience
+from mercato.http.console.site import SCREENS
 from mercato.kernel.db.audit import list_entries
 
 MERCHANT = [
@@ -240,3 +241,28 @@ async def test_a_delivery_explains_the_signature_that_was_received(mercato: Serv
     changed = await browser.press(page, "Explain", headers=lines, body=body.decode().replace("Tea", "Cake"))
     assert "BODY_CHANGED" in changed.text
     assert "The bodies differ at line 1" in changed.text
+
+
+NAMES = ("type", "query", "item", "partner", "state", "status", "cursor", "since", "at", "side", "errorCode")
+HOSTILE_QUERIES = (
+    "&".join(f"a{number}=1" for number in range(600)),
+    *(f"{name}={value}" for name in NAMES for value in ("%00", "%ff", "x" * 3000)),
+    *("&".join(f"{name}={value}" for name in NAMES) for value in ("%F0%9F%8D%95", "<script>", "%25", "'")),
+    "at=0001-01-01T00:00",
+)
+
+
+async def test_no_query_makes_a_screen_stumble(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    both = (await mercato.partner(PartnerKind.BOTH))[1]
+    await assert_none_stumbles(deal, (await enter_as_operator(mercato))[0])
+    await assert_none_stumbles(deal, (await enter_as_partner(mercato, both))[0])
+
+
+async def assert_none_stumbles(deal: Trade, browser: Browser) -> None:
+    shown = {one.path.replace("{store}", deal.store["storeId"]) for one in SCREENS if one.show is not None}
+    for there in sorted(path for path in shown if "{" not in path):
+        for query in HOSTILE_QUERIES:
+            page = await browser.open(f"/console/{there}?{query}")
+            assert page.status < 500, (there, query[:60])
+            assert not [one for one in page.root.all("script") if not one.attributes.get("nonce")]

@@ -18,12 +18,15 @@ from mercato.domain.partners.accounts import get_partner_named
 from mercato.domain.partners.model import Caller, Surface
 from mercato.http.head import Head
 from mercato.kernel.db.engine import Read
-from mercato.kernel.errors import Problem
+from mercato.kernel.errors import InvalidRequest, Problem
 from mercato.kernel.telemetry.context import WorkContext
 from mercato.kernel.wire import QueryDecoder
 from mercato.runtime import Runtime
 
 T = TypeVar("T")
+
+MAX_FIELDS: Final = 100
+"""Fields of a query or a form."""
 
 _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
 
@@ -168,7 +171,10 @@ class Visit:
 
 def decode_form(kind: type[T], text: bytes) -> T:
     """Return a form or a query as a struct; an empty field is one left out. Raises InvalidRequest, ValidationFailed."""
-    pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=500)
+    try:
+        pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise InvalidRequest(f"The form has more than {MAX_FIELDS} fields. Send fewer.") from None
     # A browser's field for a time has no zone; the console's times are UTC.
     sent = [(name, _with_zone(value)) for name, value in pairs]
     return QueryDecoder(kind)(urlencode(sent).encode())
