@@ -51,7 +51,7 @@ async def test_changes_are_found_by_actor_action_partner_and_time(mercato: Servi
     assert (await browser.open("/console/audit?partner=Nobody")).status == 404
     page = await browser.open("/console/audit?actor=cli:bob")
     row = entries(page)[1]
-    assert row[4:] == ["Joe's", "status: paused"]
+    assert row[4:6] == ["Joe's", "status: paused"]
     assert (await browser.open(page.link("cli:bob"))).status == 200
     assert (await browser.open(page.link("Joe's"))).heading == "Joe's"
 

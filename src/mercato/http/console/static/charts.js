@@ -21,6 +21,7 @@
     chart.plot = new uPlot({
       width: place.clientWidth,
       height: HEIGHT,
+      padding: [null, 28, null, null],
       axes: [{...axis, space: 72, values: (_, at) => at.map(time)}, {...axis, size: 56}],
       scales: {y: {range: (_, low, high) => [0, Math.max(high * 1.1, 1)]}},
       series: [
