@@ -51,7 +51,11 @@ CREATE TABLE catalog_runs (
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
+CREATE INDEX ix_catalog_runs_failed ON catalog_runs (partner_id, id) WHERE status = 'failed';
+
 CREATE INDEX ix_catalog_runs_owner_id ON catalog_runs (owner_id, id);
+
+CREATE INDEX ix_catalog_runs_partner_id ON catalog_runs (partner_id, id);
 
 CREATE INDEX ix_catalog_runs_updated_at ON catalog_runs (updated_at);
 

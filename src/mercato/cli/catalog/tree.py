@@ -6,37 +6,21 @@ A shared section or group is drawn once, where it first occurs, so that the tree
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from mercato.cli.output import cells, sanitize, truncate, width
 from mercato.domain.catalog.building.model import Built
 from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
+from mercato.domain.catalog.menu import Menu, Node, hours, rule
+from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.domain.catalog.money import minor_to_decimal
-from mercato.domain.catalog.validation.hours import DAY_SECONDS, DAYS
 from mercato.kernel.plurals import count_of
-from mercato.kernel.wire import Wire
 
 MAX_DEPTH: Final = 16
 """Levels drawn: more don't fit in 80 columns."""
 
 _MIN_ROOM: Final = 16
-
-
-class Node(Wire):
-    """The children of a catalog or a section of the served document."""
-
-    section_ids: list[str] | None = None
-    item_ids: list[UUID] | None = None
-
-
-class Menu(Wire):
-    """The part of the served document that forms the tree."""
-
-    catalogs: dict[str, Node]
-    sections: dict[str, Node] | None = None
 
 
 Line = tuple[str, str, "Iterator[Line]"]
@@ -121,7 +105,7 @@ class _Drawing:
     def _groups(self, item: CompiledItem) -> Iterator[Line]:
         for key in item.groups:
             group = self.catalog.groups[key]
-            name = f"{group.name or 'no name'} ({_rule(group)})"
+            name = f"{group.name or 'no name'} ({rule(group)})"
             if key in self.seen:
                 self.met.update(group.choices)
                 yield f"{name} (as elsewhere)", "", iter(())
@@ -141,43 +125,3 @@ class _Drawing:
 
 def _named(item: CompiledItem) -> str:
     return (item.name or "no name") + ("" if item.available else " (unavailable)")
-
-
-def _rule(group: CompiledGroup) -> str:
-    most = "any" if group.maximum is None else str(group.maximum)
-    if group.maximum is not None and group.minimum == group.maximum:
-        words = f"choose {most}"
-    else:
-        words = f"choose {group.minimum} to {most}"
-    if group.maximum_per_item is not None:
-        words += f", at most {group.maximum_per_item} of each"
-    return words + (f", {group.free} free" if group.free else "")
-
-
-def hours(windows: Windows | None) -> str:
-    """Return when a catalog is available, with equal consecutive days as one range."""
-    if windows is None:
-        return "always"
-    days = [
-        ", ".join(
-            f"{_clock(start - day * DAY_SECONDS)}-{_clock(end - day * DAY_SECONDS)}"
-            for start, end in windows
-            if start // DAY_SECONDS == day
-        )
-        for day in range(len(DAYS))
-    ]
-    if len(set(days)) == 1:
-        return {"": "never", "00:00-24:00": "always"}.get(days[0], f"daily {days[0]}")
-    parts: list[str] = []
-    first = 0
-    for day in range(1, len(DAYS) + 1):
-        if day == len(DAYS) or days[day] != days[first]:
-            if days[first]:
-                span = DAYS[first][:3] + (f"-{DAYS[day - 1][:3]}" if day - first > 1 else "")
-                parts.append(f"{span} {days[first]}")
-            first = day
-    return "; ".join(parts)
-
-
-def _clock(seconds: int) -> str:
-    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}"

@@ -25,6 +25,7 @@ from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen
 from mercato.http.console.screens import (
     account,
     audit,
+    catalogs,
     deliveries,
     erasure,
     health,
@@ -49,6 +50,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *orders.screens,
     *stores.screens,
     *partners.screens,
+    *catalogs.screens,
     *deliveries.screens,
     *jobs.screens,
     *requests.screens,

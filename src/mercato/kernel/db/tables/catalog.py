@@ -69,4 +69,13 @@ catalog_runs = Table(
     Column("updated_at", Instant, nullable=False),
 )
 Index("ix_catalog_runs_owner_id", catalog_runs.c.owner_id, catalog_runs.c.id)
+Index("ix_catalog_runs_partner_id", catalog_runs.c.partner_id, catalog_runs.c.id)
+_failed = text("status = 'failed'")
+Index(
+    "ix_catalog_runs_failed",
+    catalog_runs.c.partner_id,
+    catalog_runs.c.id,
+    sqlite_where=_failed,
+    postgresql_where=_failed,
+)
 Index("ix_catalog_runs_updated_at", catalog_runs.c.updated_at)

@@ -1,0 +1,205 @@
+"""Catalogs: the runs that pulled them, what was wrong, what a run changed, and the menu of a store."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mercato.domain.catalog import operators, queries
+from mercato.domain.catalog.diff import diff
+from mercato.domain.catalog.menu import Menu
+from mercato.domain.catalog.model import CatalogDiff, CompiledCatalog, DiffList
+from mercato.domain.catalog.operators import RunFilter
+from mercato.domain.catalog.runs import OPEN, Run
+from mercato.domain.partners.model import Surface
+from mercato.domain.stores.catalogs import IDENTITY
+from mercato.http.console.menu import Place, draw_items, places_of, preview
+from mercato.http.console.screen import MERCHANTS, Page, Screens, Visit
+from mercato.kernel.db.engine import Read
+from mercato.kernel.errors import CatalogIngestNotFound, NotFound, StoreNotFound
+from mercato.kernel.wire import Instant, Wire, parse_instant
+from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
+
+screens: Final = Screens(MERCHANTS)
+
+MAX_CHANGES: Final = 20
+"""Entries shown of each kind of change."""
+
+MAX_PLACES: Final = 100
+"""Catalogs and sections on a page of a menu."""
+
+
+class Ended(StrEnum):
+    """The runs that a list can be limited to."""
+
+    FAILED = "failed"
+
+
+class RunsQuery(Wire):
+    status: Ended | None = None
+    store_id: UUID | None = None
+    since: Instant | None = None
+    cursor: Cursor | None = None
+
+
+class MenuQuery(Wire):
+    """`place` is the number of a catalog or section in the menu; without it, the page lists them."""
+
+    place: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class Change(Struct, frozen=True):
+    """One kind of change, with the first that changed."""
+
+    kind: str
+    count: int
+    first: Sequence[str]
+
+
+@screens.get("catalogs")
+async def list_runs(visit: Visit) -> Page:
+    query = visit.filters(RunsQuery)
+    wanted = RunFilter(
+        partner_id=visit.caller(Surface.COMMERCE).partner_id,
+        store_id=visit.store_id or query.store_id,
+        failed=query.status is Ended.FAILED,
+        since=None if query.since is None else parse_instant(query.since),
+        before=read_cursor(query.cursor),
+    )
+    async with visit.app.db.read() as tx:
+        rows = await operators.list_runs(tx, wanted, limit=PAGE + 1)
+    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+    values = {"runs": page, "next_cursor": cursor, "query": query, "statuses": list(Ended), "ms": _ms}
+    return Page("catalogs.html", "Catalogs", values)
+
+
+@screens.get("catalogs/{run}")
+async def show_run(visit: Visit) -> Page:
+    async with visit.app.db.read() as tx:
+        run = await _run(tx, visit)
+        current = await operators.find_current_set(tx, run.owner.id)
+        pair = await _sets(tx, run)
+    values = {
+        "run": run,
+        "took": None if run.status in OPEN else _ms(run.updated_at - run.created_at),
+        "is_current": run.set_id is not None and run.set_id == current,
+        "live": await visit.app.cache.find_in_force(run.owner.store_id) is not None,
+        **await _changes(visit, pair),
+    }
+    return Page("catalog_run.html", f"Run {run.id}", values)
+
+
+@screens.get("catalogs/menu/{store}")
+async def show_menu(visit: Visit) -> Page:
+    query, store_id = visit.filters(MenuQuery), visit.ids["store"]
+    store = await visit.app.cache.get_own(visit.caller(Surface.COMMERCE), store_id)
+    visit.check_store(store_id, StoreNotFound(store_id))
+    catalog = await visit.app.compiled.get(store.catalog_set_id)
+    body = await visit.app.bodies.get(store.catalog_set_id, IDENTITY)
+    # A menu of several megabytes takes longer than a request may hold up others.
+    places = await asyncio.to_thread(_places, body.content, catalog)
+    values = {"store": store, "currency": catalog.currency, "offset": query.offset}
+    if query.place is None:
+        return Page(
+            "menu.html", f"Menu of {store.name}", values | _list_places(visit, places, catalog, query)
+        )
+    if query.place >= len(places):
+        raise NotFound("The menu has no such section. It may have changed: see its sections again.")
+    place = places[query.place]
+    values |= {
+        "place": place,
+        "items": draw_items(catalog, place.items[query.offset : query.offset + PAGE]),
+        "next_url": _next_url(visit, query.offset + PAGE, len(place.items)),
+    }
+    return Page("menu_section.html", " > ".join(place.path)[:200], values)
+
+
+# --- runs ---------------------------------------------------------------------------------------------
+
+
+async def _run(tx: Read, visit: Visit) -> Run:
+    """Return the partner's run of the path. Raises CatalogIngestNotFound, also for another partner's."""
+    missing = CatalogIngestNotFound(visit.ids["run"])
+    run = await queries.find_run(tx, visit.ids["run"])
+    if run is None or run.owner.partner_id != visit.caller(Surface.COMMERCE).partner_id:
+        raise missing
+    visit.check_store(run.owner.store_id, missing)
+    return run
+
+
+async def _sets(tx: Read, run: Run) -> tuple[UUID, UUID] | None:
+    """Return the set before the run's and the run's own, if both are kept."""
+    if run.set_id is None or not await operators.is_kept(tx, run.set_id):
+        return None
+    before = await operators.find_previous_set(tx, run.owner.id, run.set_id)
+    return None if before is None else (before, run.set_id)
+
+
+async def _changes(visit: Visit, pair: tuple[UUID, UUID] | None) -> dict[str, Any]:
+    if pair is None:
+        return {"changes": None, "identical": False}
+    before, after = await visit.app.compiled.get(pair[0]), await visit.app.compiled.get(pair[1])
+    found = await asyncio.to_thread(diff, before, after)
+    return {"changes": list(_changed(found)), "identical": found.identical}
+
+
+def _changed(found: CatalogDiff) -> Iterator[Change]:
+    if found.currency is not None:
+        yield Change("Currency", 1, [f"{found.currency.before} → {found.currency.after}"])
+    items = found.items
+    repriced = [
+        f"{one.name or 'no name'}: {one.before or 'no price'} → {one.after or 'no price'}"
+        for one in items.repriced.entries[:MAX_CHANGES]
+    ]
+    if repriced:
+        yield Change("Items repriced", items.repriced.count, repriced)
+    yield from _listed("Items added", items.added)
+    yield from _listed("Items removed", items.removed)
+    yield from _listed("Items with other options", items.reoptioned)
+    yield from _listed("Items with another name, availability, maximum or partnerItemId", items.changed)
+    parts = {
+        "Modifier groups": found.modifier_groups,
+        "Sections": found.sections,
+        "Catalogs": found.catalogs,
+    }
+    for noun, part in parts.items():
+        yield from _listed(f"{noun} added", part.added)
+        yield from _listed(f"{noun} removed", part.removed)
+        yield from _listed(f"{noun} changed", part.changed)
+
+
+def _listed(kind: str, found: DiffList) -> Iterator[Change]:
+    if found.count:
+        yield Change(kind, found.count, [one.name or "no name" for one in found.entries[:MAX_CHANGES]])
+
+
+def _ms(took: timedelta) -> int:
+    return took // timedelta(milliseconds=1)
+
+
+# --- menus --------------------------------------------------------------------------------------------
+
+
+def _places(body: bytes, catalog: CompiledCatalog) -> list[Place]:
+    return places_of(msgspec.json.decode(body, type=Menu), catalog)
+
+
+def _list_places(
+    visit: Visit, places: Sequence[Place], catalog: CompiledCatalog, query: MenuQuery
+) -> dict[str, Any]:
+    shown = places[query.offset : query.offset + MAX_PLACES]
+    return {
+        "places": preview(catalog, shown),
+        "count": len(catalog.items),
+        "next_url": _next_url(visit, query.offset + MAX_PLACES, len(places)),
+    }
+
+
+def _next_url(visit: Visit, offset: int, count: int) -> str | None:
+    return visit.url_with(offset=str(offset)) if offset < count else None

@@ -1,0 +1,144 @@
+"""The console's catalogs: runs with their errors and changes, and a store's menu as a tree."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.api.trade import Trade, trade
+from tests.catalog.documents import cafe
+from tests.console.browser import Browser, Page
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.service import Merchant, Service
+
+
+async def publish(deal: Trade, document: Any, path: str) -> Any:
+    """Publish another catalog of the store and return the run's status."""
+    return await deal.mercato.run(deal.pos, deal.store["storeId"], deal.shop.host(document, path))
+
+
+async def first_run(browser: Browser) -> Page:
+    """Return the page of the newest run."""
+    listed = await browser.open("/console/catalogs")
+    return await browser.open(f"/console/catalogs/{listed.rows('Runs')[0][1]}")
+
+
+async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    broken = cafe()
+    key = next(iter(broken["items"]))
+    broken["items"][key]["basePrice"] = "<b>4.5</b>"
+    broken["items"][key]["name"] = 7
+    ended = await publish(deal, broken, "/broken.json")
+    assert ended["status"] == "failed"
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    listed = await browser.open("/console/catalogs?status=failed")
+    assert [row[2] for row in listed.rows("Runs")] == ["failed"]
+    assert listed.rows("Runs")[0][6].startswith(ended["errors"][0]["message"][:60])
+    page = await browser.open(f"/console/catalogs/{listed.rows('Runs')[0][1]}")
+    check_frame(page)
+    assert [row[0] for row in page.rows("Errors")] == [one["path"] for one in ended["errors"]]
+    assert [row[1] for row in page.rows("Errors")] == [one["message"] for one in ended["errors"]]
+    assert "isn't kept" in page.text
+
+
+async def test_a_run_shows_what_it_changed_to_the_set_before(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    assert "no set before" in (await first_run(browser)).text
+    dearer = cafe()
+    tea = next(item for item in dearer["items"].values() if item["name"] == "Tea")
+    before, tea["basePrice"] = tea["basePrice"], "9.99"
+    await publish(deal, dearer, "/dearer.json")
+    page = await first_run(browser)
+    assert ["Items repriced", "1", f"Tea: {before} → 9.99"] in page.rows("Changes")
+    assert "The store serves this set now." in page.text
+    await publish(deal, dearer, "/dearer.json")
+    assert (await browser.open("/console/catalogs")).rows("Runs")[0][2] == "succeeded"
+
+
+async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: Merchant):
+    document = cafe()
+    for item in document["items"].values():
+        item["name"] += HOSTILE
+    deal = await trade(mercato, shop, catalog=document)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    listed = await browser.open("/console/catalogs")
+    page = await browser.open(listed.link("Test Store"))
+    check_frame(page)
+    assert "Tea<script>alert(1)</script>" in page.text
+    places = [one.attributes["href"] for one in page.root.all("a") if "place=" in one.attributes["href"]]
+    menus = [await browser.open(f"{page.url}{place}") for place in places]
+    text = " ".join(one.text for one in menus)
+    assert "choose" in text
+    assert "+" in text
+    assert (await browser.open(f"{page.url}?place=9999")).status == 404
+
+
+async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(mercato: Service, shop: Merchant):
+    ids = [str(UUID(int=2**100 + number)) for number in range(2000)]
+    document = {
+        "currency": "USD",
+        "sections": {
+            f"s{number}": {
+                "sectionId": f"s{number}",
+                "name": "é" * 90,
+                "itemIds": ids if number == 0 else ids[:9],
+            }
+            for number in range(150)
+        },
+        "items": {key: {"itemId": key, "name": f"{key} {'ж' * 90}", "basePrice": "1.00"} for key in ids},
+    }
+    deal = await trade(mercato, shop, catalog=document)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open(
+        f"/console/catalogs/menu/{deal.store['storeId']}", **{"Accept-Encoding": "gzip"}
+    )
+    assert int(page.headers["Content-Length"]) < 50_000
+    assert len(page.root.all("li")) < 600
+    second = await browser.open(page.link("Next page"))
+    assert len([one for one in second.root.all("a") if "place=" in one.attributes["href"]]) == 51
+    section = await browser.open(f"/console/catalogs/menu/{deal.store['storeId']}?place=1")
+    shown: list[str] = []
+    while True:
+        shown += [line.text for line in section.root.all("span", **{"class": "line"})]
+        following = [one for one in section.root.all("a") if one.text == "Next page"]
+        if not following or len(shown) > 150:
+            break
+        section = await browser.open(following[0].attributes["href"])
+    assert len(shown) == len(set(shown)) == 200
+
+
+async def test_runs_and_menus_are_their_merchants(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    run = (await browser.open("/console/catalogs")).rows("Runs")[0][1]
+    store = deal.store["storeId"]
+    strangers = [
+        (await enter_as_partner(mercato, (await mercato.partner())[1]))[0],
+        (await enter_as_partner(mercato, deal.front))[0],
+        (await enter_as_operator(mercato))[0],
+    ]
+    for stranger in strangers:
+        for path in (f"catalogs/{run}", f"catalogs/menu/{store}"):
+            assert (await stranger.open(f"/console/{path}")).status == 404
+    other = await mercato.live(
+        deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
+    )
+    only, _ = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    assert len((await only.open(f"/console/catalogs?storeId={store}")).rows("Runs")) == 1
+    assert (await only.open(f"/console/catalogs/{run}")).status == 404
+    assert (await only.open(f"/console/catalogs/menu/{store}")).status == 404
+    assert (await only.open(f"/console/catalogs/menu/{other['storeId']}")).status == 200
+
+
+async def test_runs_are_listed_page_by_page(
+    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("mercato.http.console.screens.catalogs.PAGE", 1)
+    deal = await trade(mercato, shop)
+    await publish(deal, cafe(), "/catalog.json")
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    first = await browser.open(f"/console/catalogs?storeId={deal.store['storeId']}&since=2026-01-01T00:00")
+    second = await browser.open(first.link("Next page"))
+    assert len({page.rows("Runs")[0][1] for page in (first, second)}) == 2
