@@ -76,11 +76,14 @@ COMPARED = {
     "console_sessions.c.hash == digest(token)": "by the database, of a hash",
     "digest == request.previous_hash": "of a catalog",
     "encoded == secret": "whether a prefix was taken off",
-    "said.caller != digest.caller": "of what was signed, once the signature has been found right",
-    "said.store != digest.store": "the same",
-    "said.cart != digest.cart": "the same",
-    "said.fulfillment != digest.fulfillment": "the same",
+    "claims.digest.caller != digest.caller": "of what was signed, once the signature has been found right",
+    "claims.digest.store != digest.store": "the same",
+    "claims.digest.cart != digest.cart": "the same",
+    "claims.digest.fulfillment != digest.fulfillment": "the same",
     "signing_secrets.c.secret == row.secret": "by the database, of what is sealed",
+    "token == b','": "of JSON",
+    "token == b':'": "of JSON",
+    "token == b'['": "of JSON",
     "webhook_tokens.c.token == row.token": "by the database, of what is sealed",
 }
 """Comparisons that may take as long as they like, and why."""
