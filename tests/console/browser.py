@@ -107,6 +107,15 @@ class Page:
         """Return where the link of the name leads."""
         return next(one.attributes["href"] for one in self.root.all("a") if one.text == name)
 
+    def region(self, name: str) -> str:
+        """Return the text of the region of that name."""
+        return next(one.text for one in self.root.all("section") if one.attributes["aria-label"] == name)
+
+    def field(self, label: str) -> Element:
+        """Return the field whose label begins so."""
+        found = next(one for one in self.root.all("label") if one.text.startswith(label))
+        return found.all("input", "select", "textarea")[0]
+
     def form(self, button: str) -> Element:
         """Return the form that has the button."""
         return next(
@@ -129,12 +138,11 @@ class Browser:
     async def press(self, page: Page, button: str, **fields: str) -> Page:
         """Press a button of a page: send its form, with what it holds and these fields."""
         form = page.form(button)
-        values = {
-            one.attributes["name"]: one.attributes.get("value", "")
-            for one in form.all("input")
-            if "name" in one.attributes
-        } | fields
-        action = urljoin(page.url, form.attributes.get("action", page.url))
+        pressed = next(one for one in form.all("button") if one.text == button).attributes
+        values = _values(form) | fields
+        if "name" in pressed:
+            values[pressed["name"]] = pressed["value"]
+        action = urljoin(page.url, pressed.get("formaction", form.attributes.get("action", page.url)))
         if form.attributes.get("method", "get") == "get":
             return await self.open(action.partition("?")[0] + "?" + urlencode(values))
         return await self.post(action, values)
@@ -171,6 +179,20 @@ class Browser:
                 self.cookies.pop(name, None)
             else:
                 self.cookies[name] = value
+
+
+def _values(form: Element) -> dict[str, str]:
+    """Return what a browser sends of a form, without its button."""
+    values = {}
+    for one in form.all("input"):
+        unchecked = one.attributes.get("type") in {"radio", "checkbox"} and "checked" not in one.attributes
+        if "name" in one.attributes and not unchecked:
+            values[one.attributes["name"]] = one.attributes.get("value", "")
+    for one in form.all("select"):
+        options = one.all("option")
+        chosen = next((option for option in options if "selected" in option.attributes), options[0])
+        values[one.attributes["name"]] = chosen.attributes.get("value", chosen.text)
+    return values
 
 
 def path_of(url: str) -> str:

@@ -18,7 +18,7 @@ from mercato.kernel.errors import Problem
 
 HTML: Final = b"text/html; charset=utf-8"
 
-_CONTROLS: Final = dict.fromkeys(
+CONTROLS: Final = dict.fromkeys(
     (
         *(code for code in range(0x20) if chr(code) not in "\t\n"),
         *range(0x7F, 0xA0),
@@ -39,7 +39,7 @@ def _sanitize(value: object) -> object:
     if value is None:
         return ""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return str(value).translate(_CONTROLS)
+        return str(value).translate(CONTROLS)
     return value
 
 
