@@ -62,7 +62,7 @@ async def test_a_search_by_actor_looks_at_so_many_entries_a_page(
     browser, _ = await enter_as_operator(mercato)
     for user in ("bob", "eve", "eve", "eve", "bob"):
         await change(mercato, user=user, action="store pause")
-    monkeypatch.setattr(trail, "MAX_SEARCHED", 2)
+    monkeypatch.setattr(trail, "MAX_SEARCHED_BY_INDEX", 2)
     page = await browser.open("/console/audit?actor=cli:bob&action=store+pause")
     assert len(entries(page)) == 1
     pages = 1

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, delete, select
 
 from mercato.kernel import clock
 from mercato.kernel.db import tables
@@ -22,8 +22,11 @@ from mercato.kernel.wire.cursor import cursor_of, page_of
 _INSERT: Final = prepared_insert(tables.audit)
 _NO_CONTEXT: Final = WorkContext(action=SERVICE)
 
-MAX_SEARCHED: Final = 10_000
-"""Entries that one page of a search looks at."""
+MAX_SEARCHED: Final = 20_000
+"""Entries that one page of a search looks at, one after the other."""
+
+MAX_SEARCHED_BY_INDEX: Final = 2_000
+"""The same of a partner's or an action's entries, each of which is looked up."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -83,8 +86,12 @@ async def list_entries(
 ) -> Sequence[Entry]:
     """Return entries, newest first; `since` is the oldest instant, `before` the id that they precede."""
     c = tables.audit.c
-    equal = {c.partner_id: partner_id, c.action: action, c.actor: actor}
-    conditions = [column == value for column, value in equal.items() if value is not None]
+    # Within a search the partner's index leads, and no other may: it would be read for far more than the search.
+    by_action: ColumnElement[str] = (
+        c.action if not_before is None or partner_id is None else c.action.concat("")
+    )
+    equal = ((c.partner_id, partner_id), (by_action, action), (c.actor, actor))
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in equal if value is not None]
     if since is not None:
         conditions.append(c.id >= clock.first_id(since))
     if before is not None:
@@ -108,8 +115,8 @@ async def search_entries(
 ) -> tuple[Sequence[Entry], str | None]:
     """Return a page of entries, newest first, and the cursor of the next one.
 
-    No index leads to an actor's entries, so only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or
-    none, and the next one looks further.
+    No index leads to an actor's entries, so only the next so many are looked at: a page can then have fewer, or none,
+    and the next one looks further.
     """
     last = None
     if until is not None:
@@ -133,12 +140,13 @@ async def search_entries(
 
 
 async def _find_last_searched(tx: Read, before: UUID | None, **scope: Any) -> UUID | None:
-    """Return the last of the next `MAX_SEARCHED` entries of the partner, of the action or of all."""
+    """Return the last of the entries of the partner, of the action or of all that a page looks at."""
     c = tables.audit.c
     conditions = [c[name] == value for name, value in scope.items() if value is not None]
     if before is not None:
         conditions.append(c.id < before)
-    ids = select(c.id).where(*conditions).order_by(c.id.desc()).offset(MAX_SEARCHED - 1).limit(1)
+    most = MAX_SEARCHED_BY_INDEX if any(scope.values()) else MAX_SEARCHED
+    ids = select(c.id).where(*conditions).order_by(c.id.desc()).offset(most - 1).limit(1)
     found: UUID | None = await tx.scalar(ids)
     return found
 

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from mercato.domain.partners.queries import find_names
 from mercato.http.console.screen import OPERATORS, Page, Screens, Visit
-from mercato.kernel.db.audit import MAX_SEARCHED, search_entries
+from mercato.kernel.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, search_entries
 from mercato.kernel.wire import Instant, Wire, parse_instant
 from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
 
@@ -55,7 +55,7 @@ async def list_audit(visit: Visit) -> Page:
         "query": query,
         "names": names,
         "paths": _PATHS,
-        "most": MAX_SEARCHED,
+        "most": MAX_SEARCHED_BY_INDEX if query.partner or query.action else MAX_SEARCHED,
     }
     return Page("audit.html", "Audit", values)
 
