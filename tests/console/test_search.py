@@ -18,7 +18,19 @@ from mercato.kernel import clock
 
 
 @only_sqlite
-async def test_failed_deliveries_of_a_partner_are_listed_by_an_index(mercato: Service):
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        ({"status": DeliveryStatus.FAILED}, "ix_deliveries_not_delivered"),
+        ({"order_id": clock.new_id()}, "ix_deliveries_order_id"),
+        ({"order_id": clock.new_id(), "status": DeliveryStatus.SUCCEEDED}, "ix_deliveries_order_id"),
+        ({"store_id": clock.new_id()}, "ix_deliveries_store_id"),
+        ({}, "ix_deliveries_partner_id"),
+    ],
+)
+async def test_deliveries_of_a_partner_are_listed_by_the_index_of_what_is_wanted(
+    mercato: Service, wanted: dict[str, Any], index: str
+):
     seen: list[Any] = []
 
     class Plan:
@@ -26,11 +38,11 @@ async def test_failed_deliveries_of_a_partner_are_listed_by_an_index(mercato: Se
             seen.append(query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
             return []
 
-    wanted = DeliveryFilter(partner_id=clock.new_id(), surface=Surface.COMMERCE, status=DeliveryStatus.FAILED)
-    await operators.list_rows(Plan(), wanted, limit=50)  # type: ignore[arg-type]  # only what it asks
+    query = DeliveryFilter(partner_id=clock.new_id(), surface=Surface.COMMERCE, **wanted)
+    await operators.list_rows(Plan(), query, limit=50)  # type: ignore[arg-type]  # only what it asks
     async with mercato.app.db.read() as tx:
         plan = await tx.all(text(f"EXPLAIN QUERY PLAN {seen[0]}"))
-    assert any("ix_deliveries_not_delivered" in row.detail for row in plan), plan
+    assert any(f"INDEX {index} " in row.detail for row in plan), plan
 
 
 async def test_a_search_that_no_index_leads_to_goes_on_page_by_page(

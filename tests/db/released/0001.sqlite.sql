@@ -442,7 +442,7 @@ CREATE INDEX ix_deliveries_due ON deliveries (partner_id, url, partition, due_at
 
 CREATE INDEX ix_deliveries_not_delivered ON deliveries (partner_id, surface, status, id) WHERE status <> 'succeeded';
 
-CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, id) WHERE order_id IS NOT NULL;
+CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, partner_id, surface, id) WHERE order_id IS NOT NULL;
 
 CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
 

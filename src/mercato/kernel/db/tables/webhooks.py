@@ -60,6 +60,9 @@ _of_order = text("order_id IS NOT NULL")
 Index(
     "ix_deliveries_order_id",
     deliveries.c.order_id,
+    # SQLite takes the index of which most columns are given, and would take the partner's.
+    deliveries.c.partner_id,
+    deliveries.c.surface,
     deliveries.c.id,
     sqlite_where=_of_order,
     postgresql_where=_of_order,
