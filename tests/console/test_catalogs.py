@@ -91,14 +91,12 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(mercat
     }
     deal = await trade(mercato, shop, catalog=document)
     browser, _ = await enter_as_partner(mercato, deal.pos)
-    page = await browser.open(
-        f"/console/catalogs/menu/{deal.store['storeId']}", **{"Accept-Encoding": "gzip"}
-    )
+    page = await browser.open(f"/console/stores/{deal.store['storeId']}/menu", **{"Accept-Encoding": "gzip"})
     assert int(page.headers["Content-Length"]) < 50_000
     assert len(page.root.all("li")) < 600
     second = await browser.open(page.link("Next page"))
     assert len([one for one in second.root.all("a") if "place=" in one.attributes["href"]]) == 51
-    section = await browser.open(f"/console/catalogs/menu/{deal.store['storeId']}?place=1")
+    section = await browser.open(f"/console/stores/{deal.store['storeId']}/menu?place=1")
     shown: list[str] = []
     while True:
         shown += [line.text for line in section.root.all("span", **{"class": "line"})]
@@ -119,17 +117,19 @@ async def test_runs_and_menus_are_their_merchants(mercato: Service, shop: Mercha
         (await enter_as_partner(mercato, deal.front))[0],
         (await enter_as_operator(mercato))[0],
     ]
-    for stranger in strangers:
-        for path in (f"catalogs/{run}", f"catalogs/menu/{store}"):
-            assert (await stranger.open(f"/console/{path}")).status == 404
+    for stranger, status in zip(strangers, (404, 200, 404), strict=True):
+        assert (await stranger.open(f"/console/catalogs/{run}")).status == 404
+        assert (await stranger.open(f"/console/stores/{store}/menu")).status == status, (
+            "storefronts read menus"
+        )
     other = await mercato.live(
         deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
     )
     only, _ = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
     assert len((await only.open(f"/console/catalogs?storeId={store}")).rows("Runs")) == 1
     assert (await only.open(f"/console/catalogs/{run}")).status == 404
-    assert (await only.open(f"/console/catalogs/menu/{store}")).status == 404
-    assert (await only.open(f"/console/catalogs/menu/{other['storeId']}")).status == 200
+    assert (await only.open(f"/console/stores/{store}/menu")).status == 404
+    assert (await only.open(f"/console/stores/{other['storeId']}/menu")).status == 200
 
 
 async def test_runs_are_listed_page_by_page(

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mercato.domain.catalog.menu import rule
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, Key
 from mercato.domain.catalog.money import minor_to_decimal
 
@@ -63,7 +64,7 @@ class ChoiceForm(Struct, frozen=True):
                 self._choice(group, item_key, price, below, numbers, levels)
                 for (item_key, price), _ in zip(group.choices.items(), numbers, strict=False)
             ]
-            found.append(Group(group.name, rule_of(group), shown, len(shown) == len(group.choices)))
+            found.append(Group(group.name, rule(group), shown, len(shown) == len(group.choices)))
         return found
 
     def _groups_of(self, item: Key, path: str, levels: int) -> Iterator[tuple[UUID, CompiledGroup]]:
@@ -132,17 +133,3 @@ def kind_of(group: CompiledGroup) -> str:
     if group.maximum == 1:
         return "radio" if group.minimum == 1 else "checkbox"
     return "checkbox" if group.maximum_per_item == 1 else "number"
-
-
-def rule_of(group: CompiledGroup) -> str:
-    """Return how many units may be chosen, in words."""
-    least, most = group.minimum, group.maximum
-    if least == most:
-        words = f"choose {least}"
-    elif most is None:
-        words = f"choose {least} or more" if least else "choose any"
-    else:
-        words = f"choose {least} to {most}" if least else f"choose up to {most}"
-    each = group.maximum_per_item
-    free = f", the {group.free} cheapest are free" if group.free else ""
-    return words + (f", at most {each} of each" if each is not None and each != most else "") + free

@@ -5,8 +5,10 @@ A menu can have a hundred thousand items: a page draws a bounded number of lines
 
 from collections.abc import Iterable, Sequence
 from typing import Final
+from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.domain.catalog.menu import Menu, Node, hours, rule
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
@@ -24,12 +26,16 @@ MIN_PREVIEW: Final = 3
 
 
 class Line(Struct, frozen=True):
-    """A line of the tree: `price` is a decimal, `note` what else there is to know."""
+    """A line of the tree: `price` is a decimal, `note` what else there is to know.
+
+    `item_id` is set for an item of a section that has a price: it can be put into a cart by itself.
+    """
 
     name: str
     price: str | None = None
     note: str | None = None
     below: Sequence["Line"] = ()
+    item_id: UUID | None = None
 
 
 class Place(Struct, frozen=True):
@@ -74,12 +80,19 @@ def _open_hours(catalog: CompiledCatalog, key: str) -> str:
 def preview(catalog: CompiledCatalog, places: Sequence[Place]) -> list[tuple[Place, list[Line]]]:
     """Return places with their first items, as many as a page has room for."""
     room = max(MIN_PREVIEW, (MAX_LINES - len(places)) // max(len(places), 1))
-    return [(place, [_line(catalog, catalog.items[key]) for key in place.items[:room]]) for place in places]
+    return [(place, [_sold(catalog, key) for key in place.items[:room]]) for place in places]
 
 
 def draw_items(catalog: CompiledCatalog, keys: Iterable[Key]) -> list[Line]:
     """Return items with their groups and choices, up to the lines of a page; then items alone."""
     return _Drawing(catalog).items(keys)
+
+
+def _sold(catalog: CompiledCatalog, key: Key, below: Sequence[Line] = ()) -> Line:
+    """Return the line of an item of a section."""
+    item = catalog.items[key]
+    line = _line(catalog, item, below)
+    return line if item.price is None else replace(line, item_id=UUID(int=key))
 
 
 def _line(catalog: CompiledCatalog, item: CompiledItem, below: Sequence[Line] = ()) -> Line:
@@ -96,13 +109,13 @@ class _Drawing:
         self._lines = 0
 
     def items(self, keys: Iterable[Key]) -> list[Line]:
-        return [self._item(self._catalog.items[key], 0) for key in keys]
+        return [_sold(self._catalog, key, self._below(self._catalog.items[key], 0)) for key in keys]
 
-    def _item(self, item: CompiledItem, depth: int) -> Line:
+    def _below(self, item: CompiledItem, depth: int) -> list[Line]:
+        """Return the groups of an item, which takes a line itself."""
         self._lines += 1
         drawn = depth < MAX_DEPTH and self._lines < MAX_LINES
-        below = [self._group(key, depth) for key in item.groups] if drawn else []
-        return _line(self._catalog, item, below)
+        return [self._group(key, depth) for key in item.groups] if drawn else []
 
     def _group(self, key: Key, depth: int) -> Line:
         self._lines += 1
@@ -121,7 +134,8 @@ class _Drawing:
         for key, price in group.choices.items():
             if len(lines) >= room or self._lines >= MAX_LINES:
                 break
-            line = self._item(self._catalog.items[key], depth + 1)
+            item = self._catalog.items[key]
+            line = _line(self._catalog, item, self._below(item, depth + 1))
             text = f"{'+' if price >= 0 else ''}{minor_to_decimal(price, self._catalog.scale)}"
             lines.append(Line(line.name, text, line.note, line.below))
         return lines

@@ -1,27 +1,23 @@
-"""Catalogs: the runs that pulled them, what was wrong, what a run changed, and the menu of a store."""
+"""Catalogs: the runs that pulled them, what was wrong, and what a run changed."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from mercato.domain.catalog import operators, queries
 from mercato.domain.catalog.diff import diff
-from mercato.domain.catalog.menu import Menu
-from mercato.domain.catalog.model import CatalogDiff, CompiledCatalog, DiffList
+from mercato.domain.catalog.model import CatalogDiff, DiffList
 from mercato.domain.catalog.operators import RunFilter
 from mercato.domain.catalog.runs import OPEN, Run
 from mercato.domain.partners.model import Surface
-from mercato.domain.stores.catalogs import IDENTITY
-from mercato.http.console.menu import Place, draw_items, places_of, preview
 from mercato.http.console.screen import MERCHANTS, Page, Screens, Visit
 from mercato.kernel.db.engine import Read
-from mercato.kernel.errors import CatalogIngestNotFound, NotFound, StoreNotFound
+from mercato.kernel.errors import CatalogIngestNotFound
 from mercato.kernel.wire import Instant, Wire, parse_instant
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
@@ -29,9 +25,6 @@ screens: Final = Screens(MERCHANTS)
 
 MAX_CHANGES: Final = 20
 """Entries shown of each kind of change."""
-
-MAX_PLACES: Final = 100
-"""Catalogs and sections on a page of a menu."""
 
 
 class Ended(StrEnum):
@@ -45,13 +38,6 @@ class RunsQuery(Wire):
     store_id: UUID | None = None
     since: Instant | None = None
     cursor: Cursor | None = None
-
-
-class MenuQuery(Wire):
-    """`place` is the number of a catalog or section in the menu; without it, the page lists them."""
-
-    place: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
 class Change(Struct, frozen=True):
@@ -93,31 +79,6 @@ async def show_run(visit: Visit) -> Page:
         **await _changes(visit, pair),
     }
     return Page("catalog_run.html", f"Run {run.id}", values)
-
-
-@screens.get("catalogs/menu/{store}")
-async def show_menu(visit: Visit) -> Page:
-    query, store_id = visit.filters(MenuQuery), visit.ids["store"]
-    store = await visit.app.cache.get_own(visit.caller(Surface.COMMERCE), store_id)
-    visit.check_store(store_id, StoreNotFound(store_id))
-    catalog = await visit.app.compiled.get(store.catalog_set_id)
-    body = await visit.app.bodies.get(store.catalog_set_id, IDENTITY)
-    # A menu of several megabytes takes longer than a request may hold up others.
-    places = await asyncio.to_thread(_places, body.content, catalog)
-    values = {"store": store, "currency": catalog.currency, "offset": query.offset}
-    if query.place is None:
-        return Page(
-            "menu.html", f"Menu of {store.name}", values | _list_places(visit, places, catalog, query)
-        )
-    if query.place >= len(places):
-        raise NotFound("The menu has no such section. It may have changed: see its sections again.")
-    place = places[query.place]
-    values |= {
-        "place": place,
-        "items": draw_items(catalog, place.items[query.offset : query.offset + PAGE]),
-        "next_url": _next_url(visit, query.offset + PAGE, len(place.items)),
-    }
-    return Page("menu_section.html", " > ".join(place.path)[:200], values)
 
 
 # --- runs ---------------------------------------------------------------------------------------------
@@ -181,25 +142,3 @@ def _listed(kind: str, found: DiffList) -> Iterator[Change]:
 
 def _ms(took: timedelta) -> int:
     return took // timedelta(milliseconds=1)
-
-
-# --- menus --------------------------------------------------------------------------------------------
-
-
-def _places(body: bytes, catalog: CompiledCatalog) -> list[Place]:
-    return places_of(msgspec.json.decode(body, type=Menu), catalog)
-
-
-def _list_places(
-    visit: Visit, places: Sequence[Place], catalog: CompiledCatalog, query: MenuQuery
-) -> dict[str, Any]:
-    shown = places[query.offset : query.offset + MAX_PLACES]
-    return {
-        "places": preview(catalog, shown),
-        "count": len(catalog.items),
-        "next_url": _next_url(visit, query.offset + MAX_PLACES, len(places)),
-    }
-
-
-def _next_url(visit: Visit, offset: int, count: int) -> str | None:
-    return visit.url_with(offset=str(offset)) if offset < count else None
