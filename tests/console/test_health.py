@@ -1,6 +1,10 @@
 """The screen `Health`: what the doctor finds, who is cut off, and how many requests there are."""
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 from tests.console.test_screens import HOSTILE, check_frame
@@ -11,6 +15,7 @@ from mercato.domain.webhooks import endpoints
 from mercato.kernel import clock
 from mercato.kernel.telemetry import traffic
 from mercato.kernel.telemetry.metrics import BUCKETS, Metrics
+from mercato.kernel.telemetry.multiprocess import DIRECTORY
 from mercato.kernel.telemetry.traffic import Traffic, quantile
 
 
@@ -69,6 +74,29 @@ async def test_nothing_is_measured_without_a_look_and_little_is_kept(mercato: Se
     await enter_as_operator(mercato)
     assert mercato.app.traffic._wanted.is_set()
     assert mercato.app.traffic._samples.maxlen == timedelta(hours=1) // traffic.INTERVAL + 1
+
+
+def test_the_requests_of_all_processes_of_a_port_are_counted(tmp_path: Path):
+    script = """
+import sys
+from mercato.kernel.telemetry import multiprocess
+multiprocess.join(int(sys.argv[1]))
+from mercato.kernel.telemetry.metrics import Metrics
+metrics = Metrics()
+for _ in range(5):
+    metrics.answered("getStore", 200, 0.004)
+metrics.answered("placeOrder", 503, 0.2)
+metrics.answered("console", 200, 9.0)
+print(metrics.totals().requests, metrics.totals().failed, metrics.totals().buckets[-1])
+"""
+    environment = os.environ | {DIRECTORY: str(tmp_path)}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script, slot], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for slot in "01"
+    ]
+    assert said == ["6.0 1.0 6.0", "12.0 2.0 12.0"]
 
 
 def test_a_quantile_is_interpolated_within_its_bucket():
