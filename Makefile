@@ -76,7 +76,7 @@ lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of w
 	$(LOCK) requirements-docs.lock requirements-docs.txt
 	$(LOCK) requirements-browser.lock requirements-browser.txt
 	$(LOCK) requirements-build.lock requirements-build.txt
-	$(LOCK) requirements-image.lock --extra otel --extra redis pyproject.toml
+	$(LOCK) requirements-image.lock --extra otel --extra redis --extra oidc pyproject.toml
 
 sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/
 	$(BIN)/python -m tests.sbom dist

@@ -145,7 +145,13 @@ def test_every_package_of_the_image_is_pinned_by_its_hash_including_the_extras()
     locked = set(
         re.findall(r"^([\w.-]+)==", (DEPLOY.parent / "requirements-image.lock").read_text(), re.MULTILINE)
     )
-    assert {"granian", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http", "redis"} <= locked
+    assert {
+        "granian",
+        "opentelemetry-sdk",
+        "opentelemetry-exporter-otlp-proto-http",
+        "redis",
+        "authlib",
+    } <= locked
     assert not {"pytest", "hatchling"} & locked
 
 

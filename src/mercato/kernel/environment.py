@@ -15,6 +15,7 @@ _URLS: Final = {
     "database_replica_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
     "redis_url": ("redis://host:6379/0", r"(rediss?|unix)://.+"),
     "public_url": ("https://api.example.com", r"https?://[^\s/?#@]+(/[^\s?#]*)?"),
+    "oidc_issuer": ("https://login.example.com/realm", r"https?://[^\s/?#@]+(/[^\s?#]*)?"),
     "traces_endpoint": ("http://collector:4318", r"https?://[^\s/?#]+(/[^\s?#]*)?"),
 }
 """URLs: an example, and a pattern that reports a malformed one at the start rather than at its first use."""

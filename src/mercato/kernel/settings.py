@@ -259,3 +259,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     metrics_token: Annotated[
         Secret | None, _doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
     ] = None
+
+    oidc_issuer: Annotated[
+        str | None,
+        _doc(
+            "`https://login.example.com/realm`: the OpenID Connect provider that signs operators in to the console. "
+            "Needs the extra `mercato[oidc]`, the client's id and secret, and who may sign in."
+        ),
+    ] = None
+    oidc_client_id: Annotated[str | None, _doc("The id that the provider gave this service.")] = None
+    oidc_client_secret: Annotated[Secret | None, _doc("The secret that belongs to the client's id.")] = None
+    oidc_scope: Annotated[
+        str, _doc("Scopes that the provider is asked for; some providers need another one for groups.")
+    ] = "openid email"
+    oidc_operators: Annotated[
+        str | None,
+        _doc(
+            "Who may sign in as an operator: e-mail addresses that the provider has verified, and `claim=value` of the "
+            "ID token (`anna@example.com, groups=operators`). Nobody by default."
+        ),
+    ] = None
+    oidc_viewers: Annotated[
+        str | None, _doc("Who may sign in only to look, written as the operators are.")
+    ] = None

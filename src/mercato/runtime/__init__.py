@@ -94,6 +94,8 @@ async def running(
         if app.shared_limiter is not None:
             await app.shared_limiter.start()
             stack.push_async_callback(app.shared_limiter.close)
+        if app.sign_on is not None:
+            stack.push_async_callback(app.sign_on.close)
         if works:
             upkeep = Upkeep(
                 db,

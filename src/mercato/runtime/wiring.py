@@ -62,7 +62,8 @@ from mercato.kernel.telemetry.event_log import EventLog
 from mercato.kernel.telemetry.traffic import Traffic
 
 if TYPE_CHECKING:
-    # Imported if it is set: it needs an extra.
+    # Imported if they are set: they need extras.
+    from mercato.domain.console.oidc import SignOn
     from mercato.domain.partners.shared_limits import SharedLimiter
 
 READY_SECONDS: Final = 2.0
@@ -103,6 +104,7 @@ class Runtime:
     event_log: EventLog
     request_log: RequestLog
     traffic: Traffic
+    sign_on: "SignOn | None"
 
     async def check_ready(self) -> None:
         """Return if the database answers and can be written. Raises DatabaseUnavailable."""
@@ -215,6 +217,7 @@ def build(
             db, event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
         traffic=Traffic(metrics, now),
+        sign_on=_sign_on(settings, vault, now),
     )
 
 
@@ -321,3 +324,13 @@ def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "Sha
     except ImportError:
         raise SettingsError("MERCATO_REDIS_URL needs an extra: pip install 'mercato[redis]'") from None
     return SharedLimiter(settings.redis_url.reveal(), own, now)
+
+
+def _sign_on(settings: Settings, vault: Vault, now: Clock) -> "SignOn | None":
+    """Return the sign-in of operators with a provider, if one is set. Raises SettingsError."""
+    needed = (settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret)
+    if needed == (None, None, None) and settings.oidc_operators is None and settings.oidc_viewers is None:
+        return None
+    from mercato.domain.console.oidc import SignOn
+
+    return SignOn(settings, vault, now)

@@ -63,9 +63,18 @@ _PARTNER: Final = (
 # --- links -------------------------------------------------------------------------------------------
 
 
-async def create_link(tx: Write, grant: Grant, *, now: datetime, new_id: MakeId = clock.new_id) -> NewLink:
-    """Return a new link, which can be opened once within `LINK_LIFE`."""
-    token, link_id = new_token(), new_id()
+async def create_link(
+    tx: Write, grant: Grant, *, now: datetime, new_id: MakeId = clock.new_id, token: str | None = None
+) -> NewLink:
+    """Return a new link, which can be opened once within `LINK_LIFE`.
+
+    A `token` that the caller has derived makes one link. Raises LinkUsed for a second one.
+    """
+    if token is not None and await tx.first(
+        select(console_links.c.id).where(console_links.c.hash == digest(token))
+    ):
+        raise LinkUsed
+    token, link_id = token or new_token(), new_id()
     await tx.execute(
         insert(console_links).values(
             id=link_id, hash=digest(token), created_at=now, expires_at=now + LINK_LIFE, **_columns(grant)

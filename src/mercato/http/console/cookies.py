@@ -17,6 +17,9 @@ SESSION: Final = "mercato-session"
 MESSAGE: Final = "mercato-message"
 """What was done, for the page after it."""
 
+SIGN_ON: Final = "mercato-sign-on"
+"""What the way back from an OpenID Connect provider is checked against."""
+
 MESSAGE_SECONDS: Final = 60
 MAX_MESSAGE: Final = 1000
 MAX_AGE: Final = 7 * 24 * 3600
@@ -39,11 +42,12 @@ class Cookies:
         morsel = self._sent.get(self._name(name))
         return None if morsel is None else unquote(morsel.value)
 
-    def write(self, name: str, value: str, *, seconds: int) -> Header:
+    def write(self, name: str, value: str, *, seconds: int, same_site: str = "Strict") -> Header:
         """Return the header that keeps a cookie; with 0 seconds, the one that removes it."""
         secure = "" if self._plain else " Secure;"
         text = (
-            f"{self._name(name)}={quote(value)};{secure} HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}"
+            f"{self._name(name)}={quote(value)};{secure} HttpOnly; SameSite={same_site}; Path=/; "
+            f"Max-Age={seconds}"
         )
         return b"set-cookie", text.encode()
 

@@ -99,12 +99,19 @@ def render(
     )
 
 
-def render_refusal(problem: Problem, request_id: str, *, view: Mapping[str, Any] | None = None) -> Answer:
+def render_refusal(
+    problem: Problem,
+    request_id: str,
+    *,
+    view: Mapping[str, Any] | None = None,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+) -> Answer:
     """Return the page of a refusal: what happened, and what to do next."""
     values: Mapping[str, Any] = {"console": None} if view is None else view
     return render(
         "problem.html",
         status=problem.status,
+        headers=headers,
         title=problem.title,
         problem=problem,
         request_id=request_id,

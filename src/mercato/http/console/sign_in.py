@@ -21,6 +21,7 @@ def ask_for_link(call: Call[bytes, None], path: str, *, had_session: bool) -> An
         console=None,
         had_session=had_session,
         base_url=call.head.base_url,
+        has_sign_on=call.app.sign_on is not None,
     )
 
 

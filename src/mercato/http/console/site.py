@@ -6,6 +6,7 @@ from uuid import UUID
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Session
+from mercato.domain.console.people import is_signed_on
 from mercato.domain.partners.model import AccountError, UnknownAccountError
 from mercato.http.console import sign_in
 from mercato.http.console.assets import serve_asset
@@ -19,6 +20,7 @@ from mercato.http.console.cookies import (
     Cookies,
     check_same_origin,
 )
+from mercato.http.console.oidc import sign_in_with_provider
 from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
@@ -135,6 +137,8 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
         return await sign_in.open_link(call, cookies, path[len("links/") :])
     if path == "passkey":
         return await sign_in_with_passkey(call, cookies)
+    if path in {"oidc", "oidc/callback"} and call.app.sign_on is not None:
+        return await sign_in_with_provider(call, cookies, call.app.sign_on)
     session, renewed = await _session(call, cookies)
     if session is None:
         return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
@@ -190,13 +194,19 @@ async def _session(
     now = call.app.clock()
     async with call.app.db.read() as tx:
         session = await sessions.find_session(tx, token, now=now)
-    if session is None:
+    if session is None or not _is_allowed(call, session):
         return None, ()
     if not sessions.needs_extension(session, now):
         return session, ()
     async with call.app.db.write() as tx:
         await sessions.extend_session(tx, session, now=now)
     return session, (cookies.write(SESSION, token, seconds=MAX_AGE),)
+
+
+def _is_allowed(call: Call[bytes, None], session: Session) -> bool:
+    """Return whether the settings still let in the person whom a provider has named, if one has."""
+    sign_on = call.app.sign_on
+    return not is_signed_on(session.grant) or (sign_on is not None and sign_on.people.allow(session.grant))
 
 
 async def _home(call: Call[bytes, None], cookies: Cookies, session: Session, path: str) -> Answer:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from mercato.domain.console import passkeys, sessions
+from mercato.domain.console.people import is_signed_on
 from mercato.http.console.passkeys import challenges_of, site_of
 from mercato.http.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.kernel import errors
@@ -40,22 +41,31 @@ class NewPasskey(Wire):
 
 
 def _adding(visit: Visit) -> str:
-    """Return what a challenge for a new passkey is bound to."""
+    """Return what a challenge for a new passkey is bound to. Raises Forbidden.
+
+    A passkey outlives the session, so nobody adds one who came from a provider: it may let them in no more tomorrow.
+    """
+    if is_signed_on(visit.session.grant):
+        raise errors.Forbidden(
+            "You signed in with single sign-on, which decides whether you may come again; a passkey would sign in "
+            "without it. To add one, sign in with a link of mercato console link --operator."
+        )
     return f"add {visit.session.id}"
 
 
 @screens.get("account/passkeys/new", audiences=OPERATORS)
 async def new_passkey(visit: Visit) -> Page:
+    purpose = _adding(visit)
     async with visit.app.db.read() as tx:
         existing = await passkeys.list_credential_ids(tx)
-    challenge = challenges_of(visit.app).new(_adding(visit), now=visit.app.clock())
+    challenge = challenges_of(visit.app).new(purpose, now=visit.app.clock())
     options = passkeys.creation_options(site_of(visit.head), challenge, existing)
     return Page("passkey_new.html", "Add a passkey", {"options": options})
 
 
 @screens.post("account/passkeys", audiences=OPERATORS)
 async def add_passkey(visit: Visit) -> Done:
-    form = visit.fields(NewPasskey)
+    form, purpose = visit.fields(NewPasskey), _adding(visit)
     async with visit.app.db.write() as tx:
         await passkeys.add(
             tx,
@@ -63,7 +73,7 @@ async def add_passkey(visit: Visit) -> Done:
             site_of(visit.head),
             form.credential,
             name=form.name.strip(),
-            purpose=_adding(visit),
+            purpose=purpose,
             created_by=visit.session.grant.created_by,
             now=visit.app.clock(),
         )

@@ -1,0 +1,386 @@
+"""Sign-in of operators with an OpenID Connect provider: authorization code with PKCE, state and nonce.
+
+authlib checks ID tokens; it is imported at the first sign-in. Calls to the provider are bounded in time and size, and
+none is made in a transaction.
+"""
+
+import asyncio
+import base64
+import binascii
+import secrets
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from mercato.domain.console.model import Grant
+from mercato.domain.console.people import People
+from mercato.domain.partners.vault import Vault, VaultError
+from mercato.kernel import mac
+from mercato.kernel.clock import Clock
+from mercato.kernel.errors import Forbidden, Problem, ServiceUnavailable
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
+from mercato.kernel.settings import Settings, SettingsError
+
+log = structlog.get_logger("mercato.console")
+
+T = TypeVar("T")
+
+ATTEMPT_LIFE: Final = timedelta(minutes=10)
+"""How long somebody may take at the provider."""
+
+LEEWAY_SECONDS: Final = 120
+"""How far the provider's clock may be from ours."""
+
+PROVIDER_LIFE: Final = timedelta(hours=1)
+"""How long the provider's configuration and keys are used before they are read again."""
+
+KEYS_STEP: Final = timedelta(seconds=30)
+"""After which a token with an unknown key makes them be read earlier: the provider may have a new one."""
+
+RETRY_STEP: Final = timedelta(seconds=5)
+"""For how long a provider that failed isn't asked again."""
+
+SECONDS: Final = 10.0
+MAX_REPLY: Final = 256 * 1024
+MAX_KEYS: Final = 100
+MAX_SIGN_INS: Final = 8
+"""Code exchanges at one time: anybody can begin one."""
+
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
+)
+"""Signatures with a key pair. Never `none`, nor a secret that the public key could stand for."""
+
+PURPOSE: Final = "mercato console sign-on"
+
+_LIMITS: Final = PullLimits(
+    connect=5.0, total=SECONDS, max_raw=MAX_REPLY, max_decoded=MAX_REPLY, redirects=0, waits=()
+)
+_INSTEAD: Final = (
+    "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
+    "The service's log has the cause."
+)
+_AGAIN: Final = "Begin again with Sign in with single sign-on."
+
+
+class Configuration(Struct, frozen=True):
+    """What is used of a provider's configuration (OpenID Connect Discovery, 3)."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    id_token_signing_alg_values_supported: tuple[str, ...] = ("RS256",)
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+
+
+class _KeySet(Struct, frozen=True):
+    keys: list[dict[str, Any]]
+
+
+class _Tokens(Struct, frozen=True):
+    id_token: str
+
+
+class _Attempt(Struct, frozen=True, kw_only=True):
+    """What is kept in the browser that somebody begins with, sealed."""
+
+    state: str
+    nonce: str
+    verifier: str
+    expires_at: datetime
+
+
+class Callback(Struct, frozen=True, kw_only=True):
+    """The query with which the provider sends a browser back."""
+
+    state: str = ""
+    code: str = ""
+    error: str = ""
+    error_description: str = ""
+    iss: str | None = None
+
+
+class _Known(Struct, frozen=True, kw_only=True):
+    configuration: Configuration
+    keys: _KeySet
+    read_at: datetime
+
+
+class ProviderFailed(Exception):  # noqa: N818  # a refusal, as Problem is
+    """The provider didn't answer, or not as its protocol says. `step` and `reason` are for the log."""
+
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(f"{step}: {reason}")
+        self.step = step
+        self.reason = reason
+
+
+class SignOn:
+    """Sign-in with the provider that the settings name."""
+
+    def __init__(self, settings: Settings, vault: Vault, clock: Clock) -> None:
+        """Raises SettingsError."""
+        self._issuer, self._client_id, self._secret = _check(settings)
+        self.people = People(settings.oidc_operators, settings.oidc_viewers)
+        self._scope = settings.oidc_scope
+        self._vault = vault
+        self._link_key = vault.derive(PURPOSE)[0]
+        self._clock = clock
+        # The operator has chosen the provider, which is often in a private network.
+        self._outbound = Outbound(AddressPolicy(allow_private=True), clock=clock)
+        self._known: _Known | None = None
+        self._failed_at: datetime | None = None
+        self._reading = asyncio.Lock()
+        self._running = 0
+
+    async def close(self) -> None:
+        await self._outbound.close()
+
+    async def begin(self, callback_url: str) -> tuple[str, str]:
+        """Return where to send the browser, and what it keeps for the way back. Raises Problem."""
+        try:
+            known = await self._provider()
+        except ProviderFailed as failed:
+            raise _unavailable(failed) from failed
+        from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+        attempt = _Attempt(
+            state=secrets.token_urlsafe(32),
+            nonce=secrets.token_urlsafe(32),
+            verifier=secrets.token_urlsafe(48),
+            expires_at=self._clock() + ATTEMPT_LIFE,
+        )
+        parameters = {
+            "response_type": "code",
+            "client_id": self._client_id,
+            "redirect_uri": callback_url,
+            "scope": self._scope,
+            "state": attempt.state,
+            "nonce": attempt.nonce,
+            "code_challenge": create_s256_code_challenge(attempt.verifier),
+            "code_challenge_method": "S256",
+        }
+        endpoint = known.configuration.authorization_endpoint
+        separator = "&" if "?" in endpoint else "?"
+        sealed = self._vault.seal(msgspec.json.encode(attempt).decode(), context=PURPOSE)
+        return f"{endpoint}{separator}{urlencode(parameters)}", base64.urlsafe_b64encode(sealed).decode()
+
+    async def finish(self, answer: Callback, kept: str | None, callback_url: str) -> tuple[Grant, str]:
+        """Return what the person may open, and the token for the one link of this attempt. Raises Problem."""
+        attempt = self._attempt(kept)
+        if attempt is None or not secrets.compare_digest(answer.state.encode(), attempt.state.encode()):
+            raise Forbidden(f"This sign-in wasn't begun in this browser within ten minutes. {_AGAIN}")
+        if answer.iss is not None and answer.iss != self._issuer:
+            raise Forbidden(f"This answer is from another provider. {_AGAIN}")
+        if answer.error or not answer.code:
+            reason = f"{answer.error} {answer.error_description}".strip()[:200] or "no code"
+            raise Forbidden(f"The provider refused the sign-in: {reason}. {_AGAIN}")
+        if self._running >= MAX_SIGN_INS:
+            raise ServiceUnavailable("Too many people sign in at this moment. Try again in a minute.")
+        self._running += 1
+        try:
+            token = await self._exchange(answer.code, attempt.verifier, callback_url)
+            grant = await self._verify(token, attempt.nonce)
+        except ProviderFailed as failed:
+            raise _unavailable(failed) from failed
+        finally:
+            self._running -= 1
+        link = mac.sign(self._link_key, attempt.state.encode())
+        return grant, base64.urlsafe_b64encode(link).decode().rstrip("=")
+
+    def _attempt(self, kept: str | None) -> _Attempt | None:
+        try:
+            sealed = base64.urlsafe_b64decode(kept or "")
+            text = self._vault.open(sealed, context=PURPOSE)
+            attempt = msgspec.json.decode(text, type=_Attempt)
+        except (binascii.Error, ValueError, VaultError):
+            return None
+        return attempt if attempt.expires_at > self._clock() else None
+
+    # --- the provider -------------------------------------------------------------------------------------
+
+    async def _provider(self, *, has_new_key: bool = False) -> _Known:
+        """Return the provider's configuration and keys, which are read again after a time. Raises ProviderFailed."""
+        async with self._reading:
+            known, now = self._known, self._clock()
+            if known is not None and now - known.read_at < (KEYS_STEP if has_new_key else PROVIDER_LIFE):
+                return known
+            if self._failed_at is not None and now - self._failed_at < RETRY_STEP:
+                raise ProviderFailed("configuration", "it failed a moment ago")
+            try:
+                await asyncio.to_thread(_import_authlib)
+                configuration = await self._configuration()
+                keys = await self._read(configuration.jwks_uri, _KeySet, "keys")
+            except ProviderFailed:
+                self._failed_at = now
+                raise
+            self._failed_at = None
+            self._known = _Known(configuration=configuration, keys=keys, read_at=now)
+            return self._known
+
+    async def _configuration(self) -> Configuration:
+        url = self._issuer.rstrip("/") + "/.well-known/openid-configuration"
+        found = await self._read(url, Configuration, "configuration")
+        if found.issuer != self._issuer:
+            raise ProviderFailed(
+                "configuration", f"the issuer is {found.issuer[:200]!r}: write MERCATO_OIDC_ISSUER so"
+            )
+        scheme = urlsplit(self._issuer).scheme
+        for endpoint in (found.authorization_endpoint, found.token_endpoint, found.jwks_uri):
+            parts = urlsplit(endpoint)
+            if parts.scheme not in {"https", scheme} or not parts.netloc or not _is_url(endpoint):
+                raise ProviderFailed("configuration", f"{endpoint[:200]!r} isn't an https address")
+        return found
+
+    async def _read(self, url: str, kind: type[T], step: str) -> T:
+        try:
+            pulled = await self._outbound.pull(url, limits=_LIMITS)
+        except RequestFailed as failed:
+            raise _failure(step, failed) from failed
+        assert not isinstance(pulled, NotModified), "no ETag was sent"
+        try:
+            return msgspec.json.decode(pulled.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise ProviderFailed(step, str(error)) from error
+        finally:
+            pulled.document.close()
+
+    async def _exchange(self, code: str, verifier: str, callback_url: str) -> str:
+        """Return the ID token that the provider gives for a code. Raises Forbidden, ProviderFailed."""
+        configuration = (await self._provider()).configuration
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": callback_url,
+            "code_verifier": verifier,
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if "client_secret_basic" in configuration.token_endpoint_auth_methods_supported:
+            pair = f"{quote(self._client_id, safe='')}:{quote(self._secret, safe='')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        else:
+            form |= {"client_id": self._client_id, "client_secret": self._secret}
+        try:
+            reply = await self._outbound.post(
+                configuration.token_endpoint,
+                headers=headers,
+                body=urlencode(form).encode(),
+                timeout=SECONDS,
+                max_reply=MAX_REPLY,
+            )
+        except RequestFailed as failed:
+            raise _failure("token", failed) from failed
+        if reply.status == 400:  # noqa: PLR2004  # RFC 6749, 5.2: a code that was used, is too old, or isn't for us
+            log.warning("single sign-on refused", step="token", reason="the provider answered 400")
+            raise Forbidden(f"The provider doesn't accept this sign-in any more. {_AGAIN}")
+        if reply.status != 200:  # noqa: PLR2004
+            raise ProviderFailed("token", f"the provider answered {reply.status}")
+        try:
+            return msgspec.json.decode(reply.body, type=_Tokens).id_token
+        except msgspec.DecodeError as error:
+            raise ProviderFailed("token", str(error)) from error
+
+    # --- the ID token -------------------------------------------------------------------------------------
+
+    async def _verify(self, token: str, nonce: str) -> Grant:
+        """Return what the person of the ID token may open. Raises Forbidden, ProviderFailed."""
+        from joserfc.errors import InvalidKeyIdError, JoseError
+
+        known = await self._provider()
+        try:
+            try:
+                claims = self._claims(token, nonce, known)
+            except InvalidKeyIdError:
+                claims = self._claims(token, nonce, await self._provider(has_new_key=True))
+        except (JoseError, ValueError, TypeError) as error:
+            log.warning("single sign-on refused", step="ID token", reason=f"{type(error).__name__}: {error}")
+            raise Forbidden(f"The provider's ID token isn't valid here. {_AGAIN} {_INSTEAD}") from error
+        grant = self.people.admit(claims)
+        if grant is None:
+            log.warning("single sign-on refused", step="person", reason="no rule lets the person in")
+            raise Forbidden(
+                "The provider knows you, but this service lets you in neither as an operator nor to look. "
+                "Ask whoever runs it for MERCATO_OIDC_OPERATORS or MERCATO_OIDC_VIEWERS; an e-mail address counts "
+                "if the provider says that it is verified."
+            )
+        return grant
+
+    def _claims(self, token: str, nonce: str, known: _Known) -> dict[str, object]:
+        """Return the claims of a valid ID token (OpenID Connect Core, 3.1.3.7). Raises JoseError, ValueError."""
+        from authlib.oidc.core import CodeIDToken
+        from joserfc import jwt
+        from joserfc.jwk import KeySet
+        from joserfc.jws import JWSRegistry
+
+        offered = known.configuration.id_token_signing_alg_values_supported
+        registry = JWSRegistry(
+            algorithms=[one for one in ALGORITHMS if one in offered], strict_check_header=False
+        )
+        usable = [
+            key for key in known.keys.keys[:MAX_KEYS] if key.get("kty") != "oct" and key.get("use") != "enc"
+        ]
+        decoded = jwt.decode(token, KeySet.import_key_set({"keys": usable}), registry=registry)
+        claims = CodeIDToken(
+            decoded.claims,
+            decoded.header,
+            {
+                "iss": {"essential": True, "value": self._issuer},
+                "aud": {"essential": True, "value": self._client_id},
+            },
+            {"nonce": nonce, "client_id": self._client_id},
+        )
+        claims.validate(now=int(self._clock().timestamp()), leeway=LEEWAY_SECONDS)
+        return dict(claims)
+
+
+def _check(settings: Settings) -> tuple[str, str, str]:
+    """Return issuer, client id and secret. Raises SettingsError."""
+    issuer, client_id, secret = settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret
+    if issuer is None or client_id is None or secret is None:
+        raise SettingsError(
+            "Single sign-on needs MERCATO_OIDC_ISSUER, MERCATO_OIDC_CLIENT_ID and MERCATO_OIDC_CLIENT_SECRET: "
+            "set the missing ones, or none."
+        )
+    parts = urlsplit(issuer)
+    is_local = parts.hostname in {"localhost", "127.0.0.1", "::1"} or settings.allow_private_networks
+    if parts.scheme.lower() != "https" and not is_local:
+        raise SettingsError(
+            "MERCATO_OIDC_ISSUER must begin with https://: only a provider on this machine may not."
+        )
+    if "openid" not in settings.oidc_scope.split():
+        raise SettingsError("MERCATO_OIDC_SCOPE must contain openid, as in 'openid email groups'.")
+    if find_spec("authlib") is None or find_spec("joserfc") is None:
+        raise SettingsError("MERCATO_OIDC_ISSUER needs an extra: pip install 'mercato[oidc]'")
+    return issuer, client_id, secret.reveal()
+
+
+def _import_authlib() -> None:
+    """Import it in a thread: it takes a fifth of a second, and the event loop has requests to serve."""
+    import joserfc.jwk
+    import joserfc.jws
+    import joserfc.jwt  # noqa: F401  # into sys.modules
+
+
+def _is_url(text: str) -> bool:
+    return text.isascii() and text.isprintable() and not set(text) & set(' "<>\\^`{|}#')
+
+
+def _failure(step: str, failed: RequestFailed) -> ProviderFailed:
+    status = "" if failed.status is None else f" {failed.status}"
+    return ProviderFailed(step, f"{failed.fault}{status}")
+
+
+def _unavailable(failed: ProviderFailed) -> Problem:
+    log.warning("single sign-on failed", step=failed.step, reason=failed.reason)
+    return ServiceUnavailable(
+        f"The sign-in provider can't be used at this moment. Try again in a minute. {_INSTEAD}"
+    )

@@ -1,0 +1,479 @@
+"""Single sign-on of operators, with a provider on loopback."""
+
+import base64
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+from tests.api.trade import Time
+from tests.console.browser import Browser, Page
+from tests.console.provider import CLIENT_ID, CLIENT_SECRET, Provider, provider
+from tests.service import Service, service
+
+from mercato.domain.console import oidc
+from mercato.domain.console.model import Grant
+from mercato.domain.console.people import People
+from mercato.kernel import clock
+from mercato.kernel.db.audit import list_entries
+from mercato.kernel.settings import Secret, Settings, SettingsError
+from mercato.runtime import wiring
+
+LINK = "Sign in with single sign-on"
+COOKIE = "__Host-mercato-sign-on"
+SESSION = "__Host-mercato-session"
+CALLBACK = "/console/oidc/callback"
+
+
+@pytest.fixture
+async def there() -> AsyncIterator[Provider]:
+    async with provider() as made:
+        yield made
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(database_url: str, tmp_path: Path, there: Provider, clock_ahead: Time) -> Start:
+    """Starts the service with single sign-on, and settings that differ."""
+
+    @asynccontextmanager
+    async def started(**settings: Any) -> AsyncIterator[Service]:
+        chosen: dict[str, Any] = {
+            "oidc_issuer": there.issuer,
+            "oidc_client_id": CLIENT_ID,
+            "oidc_client_secret": Secret(CLIENT_SECRET),
+            "oidc_operators": "Anna@example.com, groups=operators",
+            "oidc_viewers": "groups=support",
+        } | settings
+        async with service(database_url, tmp_path / "data", now=clock_ahead, **chosen) as running:
+            yield running
+
+    return started
+
+
+@pytest.fixture
+async def mercato(start: Start) -> AsyncIterator[Service]:
+    async with start() as running:
+        yield running
+
+
+async def come(mercato: Service) -> tuple[Browser, Page]:
+    """Follow the link of the sign-in page to the provider and back."""
+    browser = Browser(mercato.base, mercato.session)
+    page = await browser.open("/console")
+    return browser, await browser.open(page.link(LINK))
+
+
+async def enter(mercato: Service) -> tuple[Browser, Page]:
+    browser, page = await come(mercato)
+    return browser, await browser.press(page, "Continue")
+
+
+def said(page: Page) -> str:
+    return page.root.all(role="alert")[0].text
+
+
+async def test_an_operator_signs_in_with_the_provider(mercato: Service, there: Provider):
+    browser, page = await come(mercato)
+    assert page.heading == "Continue to the console"
+    assert "anna@example.com" in page.text
+    assert SESSION not in browser.cookies
+    page = await browser.press(page, "Continue")
+    assert (page.status, page.status_region) == (200, "You are signed in.")
+    assert "Jobs" in page.navigation
+    assert "oidc:anna@example.com" in (await browser.open("/console/account")).text
+    assert there.asked[0]["scope"] == "openid email"
+
+
+async def test_without_the_setting_the_page_offers_no_single_sign_on(database_url: str, tmp_path: Path):
+    async with service(database_url, tmp_path / "data") as plain:
+        browser = Browser(plain.base, plain.session)
+        assert LINK not in (await browser.open("/console")).text
+        assert (await browser.open("/console/oidc")).heading == "Sign in"
+
+
+async def test_the_cookie_of_an_attempt_is_lax_sealed_and_removed_on_the_way_back(mercato: Service):
+    async with mercato.session.get(mercato.base + "/console/oidc", allow_redirects=False) as answer:
+        kept = answer.headers["Set-Cookie"]
+        asked = parse_qs(urlsplit(answer.headers["Location"]).query)
+    name, *attributes = [part.strip() for part in kept.split(";")]
+    assert name.startswith(f"{COOKIE}=")
+    assert {"Secure", "HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=600"} <= set(attributes)
+    assert asked["nonce"][0] not in kept
+    assert asked["state"][0] not in kept
+    browser, _ = await come(mercato)
+    assert COOKIE not in browser.cookies
+
+
+async def test_a_claim_lets_in_and_a_viewer_changes_nothing(mercato: Service, there: Provider):
+    there.person = {"sub": "abc-1", "groups": ["everybody", "support"]}
+    browser, page = await enter(mercato)
+    assert "Read-only" in page.root.all("header")[0].text
+    assert "oidc:abc-1 groups=support" in (await browser.open("/console/account")).text
+    assert (await browser.post(f"/console/account/passkeys/{clock.new_id()}/remove")).status == 403
+    there.person = {"sub": "abc-2", "groups": "operators"}
+    _, page = await enter(mercato)
+    assert "Read-only" not in page.root.all("header")[0].text
+
+
+STRANGERS: list[dict[str, Any]] = [
+    {"sub": "1"},
+    {"sub": "1", "email": "eve@example.com", "email_verified": True},
+    {"sub": "1", "email": "anna@example.com"},
+    {"sub": "1", "email": "anna@example.com", "email_verified": False},
+    {"sub": "1", "email": "anna@example.com", "email_verified": "true"},
+    {"sub": "1", "email": "anna@example.com.evil.example", "email_verified": True},
+    {"sub": "anna@example.com"},
+    {"sub": "1", "groups": {"operators": True}},
+    {"sub": "1", "groups": ["operators2"]},
+    {"sub": "a person", "groups": ["operators"]},
+]
+
+
+async def test_nobody_else_is_let_in(mercato: Service, there: Provider):
+    for person in STRANGERS:
+        there.person = person
+        browser, page = await come(mercato)
+        assert (page.status, "MERCATO_OIDC_OPERATORS" in said(page)) == (403, True), person
+        assert not browser.cookies
+
+
+async def test_a_session_ends_when_the_settings_let_its_person_in_no_more(start: Start, there: Provider):
+    async with start() as mercato:
+        anna, _ = await enter(mercato)
+        there.person = {"sub": "7", "groups": ["operators"]}
+        operator, _ = await enter(mercato)
+    async with start(oidc_operators="groups=operators", oidc_viewers="anna@example.com") as again:
+        for browser, status in ((anna, 401), (operator, 200)):
+            browser.base, browser._session = again.base, again.session
+            assert (await browser.open("/console/account")).status == status
+
+
+async def test_a_session_ends_when_single_sign_on_is_turned_off(
+    start: Start, database_url: str, tmp_path: Path
+):
+    async with start() as mercato:
+        browser, _ = await enter(mercato)
+    async with service(database_url, tmp_path / "data") as plain:
+        browser.base, browser._session = plain.base, plain.session
+        assert (await browser.open("/console/account")).status == 401
+
+
+async def test_somebody_whom_the_provider_let_in_adds_no_passkey(mercato: Service):
+    """It would sign in when the provider lets them in no more."""
+    browser, _ = await enter(mercato)
+    for page in (
+        await browser.open("/console/account/passkeys/new"),
+        await browser.post("/console/account/passkeys", {"name": "Mine", "credential": "{}"}),
+    ):
+        assert (page.status, "single sign-on" in said(page)) == (403, True)
+
+
+async def walk_back(mercato: Service) -> tuple[Browser, str]:
+    """Return a browser that has been to the provider, and the address to which it is sent back."""
+    browser = Browser(mercato.base, mercato.session)
+    async with mercato.session.get(mercato.base + "/console/oidc", allow_redirects=False) as answer:
+        browser._keep(answer.headers.getall("Set-Cookie"))
+        away = answer.headers["Location"]
+    async with mercato.session.get(away, allow_redirects=False) as answer:
+        return browser, answer.headers["Location"]
+
+
+async def test_a_way_back_works_once_and_in_the_browser_that_began(mercato: Service, there: Provider):
+    browser, back = await walk_back(mercato)
+    other, others_back = await walk_back(mercato)
+    for stranger, url in ((Browser(mercato.base, mercato.session), back), (other, back)):
+        page = await stranger.open(url)
+        assert (page.status, "wasn't begun in this browser" in said(page)) == (403, True)
+    kept = dict(browser.cookies)
+    assert (await browser.open(back)).heading == "Continue to the console"
+    assert (await browser.open(back)).status == 403
+    browser.cookies = kept
+    page = await browser.open(back)
+    assert (page.status, "doesn't accept this sign-in any more" in said(page)) == (403, True)
+    assert others_back != back
+    assert there.calls.count("/token") == 2
+
+
+async def test_a_provider_that_takes_a_code_twice_signs_in_once(mercato: Service, there: Provider):
+    browser, back = await walk_back(mercato)
+    kept, codes = dict(browser.cookies), dict(there._codes)
+    assert (await browser.open(back)).status == 200
+    browser.cookies, there._codes = kept, codes
+    page = await browser.open(back)
+    assert (page.status, "has been used" in said(page)) == (403, True)
+
+
+async def test_an_attempt_lasts_ten_minutes(mercato: Service, clock_ahead: Time):
+    browser, back = await walk_back(mercato)
+    clock_ahead.ahead = timedelta(minutes=10)
+    assert "within ten minutes" in said(await browser.open(back))
+
+
+async def test_a_changed_cookie_or_answer_is_refused_and_no_address_in_it_is_followed(
+    mercato: Service, there: Provider
+):
+    browser, back = await walk_back(mercato)
+    kept = dict(browser.cookies)
+    for url in (
+        CALLBACK,
+        f"{CALLBACK}?code=x",
+        f"{CALLBACK}?code=x&state=%00%F0",
+        back + "&iss=https://evil.example",
+        f"{CALLBACK}?" + "&".join(f"a{number}=1" for number in range(30)),
+        "/console/oidc?next=https://evil.example",
+    ):
+        browser.cookies = dict(kept)
+        page = await browser.open(url)
+        if "next=" in url:
+            assert page.heading == "Continue to the console"
+            assert page.form("Continue").attributes["action"].startswith("/console/links/")
+        else:
+            assert page.status in {400, 403}, url
+    for value in ("", "x", "AAAA", base64.urlsafe_b64encode(b"\x01" + b"x" * 60).decode(), "\N{SNOWMAN}"):
+        browser.cookies = {COOKIE: value.encode("utf-8").decode("latin-1")}
+        assert (await browser.open(back)).status == 403
+    assert "/token" in there.calls
+
+
+async def test_what_the_provider_says_against_it_is_shown_as_text(mercato: Service, there: Provider):
+    there.person = None
+    browser, page = await come(mercato)
+    assert page.status == 403
+    assert "access_denied <b>No</b>" in said(page)
+    assert not browser.cookies
+    # And only to the browser that began.
+    page = await Browser(mercato.base, mercato.session).open(f"{CALLBACK}?error=call+555&state=x")
+    assert "555" not in page.text
+
+
+def other_key(there: Provider) -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": there.key.kid or ""})
+
+
+def assemble(header: dict[str, str], claims: dict[str, Any], key: bytes | None) -> str:
+    """Return a token that no library would make."""
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)]
+    text = b".".join(parts)
+    signature = b"" if key is None else hmac.digest(key, text, "sha256")
+    return (text + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
+
+
+FORGERIES: dict[str, Callable[[Provider, dict[str, Any]], str]] = {
+    "another issuer": lambda there, claims: there.sign(claims | {"iss": "https://evil.example"}),
+    "another audience": lambda there, claims: there.sign(claims | {"aud": "another"}),
+    "another party": lambda there, claims: there.sign(claims | {"aud": [CLIENT_ID, "b"], "azp": "b"}),
+    "another nonce": lambda there, claims: there.sign(claims | {"nonce": "x"}),
+    "no nonce": lambda there, claims: there.sign({k: v for k, v in claims.items() if k != "nonce"}),
+    "expired": lambda there, claims: there.sign(claims | {"exp": claims["iat"] - 121}),
+    "no expiry": lambda there, claims: there.sign({k: v for k, v in claims.items() if k != "exp"}),
+    "of the future": lambda there, claims: there.sign(claims | {"iat": claims["iat"] + 200}),
+    "another key": lambda there, claims: jwt.encode({"alg": "RS256", "kid": "1"}, claims, other_key(there)),
+    "no signature": lambda _, claims: assemble({"alg": "none"}, claims, None),
+    "the public key as a secret": lambda there, claims: assemble(
+        {"alg": "HS256", "kid": "1"}, claims, there.key.as_pem(private=False)
+    ),
+    "an algorithm that isn't offered": lambda there, claims: jwt.encode(
+        {"alg": "RS512", "kid": "1"}, claims, there.key, algorithms=["RS512"]
+    ),
+    "no token": lambda _there, _claims: "x",
+    "no JSON": lambda _there, _claims: "YQ.YQ.YQ",
+}
+
+
+async def test_an_id_token_that_is_not_ours_signs_nobody_in(mercato: Service, there: Provider):
+    for name, forge in FORGERIES.items():
+        there.forge = partial(forge, there)
+        browser, page = await come(mercato)
+        assert (page.status, "ID token isn't valid here" in said(page)) == (403, True), name
+        assert not browser.cookies
+
+
+async def test_a_provider_whose_clock_is_two_minutes_off_signs_in(mercato: Service, there: Provider):
+    for seconds in (-119, 100):
+        there.forge = lambda claims, seconds=seconds: there.sign(  # type: ignore[misc]
+            claims | {"iat": claims["iat"] + seconds, "exp": claims["iat"] + max(seconds, 0) - 60}
+        )
+        assert (await come(mercato))[1].status == 200
+
+
+async def test_a_new_key_of_the_provider_is_read_when_it_is_needed(
+    mercato: Service, there: Provider, clock_ahead: Time
+):
+    assert (await come(mercato))[1].status == 200
+    there.key = RSAKey.generate_key(2048, {"kid": "2"})
+    assert (await come(mercato))[1].status == 403
+    assert there.calls.count("/keys") == 1
+    clock_ahead.ahead = timedelta(seconds=31)
+    assert (await come(mercato))[1].status == 200
+    assert there.calls.count("/keys") == 2
+    clock_ahead.ahead = timedelta(seconds=90)
+    assert (await come(mercato))[1].status == 200
+    assert there.calls.count("/keys") == 2
+
+
+BAD_CONFIGURATIONS: list[dict[str, Any]] = [
+    {"issuer": "https://evil.example"},
+    {"token_endpoint": "ftp://localhost/token"},
+    {"authorization_endpoint": "javascript:alert(1)"},
+    {"authorization_endpoint": "http://localhost/a\r\nSet-Cookie: a=b"},
+    {"jwks_uri": 5},
+    {"jwks_uri": "http://169.254.169.254/keys"},
+]
+
+
+async def test_a_wrong_configuration_is_a_page(mercato: Service, there: Provider, clock_ahead: Time):
+    for wrong in BAD_CONFIGURATIONS:
+        there.configuration = wrong
+        browser, page = await come(mercato)
+        assert page.status == 503, wrong
+        assert "mercato console link --operator" in said(page)
+        assert not browser.cookies
+        clock_ahead.ahead += timedelta(seconds=6)
+
+
+def fail(_: web.Request) -> web.Response:
+    return web.Response(status=500, text="Traceback <script>")
+
+
+def redirect(_: web.Request) -> web.Response:
+    return web.Response(status=302, headers={"Location": "http://localhost:1/"})
+
+
+def fill(_: web.Request) -> web.Response:
+    return web.Response(body=b" " * (oidc.MAX_REPLY + 1) + b"{}", content_type="application/json")
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys", "/token"])
+async def test_a_provider_that_fails_is_said_on_a_page(
+    mercato: Service, there: Provider, clock_ahead: Time, path: str
+):
+    for answer in (fail, redirect, fill):
+        there.answers[path] = answer
+        there.calls.clear()
+        for _ in range(2):
+            browser, page = await come(mercato)
+            assert page.status == 503
+            assert "passkey" in said(page)
+            assert "Traceback" not in page.text
+            assert not browser.cookies
+        # It isn't asked again at once.
+        assert there.calls.count(path) == (2 if path == "/token" else 1)
+        clock_ahead.ahead += timedelta(seconds=6)
+    there.answers.clear()
+    assert (await come(mercato))[1].status == 200
+
+
+async def test_a_provider_that_is_away_or_silent_is_said_on_a_page(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+):
+    async with start(oidc_issuer="http://127.0.0.1:9") as mercato:
+        assert (await come(mercato))[1].status == 503
+
+
+async def test_a_wrong_client_secret_is_said_on_a_page(start: Start):
+    async with start(oidc_client_secret=Secret("wrong")) as mercato:
+        assert (await come(mercato))[1].status == 503
+
+
+async def test_a_sign_in_with_a_provider_is_in_the_audit_trail_and_no_token_is_in_the_log(
+    mercato: Service, there: Provider, capsys: pytest.CaptureFixture[str]
+):
+    tokens: list[str] = []
+
+    def keep(claims: dict[str, Any]) -> str:
+        tokens.append(there.sign(claims))
+        return tokens[0]
+
+    there.forge = keep
+    await enter(mercato)
+    there.person = {"sub": "5", "email": "eve@example.com", "email_verified": True}
+    await come(mercato)
+    async with mercato.app.db.read() as tx:
+        entries = await list_entries(tx, limit=10)
+    actor = "console:oidc:anna@example.com"
+    assert [(one.action, one.actor) for one in entries] == [
+        ("console.signIn", actor),
+        ("console.signOn", actor),
+    ]
+    printed = "".join(capsys.readouterr())
+    assert tokens[0] not in printed
+    assert "eve@example.com" not in printed
+    assert CLIENT_SECRET not in printed
+
+
+@pytest.mark.parametrize(
+    ("operators", "match"),
+    [
+        (None, "lets nobody in"),
+        (" , ", "lets nobody in"),
+        ("anna", "neither an e-mail address nor claim=value"),
+        ("groups=", "neither"),
+        ("=x", "neither"),
+        ("email=anna@example.com", "write an e-mail address alone"),
+        ("anna smith@example.com", "neither"),
+    ],
+)
+def test_a_start_that_lets_nobody_in_or_misspells_them_is_refused(operators: str | None, match: str):
+    with pytest.raises(SettingsError, match=match):
+        People(operators, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"oidc_client_secret": None}, "MERCATO_OIDC_CLIENT_SECRET"),
+        ({"oidc_issuer": None}, "MERCATO_OIDC_ISSUER"),
+        ({"oidc_issuer": "http://login.example.com"}, "must begin with https"),
+        ({"oidc_scope": "email"}, "must contain openid"),
+    ],
+)
+def test_incomplete_settings_stop_the_start(changes: dict[str, Any], match: str):
+    options: dict[str, Any] = {
+        "oidc_issuer": "https://login.example.com",
+        "oidc_client_id": "a",
+        "oidc_client_secret": Secret("b"),
+        "oidc_operators": "anna@example.com",
+    }
+    with pytest.raises(SettingsError, match=match):
+        oidc._check(Settings(**(options | changes)))
+
+
+def test_without_the_extra_the_start_says_which_command_installs_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(oidc, "find_spec", lambda _: None)
+    settings = Settings(
+        oidc_issuer="https://login.example.com", oidc_client_id="a", oidc_client_secret=Secret("b")
+    )
+    with pytest.raises(SettingsError, match=r"pip install 'mercato\[oidc\]'"):
+        oidc._check(settings)
+
+
+def test_a_rule_is_not_taken_for_another():
+    people = People("groups=/ops, KAY@example.com", None)
+    for created_by in (
+        "oidc:1 groups=/ops/night",
+        "oidc:1",
+        "oidc:groups=/ops x",
+        "oidc:eve@example.com",
+        "oidc:",
+    ):
+        assert not people.allow(Grant(partner_id=None, created_by=created_by)), created_by
+    assert people.allow(Grant(partner_id=None, created_by="oidc:1 groups=/ops"))
+    # The sign of the unit kelvin has the lower case of a K.
+    claims = {"sub": "1", "email": "\N{KELVIN SIGN}ay@example.com", "email_verified": True}
+    assert people.admit(claims) is None
+
+
+def test_a_service_without_single_sign_on_imports_nothing_of_it():
+    assert wiring._sign_on(Settings(), None, clock.now) is None  # type: ignore[arg-type]
