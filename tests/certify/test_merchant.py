@@ -13,8 +13,8 @@ from tests.certify.receiver_mutants import SECRET
 
 from mercato.devtools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.devtools.certify.merchant.context import MerchantOptions
-from mercato.devtools.certify.report import Outcome, Verdict
 from mercato.devtools.certify.suite import UnusableTargetError
+from mercato.domain.certification.report import Outcome, Verdict
 from mercato.kernel.outbound.signing import new_secret
 from mercato.kernel.wire import as_json
 from mercato.testing import DECLINED_CARD, Received, Reply

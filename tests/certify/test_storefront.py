@@ -11,7 +11,6 @@ from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
-from mercato.devtools.certify.report import Outcome, Verdict
 from mercato.devtools.certify.storefront.certification import (
     STOREFRONT,
     StorefrontOptions,
@@ -20,6 +19,7 @@ from mercato.devtools.certify.storefront.certification import (
 from mercato.devtools.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
 from mercato.devtools.certify.storefront.proxy import FaultProxy
 from mercato.devtools.certify.storefront.service import Service
+from mercato.domain.certification.report import Outcome, Verdict
 from mercato.testing.caller import Answer
 
 KEY = "mk_marketfront_of_a_storefront_under_test"

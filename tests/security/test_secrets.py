@@ -30,7 +30,7 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 HARMLESS = {
     "domain.catalog.building.model.Built.body": "a catalog, as it is served to everybody",
     "domain.catalog.validation.scan._Frame.keys": "names of a document's members",
-    "devtools.certify.report.Signature.public_key": "the public half of a key",
+    "domain.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.partners.partners.Deletion.keys": "how many there are",

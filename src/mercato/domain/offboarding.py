@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, func, or_, select
 
+from mercato.domain.certification import queries as certification
 from mercato.domain.console import sessions as console
 from mercato.domain.discovery.index import refresh
 from mercato.domain.discovery.writes import remove
@@ -100,6 +101,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
         async with db.write() as tx:
             more = await requests.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
     async with db.write() as tx:
+        await certification.delete_of_partner(tx, partner_id)
         await console.delete_of_partner(tx, partner_id)
         await accounts.delete_partner(tx, partner_id)
 

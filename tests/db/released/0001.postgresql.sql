@@ -278,6 +278,23 @@ CREATE TABLE stored_bytes (
   CONSTRAINT pk_stored_bytes PRIMARY KEY (partner_id, day)
 );
 
+CREATE TABLE certification_reports (
+  id UUID NOT NULL,
+  partner_id UUID NOT NULL,
+  kind TEXT NOT NULL,
+  target TEXT NOT NULL,
+  passed INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
+  fingerprint TEXT NOT NULL,
+  trusted BOOLEAN NOT NULL,
+  report TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  CONSTRAINT pk_certification_reports PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_certification_reports_partner_id ON certification_reports (partner_id, id);
+
 CREATE TABLE refused_requests (
   id UUID NOT NULL,
   at BIGINT NOT NULL,

@@ -18,7 +18,6 @@ from mercato.cli.output import note, print_json, say, wrap
 from mercato.devtools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.devtools.certify.merchant.context import MerchantOptions
 from mercato.devtools.certify.redaction import without_credentials
-from mercato.devtools.certify.report import Outcome, sign
 from mercato.devtools.certify.storefront.certification import (
     SECONDS,
     STOREFRONT,
@@ -28,6 +27,7 @@ from mercato.devtools.certify.storefront.certification import (
 from mercato.devtools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
 from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
 from mercato.domain.catalog.ids import NO_ONBOARDING
+from mercato.domain.certification.report import Outcome, sign
 from mercato.kernel import clock
 from mercato.kernel.wire.checks import timezone_fault, uri_fault
 

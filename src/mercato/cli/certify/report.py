@@ -15,7 +15,8 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, print_json, sanitize, say, truncate, view, width, wrap
-from mercato.devtools.certify.report import (
+from mercato.devtools.certify.suite import Check, Suite
+from mercato.domain.certification.report import (
     MAX_BYTES,
     Counts,
     Exchange,
@@ -27,8 +28,7 @@ from mercato.devtools.certify.report import (
     count,
     public_keys,
 )
-from mercato.devtools.certify.report import verify as verify_report
-from mercato.devtools.certify.suite import Check, Suite
+from mercato.domain.certification.report import verify as verify_report
 from mercato.domain.partners.queries import find_newest_secret
 from mercato.domain.partners.vault import FILE, Vault, load_keys
 from mercato.kernel import clock

@@ -17,8 +17,8 @@ import aiohttp
 import msgspec
 
 from mercato.devtools.certify.redaction import Redactor, without_credentials
-from mercato.devtools.certify.report import Exchange
 from mercato.devtools.certify.suite import Failed, NoAnswer, UnusableTargetError
+from mercato.domain.certification.report import Exchange
 from mercato.domain.webhooks.model import envelope
 from mercato.kernel import clock
 from mercato.kernel.outbound import USER_AGENT

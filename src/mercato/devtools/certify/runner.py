@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from mercato.devtools.certify.report import Exchange, Outcome, Verdict
 from mercato.devtools.certify.suite import Check, Failed, Skipped
+from mercato.domain.certification.report import Exchange, Outcome, Verdict
 
 CONCURRENCY: Final = 4
 """Checks at a time: an implementation has to serve more requests than that."""

@@ -28,6 +28,7 @@ from mercato.http.console.screens import (
     account,
     audit,
     catalogs,
+    certification,
     deliveries,
     erasure,
     health,
@@ -64,6 +65,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *keys.screens,
     *audit.screens,
     *erasure.screens,
+    *certification.screens,
     *account.screens,
 )
 

@@ -9,13 +9,13 @@ from uuid import UUID
 import msgspec
 
 from mercato.devtools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
-from mercato.devtools.certify.report import Exchange
 from mercato.devtools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
 from mercato.devtools.certify.storefront.proxy import DROPPED, Call
 from mercato.devtools.certify.storefront.scenario_runner import ScenarioRunner
 from mercato.devtools.certify.storefront.scenarios import ScenarioResult
 from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.carts.model import LineItem
+from mercato.domain.certification.report import Exchange
 from mercato.domain.orders.model import Order, OrderState, OrderStatus
 from mercato.domain.orders.record import storefront_cart
 from mercato.domain.orders.transitions import PICKUP_PATH

@@ -45,6 +45,7 @@ class EventUrlForm(Wire):
     event_url: Annotated[str, Meta(max_length=2048)] | None = None
 
 
+@redacted("webhook_token")
 class TokenForm(Wire):
     """A webhook token. Without an origin, it goes to every origin that has one, as with the command line."""
 

@@ -1,0 +1,1 @@
+"""Reports of certifications: signed, verified, and kept for the partners that upload them."""
