@@ -10,13 +10,15 @@ from tests.databases import only_sqlite
 from tests.service import Service
 
 from mercato.domain import lookup
+from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.domain.partners.queries import list_newest_partners
-from mercato.domain.requests.queries import Filter, list_refused
+from mercato.domain.requests.queries import Filter, count_by_code, list_refused
 from mercato.kernel import clock
 from mercato.kernel.db.audit import search_entries
 from mercato.kernel.jobs import count_kinds, list_dead
 
 ID: Final = clock.new_id()
+CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())
 NOW: Final = clock.now()
 
 Read = Callable[[Any], Awaitable[Any]]
@@ -33,6 +35,9 @@ LISTS: Final[dict[str, Read]] = {
     ),
     "requests by partner and store": lambda tx: list_refused(
         tx, Filter(partner_id=ID, store_id=ID), limit=50
+    ),
+    "requests counted by code": lambda tx: count_by_code(
+        tx, Filter(partner_id=ID, caller=CALLER, since=NOW), limit=1000
     ),
     "dead jobs": lambda tx: list_dead(tx, before=(NOW, 1), limit=50),
     "dead jobs of a kind": lambda tx: list_dead(tx, kind="x", before=(NOW, 1), limit=50),

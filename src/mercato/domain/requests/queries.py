@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, func, select
 
 from mercato.domain.partners.model import Caller, Surface
 from mercato.kernel.clock import first_id
@@ -72,6 +72,16 @@ async def list_refused(
     sides = (side.is_(None), *(side == surface.value for surface in Surface))
     rows = [row for condition in sides for row in await tx.all(found.where(condition))]
     return [_refusal(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+
+
+async def count_by_code(tx: Read, wanted: Filter, *, limit: int) -> Sequence[tuple[str, int]]:
+    """Return how many of the newest `limit` refused requests had which code, the most frequent first."""
+    c = refused_requests.c
+    newest = select(c.error_code).where(*_conditions(wanted)).order_by(c.id.desc()).limit(limit).subquery()
+    count = func.count()
+    found = select(newest.c.error_code, count).group_by(newest.c.error_code)
+    rows = await tx.all(found.order_by(count.desc(), newest.c.error_code))
+    return [(code, number) for code, number in rows]
 
 
 async def find_refused(tx: Read, wanted: Filter, refusal_id: UUID) -> Refusal | None:
