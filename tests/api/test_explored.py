@@ -147,7 +147,7 @@ def _surface(path: str) -> str:
 def _aimed(case: Any, path: str, subject: Subject) -> dict[str, str]:
     """Point a request at what there is, as far as it has the members for it; return its headers."""
     # What both surfaces may ask for is asked with a Commerce key.
-    surface = "commerce" if path.startswith("/v1/webhooks/") else _surface(path)
+    surface = "commerce" if path.startswith(("/v1/webhooks/", "/v1/console/")) else _surface(path)
     ids = subject.ids | {"deliveryId": subject.ids.get(f"/v1/{surface}/", "")}
     for name in case.path_parameters or {}:
         case.path_parameters[name] = ids.get(name, case.path_parameters[name])

@@ -72,7 +72,7 @@ def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_i
     assert signers(b"b").find(old) is None
 
 
-def test_what_is_signed_for_another_purpose_is_no_token() -> None:
+def test_text_signed_for_another_purpose_is_not_a_token() -> None:
     vault = Vault([b"a" * 32])
     assert vault.derive(PURPOSE) != vault.derive("orders") != [b"a" * 32]
     assert Tokens(vault.derive(PURPOSE)).find(Tokens(vault.derive("orders")).sign(CLAIMS).encode()) is None

@@ -241,7 +241,7 @@ async def onboarded(data_dir: Path, base: str) -> Any:
 @only_sqlite
 async def test_migrate_says_what_it_did_and_that_a_repeat_changed_nothing(tmp_path: Path, database_kind: str):
     code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
-    assert (code, out, err) == (0, "", f"The tables of revision {HEAD} are made, in {tmp_path / 'data'}.\n")
+    assert (code, out, err) == (0, "", f"Created the tables of revision {HEAD} in {tmp_path / 'data'}.\n")
     code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
     assert (code, out, err) == (
         0,

@@ -17,7 +17,7 @@ from mercato.http.problems import PROBLEM_DETAILS, Refusals
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry import tracing
 from mercato.kernel.telemetry.context import WorkContext
-from mercato.kernel.wire import Decoder, QueryDecoder, Wire, parse_uuid
+from mercato.kernel.wire import Decoder, QueryDecoder, Wire, parse_uuid, redacted
 
 if TYPE_CHECKING:
     from mercato.runtime import Runtime
@@ -96,6 +96,7 @@ class Call(Generic[B, Q]):
         return self.head.headers
 
 
+@redacted("headers")
 class Answer(Struct, frozen=True):
     """A reply with a status or headers of its own, or with bytes that are already encoded."""
 

@@ -27,6 +27,7 @@ from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.kernel.settings import Settings, SettingsError
+from mercato.kernel.wire import redacted
 
 log = structlog.get_logger("mercato.console")
 
@@ -86,6 +87,7 @@ class _KeySet(Struct, frozen=True):
     keys: list[dict[str, Any]]
 
 
+@redacted("id_token")
 class _Tokens(Struct, frozen=True):
     id_token: str
 

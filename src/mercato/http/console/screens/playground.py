@@ -37,7 +37,7 @@ from mercato.http.console.order_form import (
 from mercato.http.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import InvalidRequest, StoreNotFound
-from mercato.kernel.wire import Wire
+from mercato.kernel.wire import Wire, redacted
 
 screens: Final = Screens(STOREFRONTS)
 
@@ -76,6 +76,7 @@ class CartLine(Struct, frozen=True):
     total: str | None
 
 
+@redacted("validated_order_token")
 class _Answer(Wire):
     """What of an answer the page needs."""
 
