@@ -8,19 +8,23 @@ import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from tests.api.trade import Trade, trade
-from tests.catalog.documents import CAKE, MILK, TEA, cafe
+from tests.api.trade import Trade, line, trade
+from tests.catalog.documents import CAKE, EXTRAS, HOT, MILK, TEA, cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 
 from mercato.domain.partners.model import Limits, PartnerKind
 from mercato.kernel.db.audit import list_entries
 
 PLAYGROUND = "/console/playground"
+
+ZIPPED = {"Accept-Encoding": "gzip", "Sec-Fetch-Site": "same-origin"}
 
 
 async def open_playground(mercato: Service, deal: Trade, **grant: Any) -> tuple[Browser, Page]:
@@ -71,8 +75,8 @@ async def test_lines_of_the_cart_are_changed_and_removed(mercato: Service, shop:
     page = await browser.press(page, "Add to cart")
     page = await browser.press(page, "Add to cart", item=CAKE)
     assert [row[0] for row in page.rows("Cart")] == ["Tea", "Cake"]
-    line = page.root.all("button", name="line")[0].attributes["value"]
-    page = await browser.press(page, "Update", **{f"units-{line}": "3"})
+    first = page.root.all("button", name="line")[0].attributes["value"]
+    page = await browser.press(page, "Update", **{f"units-{first}": "3"})
     assert page.rows("Cart")[0][2:4] == ["2.50", "7.50"]
     assert "Total without fees and taxes: 11.50 USD" in page.text
     page = await browser.press(page, "Remove")
@@ -203,6 +207,26 @@ async def test_hostile_names_are_text_in_every_part_of_the_page(mercato: Service
     assert '"note": "\\u202e"' in page.region("Request")
     check_frame(page)
     assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
+
+
+@only_sqlite
+async def test_a_page_of_a_large_menu_and_a_full_cart_is_small(mercato: Service, shop: Merchant):
+    document = cafe()
+    extras = document["modifierGroups"][EXTRAS]
+    many = {str(uuid4()): {"name": f"Item {number} {uuid4()}", "basePrice": "1.00"} for number in range(2000)}
+    document["items"] |= {key: item | {"itemId": key} for key, item in many.items()}
+    document["sections"][HOT]["itemIds"] += list(many)
+    extras["itemIds"] += list(many)[:500]
+    deal = await trade(mercato, shop, catalog=document)
+    browser, page = await open_playground(mercato, deal)
+    assert len(page.field("Item").all("option")) == 300
+    cart = deal.order(*(line(item) for item in list(many)[1000:1199]))["cart"]
+    full = await deal.front.post("/v1/marketfront/carts/add", {"cart": cart, "item": line(TEA)})
+    sent = {"store": deal.store["storeId"], "cart": full.body.decode()}
+    page = await browser.post(f"{PLAYGROUND}/validate", sent, **ZIPPED)
+    assert len(page.rows("Cart")) == 200
+    assert page.region("Response").startswith("Response 200 OK")
+    assert int(page.headers["Content-Length"]) <= 100_000
 
 
 @pytest.mark.parametrize("language", ["curl", "Python", "TypeScript"])
