@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.api.trade import trade
-from tests.browser.test_screens import faults_of, sign_in
-from tests.catalog.documents import CAKE
+from tests.browser.test_screens import HOSTILE, faults_of, sign_in
+from tests.catalog.documents import CAKE, cafe
 from tests.console.visiting import partner_link
 from tests.service import Merchant, Service
 
@@ -45,6 +45,29 @@ async def test_a_cart_is_filled_validated_and_placed(
     await check(page, f"playground-placed-{scheme}-{width}")
     await page.locator(".done").get_by_role("link").click()
     await page.get_by_role("table", name="Timeline").wait_for()
+
+
+async def test_a_menu_leads_to_the_playground_and_discovery_finds_the_store(
+    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+):
+    document = cafe()
+    document["items"] = {
+        key: item | {"name": item["name"] + HOSTILE} for key, item in document["items"].items()
+    }
+    deal = await trade(mercato, shop, catalog=document)
+    scheme, width = look
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": width, "height": 900})
+    await sign_in(page, await partner_link(deal.front))
+    await page.goto(f"{mercato.base}/console/stores/{deal.store['storeId']}/menu?place=2")
+    await check(page, f"menu-{scheme}-{width}")
+    await page.locator(".tree a").first.click()
+    await page.get_by_role("button", name="Add to cart").click()
+    await check(page, f"playground-hostile-{scheme}-{width}")
+    await page.goto(f"{mercato.base}/console/playground/discovery")
+    await page.get_by_role("button", name="Discover").click()
+    await page.get_by_role("table", name="Stores").get_by_role("link", name="Playground").first.wait_for()
+    await check(page, f"discovery-{scheme}-{width}")
 
 
 async def check(page: Any, name: str) -> None:
