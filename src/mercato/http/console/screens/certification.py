@@ -17,7 +17,7 @@ screens: Final = Screens(MERCHANTS, whole_account=True)
 CERTIFICATION: Final = "/console/certification"
 
 MAX_REPORT: Final = 384 * 1024
-"""Characters of an uploaded report: those of `mercato certify` have a third of it."""
+"""Characters of an uploaded report, so that its form stays below the console's limit."""
 
 MAX_CHECKS: Final = 200
 """Checks of a report that is shown."""
