@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import repeat
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import insert, select
 
@@ -104,7 +105,7 @@ async def _multiply(server: Server, count: int) -> None:
                 at = began - step * (count - number)
                 own = first_id(at).int | new_id().int & (1 << 62) - 1 | 0x7 << 76 | 0b10 << 62
                 status = "failed" if number % 50 == 0 else "succeeded"
-                its = {"id": type(found.id)(int=own), "webhook_id": new_id(), "status": status}
+                its = {"id": UUID(int=own), "webhook_id": new_id(), "status": status}
                 rows.append(values | its | {"created_at": at, "updated_at": at, "next_attempt_at": None})
             async with db.write() as tx:
                 await tx.execute(insert(deliveries), rows)
