@@ -70,7 +70,12 @@ async def mercato(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
 
 
 @pytest.fixture(
-    params=[("light", 1280), ("dark", 1280), ("light", 360), ("dark", 360)],
+    params=[
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param(("dark", 1280), marks=pytest.mark.long),
+        pytest.param(("light", 360), marks=pytest.mark.long),
+    ],
     ids=lambda value: f"{value[0]}-{value[1]}",
 )
 def look(request: pytest.FixtureRequest) -> tuple[str, int]:

@@ -36,7 +36,7 @@ async def test_an_operators_passkey_signs_in_until_it_is_removed_and_each_answer
     await page.goto(base + "/console/account")
     await page.get_by_role("link", name="Add a passkey").click()
     assert await violations(page) == []
-    await page.get_by_label("Name").fill("Anna's laptop")
+    await page.get_by_role("textbox", name="Name").fill("Anna's laptop")
     await page.get_by_role("button", name="Add passkey").click()
     await page.get_by_role("status").get_by_text("The passkey was added").wait_for()
     await page.get_by_role("table", name="Passkeys").get_by_text("Anna's laptop").wait_for()
