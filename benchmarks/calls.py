@@ -30,6 +30,7 @@ from mercato.http.local import local_service
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.url import database_url
 from mercato.kernel.environment import load
+from mercato.kernel.telemetry import configure_logs
 
 ROOT = str(Path(mercato.__file__).parent)
 REQUESTS = 20
@@ -69,6 +70,7 @@ def served() -> Iterator[Server]:
     stop = asyncio.Event()
     with tempfile.TemporaryDirectory() as directory:
         settings = load(environment(), data_dir=Path(directory))
+        configure_logs(level=settings.log_level, form=settings.log_format)
 
         async def serve() -> None:
             await migrate(database_url(settings))
@@ -147,4 +149,8 @@ def _placement(trade: Trade, order: Any, number: int) -> Request:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wanted, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,14 +1,31 @@
 """Every table of the service: one schema for SQLite and PostgreSQL, a module for each part of the domain."""
-# ruff: noqa: F403  # a second list of all names would become outdated
 
-from mercato.kernel.db.tables.base import *
-from mercato.kernel.db.tables.catalog import *
-from mercato.kernel.db.tables.console import *
-from mercato.kernel.db.tables.discovery import *
-from mercato.kernel.db.tables.jobs import *
-from mercato.kernel.db.tables.orders import *
-from mercato.kernel.db.tables.partners import *
-from mercato.kernel.db.tables.requests import *
-from mercato.kernel.db.tables.stores import *
-from mercato.kernel.db.tables.system import *
-from mercato.kernel.db.tables.webhooks import *
+from mercato.kernel.db.tables.base import metadata
+from mercato.kernel.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
+from mercato.kernel.db.tables.console import console_links, console_passkeys, console_sessions
+from mercato.kernel.db.tables.discovery import opening_hours, store_cards, store_search, store_words
+from mercato.kernel.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_key
+from mercato.kernel.db.tables.orders import idempotency_keys, order_history, order_submissions, orders
+from mercato.kernel.db.tables.partners import (
+    api_keys,
+    certification_reports,
+    partners,
+    partners_one_for_each_name,
+    signing_secrets,
+    stored_bytes,
+    webhook_tokens,
+)
+from mercato.kernel.db.tables.requests import refused_requests
+from mercato.kernel.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
+from mercato.kernel.db.tables.system import audit, changes, write_probes
+from mercato.kernel.db.tables.webhooks import deliveries, delivery_attempts, endpoints
+
+__all__ = [
+    "api_keys", "audit", "catalog_bodies", "catalog_owners", "catalog_runs", "catalog_sets",
+    "certification_reports", "changes", "console_links", "console_passkeys", "console_sessions",
+    "deliveries", "delivery_attempts", "endpoints", "idempotency_keys", "jobs", "jobs_dedup",
+    "jobs_one_running_per_key", "metadata", "onboardings", "onboardings_one_for_each_name", "opening_hours",
+    "order_history", "order_submissions", "orders", "partners", "partners_one_for_each_name",
+    "refused_requests", "signing_secrets", "sold_out_items", "store_cards", "store_search", "store_words",
+    "stored_bytes", "stores", "webhook_tokens", "write_probes",
+]  # fmt: skip
