@@ -27,8 +27,7 @@ from tests.servers import (
 
 from mercato.kernel.outbound import USER_AGENT
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Fault, Reply, RequestFailed
+from mercato.kernel.outbound.client import Fault, Outbound, Reply, RequestFailed
 from mercato.kernel.outbound.signing import target, webhook_headers
 
 SECRET = "whsec_" + "YWFh" * 11

@@ -10,9 +10,8 @@ from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
 from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
-from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.client import Fault, Outbound, PulledDocument, RequestFailed
 from mercato.kernel.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
-from mercato.kernel.outbound.results import Fault, PulledDocument, RequestFailed
 
 OPEN = "93.184.215.14"
 

@@ -29,8 +29,14 @@ from tests.servers import (
 
 from mercato.kernel.outbound import USER_AGENT
 from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Fault, NotModified, PulledDocument, PullLimits, RequestFailed
+from mercato.kernel.outbound.client import (
+    Fault,
+    NotModified,
+    Outbound,
+    PulledDocument,
+    PullLimits,
+    RequestFailed,
+)
 
 MENU = b'{"items": {}}'
 

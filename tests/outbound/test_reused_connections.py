@@ -21,8 +21,7 @@ from tests.servers import (
 )
 
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Reply, RequestFailed
+from mercato.kernel.outbound.client import Outbound, Reply, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")

@@ -16,9 +16,8 @@ from tests.outbound.conftest import RecordedSleep
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.client import Fault, Outbound, RequestFailed
 from mercato.kernel.outbound.guard import AddressRefused, socket_factory
-from mercato.kernel.outbound.results import Fault, RequestFailed
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS

@@ -49,7 +49,7 @@ HARMLESS = {
     "kernel.jobs.claim.Rotation.keys": "ordering keys",
     "kernel.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
     "kernel.jobs.model.Job.ordering_key": "an ordering key",
-    "kernel.outbound.results.Reply.body": "what a partner's server answered",
+    "kernel.outbound.client.Reply.body": "what a partner's server answered",
     "domain.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "domain.partners.model.Partner.has_webhook_token": "yes or no",
     "http.operations.Operation.request_headers": "names",

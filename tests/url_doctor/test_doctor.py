@@ -32,7 +32,7 @@ from mercato.cli.catalog.url import _print, diagnose
 from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding
 from mercato.kernel.environment import load
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.results import PullLimits
+from mercato.kernel.outbound.client import PullLimits
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()

@@ -12,8 +12,7 @@ from mercato.cli.failures import UnusableError
 from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.environment import load
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
+from mercato.kernel.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
 from mercato.kernel.settings import Settings
 from mercato.kernel.wire.checks import uri_fault
 

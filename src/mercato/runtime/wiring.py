@@ -52,9 +52,8 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.health import WriteProbe
 from mercato.kernel.jobs import Handler, Handlers, Worker
-from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.client import Outbound, PullLimits
 from mercato.kernel.outbound.document import NewDocument
-from mercato.kernel.outbound.results import PullLimits
 from mercato.kernel.settings import Settings, SettingsError
 from mercato.kernel.telemetry import Metrics
 from mercato.kernel.telemetry.activity import Activity

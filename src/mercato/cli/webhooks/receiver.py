@@ -15,8 +15,7 @@ from aiohttp import hdrs, web
 
 from mercato.domain.webhooks.debugger.explain import Secret, SignatureExplanation, Webhook, explain
 from mercato.kernel import clock
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Fault, RequestFailed
+from mercato.kernel.outbound.client import Fault, Outbound, RequestFailed
 from mercato.testing.server import listening
 
 MAX_BODY: Final = 1 << 20

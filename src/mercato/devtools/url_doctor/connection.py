@@ -14,9 +14,9 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
+from mercato.kernel.outbound.client import Fault, RequestFailed, elapsed_ms
 from mercato.kernel.outbound.failures import CHECK_SERVER, connection_failure
 from mercato.kernel.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
-from mercato.kernel.outbound.results import Fault, RequestFailed, elapsed_ms
 from mercato.kernel.outbound.urls import ParsedUrl
 from mercato.kernel.plurals import count_of
 

@@ -22,10 +22,16 @@ from mercato.devtools.url_doctor.connection import ConnectionTest, connect, desc
 from mercato.kernel.clock import now
 from mercato.kernel.outbound.addresses import DEVELOPMENT, AddressPolicy, Verdict
 from mercato.kernel.outbound.body import ACCEPT_ENCODING
-from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.client import (
+    Fault,
+    NotModified,
+    Outbound,
+    PulledDocument,
+    PullLimits,
+    RequestFailed,
+)
 from mercato.kernel.outbound.guard import SystemResolver
 from mercato.kernel.outbound.pull import Pull, ResponseHead
-from mercato.kernel.outbound.results import Fault, NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.kernel.outbound.session import open_session
 from mercato.kernel.outbound.urls import UrlRefused, check_url
 from mercato.kernel.wire import Wire

@@ -17,9 +17,8 @@ from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.catalog.model import CatalogFault, CatalogWarning
 from mercato.domain.catalog.wire import CatalogValidation
 from mercato.kernel.errors import RateLimited
-from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
 from mercato.kernel.outbound.document import Document, NewDocument
-from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.kernel.wire import Decoder, Wire
 from mercato.kernel.wire.checks import refuse, uri_fault
 

@@ -25,8 +25,7 @@ from mercato.kernel import crash, errors
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.jobs import Done, Job, JobLost, Outcome, enqueue, fence
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
+from mercato.kernel.outbound.client import NotModified, Outbound, PulledDocument, PullLimits, RequestFailed
 from mercato.kernel.telemetry import Metrics, tracing
 from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.telemetry.context import set_partner

@@ -24,8 +24,7 @@ from mercato.kernel import mac
 from mercato.kernel.clock import Clock
 from mercato.kernel.errors import Forbidden, Problem, ServiceUnavailable
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
+from mercato.kernel.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
 from mercato.kernel.settings import Settings, SettingsError
 from mercato.kernel.wire import redacted
 

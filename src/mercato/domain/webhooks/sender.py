@@ -38,8 +38,7 @@ from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.jobs import Done, Handler, Job, Settled, fence, finish, put_back
 from mercato.kernel.jobs import Outcome as JobOutcome
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import RequestFailed
+from mercato.kernel.outbound.client import Outbound, RequestFailed
 from mercato.kernel.telemetry import Metrics, is_debug_enabled
 from mercato.kernel.telemetry.context import set_partner
 

@@ -6,8 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from mercato.domain.webhooks.model import CallResult
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Reply, RequestFailed
+from mercato.kernel.outbound.client import Outbound, Reply, RequestFailed
 from mercato.kernel.outbound.signing import webhook_headers
 from mercato.kernel.telemetry import tracing
 

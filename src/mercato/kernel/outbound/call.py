@@ -15,10 +15,10 @@ from mercato.kernel.clock import Clock
 from mercato.kernel.outbound import USER_AGENT
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.body import BodyRefused, read_body
+from mercato.kernel.outbound.client import Fault, Reply, RequestFailed, elapsed_ms
 from mercato.kernel.outbound.document import Document
 from mercato.kernel.outbound.failures import body_failure, connection_failure, url_failure
 from mercato.kernel.outbound.pool import connection_was_reused
-from mercato.kernel.outbound.results import Fault, Reply, RequestFailed, elapsed_ms
 from mercato.kernel.outbound.urls import UrlRefused, check_url
 from mercato.kernel.wire.base import parse_retry_after
 

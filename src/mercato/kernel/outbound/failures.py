@@ -14,8 +14,8 @@ import aiohttp
 
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.body import BodyFault
+from mercato.kernel.outbound.client import Fault, RequestFailed
 from mercato.kernel.outbound.guard import AddressRefused
-from mercato.kernel.outbound.results import Fault, RequestFailed
 from mercato.kernel.outbound.urls import UrlFault
 
 CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."

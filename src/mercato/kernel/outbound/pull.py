@@ -12,16 +12,16 @@ from aiohttp import ClientResponse, ClientSession, hdrs
 
 from mercato.kernel.outbound import failures
 from mercato.kernel.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.document import Document
-from mercato.kernel.outbound.results import (
+from mercato.kernel.outbound.client import (
     Fault,
     NotModified,
+    Outbound,
     PulledDocument,
     PullLimits,
     RequestFailed,
     elapsed_ms,
 )
+from mercato.kernel.outbound.document import Document
 from mercato.kernel.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato.kernel.wire.base import parse_retry_after
 

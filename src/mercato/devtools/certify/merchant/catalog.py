@@ -10,8 +10,7 @@ from mercato.devtools.certify.redaction import without_credentials
 from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.catalog.lint import lint
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
+from mercato.kernel.outbound.client import NotModified, Outbound, PulledDocument, PullLimits, RequestFailed
 from mercato.kernel.plurals import count_of
 
 LIMITS: Final = PullLimits(waits=())

@@ -16,7 +16,7 @@ from mercato.devtools.certify.runner import Report, Runner
 from mercato.devtools.certify.sample_store import EXAMPLE, SampleStore, sample_store
 from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
 from mercato.domain.certification.report import Outcome
-from mercato.kernel.outbound.results import NotModified, RequestFailed
+from mercato.kernel.outbound.client import NotModified, RequestFailed
 
 MERCHANT: Final = Suite[MerchantContext](
     "merchant",

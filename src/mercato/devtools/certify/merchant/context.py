@@ -24,7 +24,7 @@ from mercato.domain.orders.validation.replies import (
 from mercato.domain.orders.wire import PlaceData, ValidateData
 from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel import clock
-from mercato.kernel.outbound.results import PulledDocument
+from mercato.kernel.outbound.client import PulledDocument
 from mercato.kernel.wire import as_json
 
 VALIDATE: Final = "validate"

@@ -18,8 +18,7 @@ from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.domain.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.domain.webhooks.transport import failed_result, post_signed
 from mercato.kernel.clock import Clock
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Fault, RequestFailed
+from mercato.kernel.outbound.client import Fault, Outbound, RequestFailed
 from mercato.kernel.telemetry import Metrics
 
 __all__ = ["CallResult", "ReplyParser", "StoreCall", "StoreCalls"]
