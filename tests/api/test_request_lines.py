@@ -17,7 +17,8 @@ from tests.service import Client, Merchant, Service, service
 from mercato.domain.orders.placement import resend
 from mercato.domain.orders.placement import service as placement
 from mercato.http import edge
-from mercato.kernel.telemetry import configure_logs, event_log
+from mercato.kernel.telemetry import activity
+from mercato.kernel.telemetry import configure_logs
 
 STORES = "/v1/commerce/stores"
 Lines = Callable[[Service], list[dict[str, Any]]]
@@ -183,7 +184,7 @@ async def test_lines_that_cannot_wait_are_dropped_and_counted(
     mercato: Service, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ):
     lines(mercato)
-    monkeypatch.setattr(event_log, "MAX_WAITING", 2)
+    monkeypatch.setattr(activity, "MAX_WAITING", 2)
     for number in range(5):
         mercato.app.event_log.record("request", number=number)
     found = lines(mercato)

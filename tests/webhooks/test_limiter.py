@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.webhooks.calls.limiter import ConcurrencyLimiter, PartnerSlots, QueueFull, StoreSlots
+from mercato.domain.webhooks.call_limits import ConcurrencyLimiter, PartnerSlots, QueueFull, StoreSlots
 
 LONG = 60.0
 

@@ -28,8 +28,8 @@ from tests.servers import (
 from tests.webhooks.harness import TOKEN, TRACE, Harness
 
 from mercato.domain.partners import accounts
-from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
-from mercato.domain.webhooks.calls.limiter import ConcurrencyLimiter
+from mercato.domain.webhooks.call_limits import ConcurrencyLimiter
+from mercato.domain.webhooks.calls import CallResult, StoreCall, StoreCalls
 from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.kernel import clock
 from mercato.kernel.clock import new_id

@@ -42,7 +42,7 @@ from mercato.domain.stores.onboarding import Onboardings
 from mercato.domain.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
 from mercato.domain.stores.service import Stores
 from mercato.domain.webhooks import model as webhooks
-from mercato.domain.webhooks.calls.client import StoreCalls
+from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.sender import Sender
 from mercato.kernel import clock
@@ -56,8 +56,7 @@ from mercato.kernel.outbound.client import Outbound, PullLimits
 from mercato.kernel.outbound.document import NewDocument
 from mercato.kernel.settings import Settings, SettingsError
 from mercato.kernel.telemetry import Metrics
-from mercato.kernel.telemetry.activity import Activity
-from mercato.kernel.telemetry.event_log import EventLog
+from mercato.kernel.telemetry.activity import Activity, EventLog
 from mercato.kernel.telemetry.traffic import Traffic
 
 if TYPE_CHECKING:

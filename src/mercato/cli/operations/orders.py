@@ -36,8 +36,7 @@ from mercato.kernel import clock
 from mercato.kernel.db.prefixes import shorten
 from mercato.kernel.db.tables import orders as orders_table
 from mercato.kernel.errors import OrderError
-from mercato.kernel.telemetry.activity import Activity
-from mercato.kernel.telemetry.event_log import EventLog
+from mercato.kernel.telemetry.activity import Activity, EventLog
 from mercato.kernel.wire import Instant, Wire
 
 order = group("order", "Orders: list, show, cancel.")

@@ -20,8 +20,8 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.errors import OTHER, OrderError, ValidationFailed, all_problems
 from mercato.kernel.telemetry import Metrics
+from mercato.kernel.telemetry.activity import EventLog
 from mercato.kernel.telemetry.context import current_context
-from mercato.kernel.telemetry.event_log import EventLog
 from mercato.kernel.wire import parse_instant
 from mercato.kernel.wire.cursor import page_of, read_cursor
 

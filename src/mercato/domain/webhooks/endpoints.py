@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mercato.domain.webhooks.calls.breaker import MIN_CALLS
+from mercato.domain.webhooks.call_limits import MIN_CALLS
 from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id

@@ -1,4 +1,4 @@
-"""The only client of the service: it opens every connection to a partner's server. With its arguments, results and errors.
+"""The only client of the service, which opens every connection to a partner's server, with its results and errors.
 
 Cheap to import: aiohttp comes with the first request.
 """

@@ -31,7 +31,7 @@ from mercato.domain.orders.validation.replies import (
     read_place,
 )
 from mercato.domain.partners.vault import Vault
-from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.calls import CallResult, StoreCall, StoreCalls
 from mercato.domain.webhooks.deliveries import find_store_call, record_store_call, update_store_call
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliveryStatus, masked

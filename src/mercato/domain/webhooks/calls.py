@@ -12,8 +12,14 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from mercato.domain.webhooks.calls.breaker import Breaker, Permit
-from mercato.domain.webhooks.calls.limiter import ConcurrencyLimiter, PartnerSlots, QueueFull, StoreSlots
+from mercato.domain.webhooks.call_limits import (
+    Breaker,
+    ConcurrencyLimiter,
+    PartnerSlots,
+    Permit,
+    QueueFull,
+    StoreSlots,
+)
 from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.domain.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.domain.webhooks.transport import failed_result, post_signed

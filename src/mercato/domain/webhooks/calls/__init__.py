@@ -1,1 +1,0 @@
-"""Calls to stores that a request waits for (validate, place): signed, limited per store, behind a circuit breaker."""
