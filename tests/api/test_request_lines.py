@@ -17,8 +17,7 @@ from tests.service import Client, Merchant, Service, service
 from mercato.domain.orders.placement import resend
 from mercato.domain.orders.placement import service as placement
 from mercato.http import edge
-from mercato.kernel.telemetry import activity
-from mercato.kernel.telemetry import configure_logs
+from mercato.kernel.telemetry import activity, configure_logs
 
 STORES = "/v1/commerce/stores"
 Lines = Callable[[Service], list[dict[str, Any]]]

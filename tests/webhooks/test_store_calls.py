@@ -29,8 +29,9 @@ from tests.webhooks.harness import TOKEN, TRACE, Harness
 
 from mercato.domain.partners import accounts
 from mercato.domain.webhooks.call_limits import ConcurrencyLimiter
-from mercato.domain.webhooks.calls import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.credentials import WebhookCredentials
+from mercato.domain.webhooks.model import CallResult, StoreCall
 from mercato.kernel import clock
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.changes import ChangeFeed

@@ -1,12 +1,13 @@
-"""Calls to stores that a request waits for. A store that hangs or fails delays no other."""
+"""Webhook calls: the signed request, and calls to stores that a request waits for, where none delays another."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from http import HTTPStatus
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -22,12 +23,10 @@ from mercato.domain.webhooks.call_limits import (
 )
 from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.domain.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
-from mercato.domain.webhooks.transport import failed_result, post_signed
 from mercato.kernel.clock import Clock
-from mercato.kernel.outbound.client import Fault, Outbound, RequestFailed
-from mercato.kernel.telemetry import Metrics
-
-__all__ = ["CallResult", "ReplyParser", "StoreCall", "StoreCalls"]
+from mercato.kernel.outbound.client import Fault, Outbound, Reply, RequestFailed
+from mercato.kernel.outbound.signing import webhook_headers
+from mercato.kernel.telemetry import Metrics, tracing
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -54,6 +53,39 @@ _BREAKER_OPEN: Final = (
 
 ReplyParser = Callable[[int, bytes], str | None]
 """Return None if status and body are a usable answer, yes or no; else what is wrong, for the partner."""
+
+
+async def post_signed(
+    outbound: Outbound,
+    url: str,
+    *,
+    webhook_id: UUID,
+    body: bytes,
+    secrets: Sequence[str],
+    token: str | None,
+    at: datetime,
+    traceparent: str,
+    span: str,
+    ids: dict[str, UUID],
+    **options: Any,
+) -> Reply:
+    """Post the body, signed with every secret. `options` are those of `Outbound.post`. Raises RequestFailed."""
+    headers = webhook_headers(
+        webhook_id=str(webhook_id),
+        timestamp=int(at.timestamp()),
+        body=body,
+        secrets=secrets,
+        token=token,
+        traceparent=traceparent,
+    )
+    with tracing.span(span, parent=traceparent, kind="CLIENT", **ids):
+        headers["traceparent"] = tracing.current(traceparent)
+        return await outbound.post(url, headers=headers, body=body, **options)
+
+
+def failed_result(at: datetime, failure: RequestFailed) -> CallResult:
+    """Return the result of a request without a reply."""
+    return CallResult(at=at, ms=failure.elapsed_ms, status=failure.status, error=failure.message)
 
 
 @dataclass(slots=True, eq=False)

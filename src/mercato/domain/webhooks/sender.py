@@ -14,6 +14,7 @@ import structlog
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import attempts, endpoints
+from mercato.domain.webhooks.calls import failed_result, post_signed
 from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.domain.webhooks.model import (
     EXCERPT_BYTES,
@@ -30,7 +31,6 @@ from mercato.domain.webhooks.model import (
     excerpt,
 )
 from mercato.domain.webhooks.recording import INTERNAL_FAULT, Recorder, Sent, Settle, failed
-from mercato.domain.webhooks.transport import failed_result, post_signed
 from mercato.kernel import crash
 from mercato.kernel.clock import Clock, new_id
 from mercato.kernel.db.compression import decompress

@@ -31,10 +31,10 @@ from mercato.domain.orders.validation.replies import (
     read_place,
 )
 from mercato.domain.partners.vault import Vault
-from mercato.domain.webhooks.calls import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.deliveries import find_store_call, record_store_call, update_store_call
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import DeliveryStatus, masked
+from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall, masked
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.errors import OTHER, OrderError

@@ -15,10 +15,10 @@ from mercato.domain.orders.validation.tokens import OrderTokens, digest_of
 from mercato.domain.orders.wire import OrderTold, ValidateData
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
-from mercato.domain.webhooks.calls import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import DeliveryStatus, envelope
+from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall, envelope
 from mercato.kernel import errors
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.engine import Database
