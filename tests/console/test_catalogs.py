@@ -1,5 +1,7 @@
 """The console's catalogs: runs with their errors and changes, and a store's menu as a tree."""
 
+import json
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +12,8 @@ from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
+
+from mercato.domain.catalog import queries
 
 
 async def publish(deal: Trade, document: Any, path: str) -> Any:
@@ -40,6 +44,32 @@ async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, s
     assert [row[0] for row in page.rows("Errors")] == [one["path"] for one in ended["errors"]]
     assert [row[1] for row in page.rows("Errors")] == [one["message"] for one in ended["errors"]]
     assert "isn't kept" in page.text
+    for row in page.rows("Errors"):
+        assert json.loads(row[2]) == broken["items"][key]
+    assert set(ended["errors"][0]) == {"message", "path"}
+
+
+async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_breaks(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    broken = (json.dumps(cafe())[:-1] + ", <script>alert(1)</script>").encode()
+    await publish(deal, broken, "/broken.json")
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await first_run(browser)
+    check_frame(page)
+    assert page.rows("Errors")[0][2].endswith(", ▶<script>alert(1)</script>")
+
+
+async def test_the_excerpts_of_a_run_go_with_it(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    ended = await publish(deal, b"{oops", "/broken.json")
+    await publish(deal, cafe() | {"note": 1}, "/right.json")
+    run_id = UUID(ended["catalogIngestId"])
+    async with mercato.app.db.write() as tx:
+        assert await queries.find_excerpts(tx, run_id) == ("{▶oops",)
+        await queries.prune_runs(tx, before=mercato.app.clock() + timedelta(days=1), limit=100)
+        assert await queries.find_excerpts(tx, run_id) == ()
 
 
 async def test_a_run_shows_what_it_changed_to_the_set_before(mercato: Service, shop: Merchant):

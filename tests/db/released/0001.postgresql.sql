@@ -44,6 +44,7 @@ CREATE TABLE catalog_runs (
   status TEXT NOT NULL,
   errors TEXT NOT NULL,
   warnings TEXT NOT NULL,
+  excerpts BYTEA,
   set_id UUID,
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,

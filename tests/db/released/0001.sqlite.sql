@@ -44,6 +44,7 @@ CREATE TABLE catalog_runs (
   status TEXT NOT NULL,
   errors TEXT NOT NULL,
   warnings TEXT NOT NULL,
+  excerpts BLOB,
   set_id CHAR(32),
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,

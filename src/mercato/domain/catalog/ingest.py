@@ -65,6 +65,8 @@ class Finished(Struct, frozen=True):
     at: datetime
     warnings: tuple[PartnerWarning, ...] = ()
     built: Built | None = None
+    excerpts: tuple[str, ...] = ()
+    """What the document has at each of the errors."""
 
 
 Listener = Callable[[Write, Finished], Awaitable[None]]
@@ -203,7 +205,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         pulled.document.close()
         if isinstance(result, BuildFailed):
             faults = tuple(CatalogFault(message=one.message, path=one.path) for one in result.faults)
-            return await self._fail(job, run, faults, partner_warnings(result.warnings))
+            return await self._fail(job, run, faults, partner_warnings(result.warnings), result.excerpts)
         if isinstance(result, Unchanged):
             assert current is not None
             async with self._fenced(job) as tx:
@@ -263,9 +265,11 @@ class Ingest(Struct, frozen=True, kw_only=True):
         run: Run,
         faults: tuple[CatalogFault, ...],
         warnings: tuple[PartnerWarning, ...] = (),
+        excerpts: tuple[str, ...] = (),
     ) -> Outcome:
+        finished = Finished(run, RunStatus.FAILED, faults, self.clock(), warnings, excerpts=excerpts)
         async with self._fenced(job) as tx:
-            await self._end(tx, Finished(run, RunStatus.FAILED, faults, self.clock(), warnings))
+            await self._end(tx, finished)
         return Done()
 
     async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
@@ -285,6 +289,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             status=finished.status,
             errors=finished.errors,
             warnings=finished.warnings,
+            excerpts=finished.excerpts,
             set_id=set_id,
             now=finished.at,
         )

@@ -10,6 +10,7 @@ from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
 from mercato.domain.catalog.model import CatalogFault, PartnerWarning
 from mercato.domain.catalog.runs import OPEN, CurrentSet, NewSet, Owner, Run, RunStatus
+from mercato.kernel.db.compression import compress, decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
 from mercato.kernel.db.tables import catalog_bodies as bodies
@@ -25,6 +26,7 @@ SEARCH: Final = "search"
 
 _faults: Final = msgspec.json.Decoder(tuple[CatalogFault, ...])
 _warnings: Final = msgspec.json.Decoder(tuple[PartnerWarning, ...])
+_texts: Final = msgspec.json.Decoder(tuple[str, ...])
 
 _OF_OWNER: Final = owners.c.id == bindparam("owner_id")
 _IS_OPEN: Final = owners.c.closed_at.is_(None)
@@ -143,13 +145,14 @@ async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
 
 # --- runs -----------------------------------------------------------------------------------------
 
-_INSERT_RUN: Final = prepared_insert(runs, *(name for name in runs.c.keys() if name != "set_id"))  # noqa: SIM118  # not a dict
+_RUN: Final = [column for column in runs.c if column.name != "excerpts"]
+_INSERT_RUN: Final = prepared_insert(runs, *(column.name for column in _RUN if column.name != "set_id"))
 _COUNT_WAITING: Final = prepared(
     select(func.count()).where(_RUN_OF_OWNER, runs.c.status == RunStatus.QUEUED.value)
 )
-_FIND_RUN: Final = prepared(select(runs).where(_OF_RUN))
+_FIND_RUN: Final = prepared(select(*_RUN).where(_OF_RUN))
 _LIST_NOTIFIED: Final = prepared(
-    select(runs)
+    select(*_RUN)
     .where(_RUN_OF_OWNER, runs.c.notified, runs.c.id < bindparam("before"))
     .order_by(runs.c.id.desc())
     .limit(bindparam("limit"))
@@ -157,7 +160,9 @@ _LIST_NOTIFIED: Final = prepared(
 _LAST: Final = UUID(int=2**128 - 1)
 _MOVE_RUN: Final = prepared_update(runs, "status", "updated_at", where=[_OF_RUN, _RUN_IS_OPEN])
 _END: Final = ("status", "errors", "updated_at")
-_END_RUN: Final = prepared_update(runs, *_END, "warnings", "set_id", where=[_OF_RUN, _RUN_IS_OPEN])
+_END_RUN: Final = prepared_update(
+    runs, *_END, "warnings", "excerpts", "set_id", where=[_OF_RUN, _RUN_IS_OPEN]
+)
 _END_OPEN_RUNS: Final = prepared_update(runs, *_END, where=[_RUN_OF_OWNER, _RUN_IS_OPEN])
 _FIND_WARNINGS: Final = prepared(
     select(runs.c.warnings)
@@ -189,6 +194,12 @@ async def find_run(tx: Read, run_id: UUID) -> Run | None:
     return None if row is None else _run(row)
 
 
+async def find_excerpts(tx: Read, run_id: UUID) -> tuple[str, ...]:
+    """Return what the run's document has at each of its errors, nothing if it couldn't be pulled."""
+    stored: bytes | None = await tx.scalar(select(runs.c.excerpts).where(runs.c.id == run_id))
+    return () if stored is None else _texts.decode(decompress(stored))
+
+
 async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit: int) -> list[Run]:
     """Return the runs that a partner requested, newest first, at most `limit`, older than the run `before`."""
     given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit}
@@ -203,7 +214,7 @@ async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
         select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
     )
     rows = await tx.all(
-        select(runs).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
+        select(*_RUN).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
     )
     return {row.owner_id: _run(row) for row in rows}
 
@@ -221,15 +232,17 @@ async def end_run(
     status: RunStatus,
     errors: Sequence[CatalogFault],
     warnings: Sequence[PartnerWarning],
+    excerpts: Sequence[str],
     set_id: UUID | None,
     now: datetime,
 ) -> bool:
-    """End an open run; False when it has ended already."""
+    """End an open run; False when it has ended already. `excerpts` are those of the errors, in their order."""
     end = {
         "run_id": run_id,
         "status": status.value,
         "errors": msgspec.json.encode(errors).decode(),
         "warnings": msgspec.json.encode(warnings).decode(),
+        "excerpts": compress(msgspec.json.encode(excerpts)) if any(excerpts) else None,
         "set_id": set_id,
         "updated_at": now,
     }

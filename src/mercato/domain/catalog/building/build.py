@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import msgspec
 
 from mercato.domain.catalog.building.compile import compile_catalog
+from mercato.domain.catalog.building.excerpts import excerpts
 from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Result, Unchanged
 from mercato.domain.catalog.building.served import content_hash, served_pieces
 from mercato.domain.catalog.model import CatalogSummary
@@ -32,9 +33,11 @@ def build_uncollected(document: bytes, request: BuildRequest) -> Result:
     valid, findings = validate(
         document, onboarding_id=request.onboarding_id, default_currency=request.default_currency
     )
-    del document
     if valid is None:
-        return BuildFailed(findings.faults(), findings.warnings())
+        faults = findings.faults()
+        shown = excerpts(document, faults, broken_at=findings.broken_at)
+        return BuildFailed(faults, findings.warnings(), shown)
+    del document
     # White space and escapes aren't content: a document that is only formatted differently gives the same bytes.
     pieces = served_pieces(valid, catalog_set_id=request.catalog_set_id, store_id=request.store_id)
     digest = content_hash(pieces, valid.source.currency)

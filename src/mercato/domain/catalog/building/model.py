@@ -37,6 +37,8 @@ class BuildFailed(msgspec.Struct, frozen=True, tag=True):
 
     faults: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
+    excerpts: tuple[str, ...] = ()
+    """What the document has at each fault."""
 
 
 class Unchanged(msgspec.Struct, frozen=True, tag=True):

@@ -24,11 +24,12 @@ _CHUNK: Final = 1 << 16
 
 
 class UnreadableError(Exception):
-    """The bytes aren't a JSON object; the message says why, for the document's author."""
+    """The bytes aren't a JSON object; the message says why, for the document's author. `at` is the offset."""
 
-    def __init__(self, rule: Rule, message: str) -> None:
+    def __init__(self, rule: Rule, message: str, at: int = 0) -> None:
         super().__init__(message)
         self.rule = rule
+        self.at = at
 
 
 def _keep_text(text: str) -> msgspec.Raw:
@@ -49,6 +50,7 @@ def read(document: bytes, findings: Findings) -> Members | None:
         return decode(document.removeprefix(BOM))
     except UnreadableError as fault:
         findings.fault(fault.rule, str(fault), "")
+        findings.broken_at = fault.at
         return None
 
 
@@ -94,13 +96,13 @@ def _unreadable(text: bytes) -> UnreadableError:
         message = (
             f"The document is not UTF-8: the byte at line {line}, column {column} is not part of a character."
         )
-        return UnreadableError(Rule.NOT_UTF8, message)
+        return UnreadableError(Rule.NOT_UTF8, message, at)
     found = scan(text)
     if found.broken is None:
         return UnreadableError(Rule.NOT_JSON, "The document is not JSON.")
     line, column = positions(text, [found.broken_at])[found.broken_at]
     message = f"The document is not JSON: at line {line}, column {column}, {found.broken}."
-    return UnreadableError(Rule.NOT_JSON, message)
+    return UnreadableError(Rule.NOT_JSON, message, found.broken_at)
 
 
 def not_utf8(text: bytes) -> int | None:

@@ -35,6 +35,8 @@ class Findings(Struct):
     """Collects while a document is checked."""
 
     fault_count: int = 0
+    broken_at: int | None = None
+    """The offset, after a byte order mark, from which the document can't be read."""
     listed_faults: list[Finding] = field(default_factory=list)
     listed_warnings: dict[Kind, list[Finding]] = field(default_factory=dict)
     counts: Counter[Kind] = field(default_factory=Counter)

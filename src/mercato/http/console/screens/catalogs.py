@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any, Final
 from uuid import UUID
 
@@ -71,8 +72,11 @@ async def show_run(visit: Visit) -> Page:
         run = await _run(tx, visit)
         current = await operators.find_current_set(tx, run.owner.id)
         pair = await _sets(tx, run)
+        shown = await queries.find_excerpts(tx, run.id)
     values = {
         "run": run,
+        "errors": list(zip_longest(run.errors, shown, fillvalue="")),
+        "has_excerpts": bool(shown),
         "took": None if run.status in OPEN else _ms(run.updated_at - run.created_at),
         "is_current": run.set_id is not None and run.set_id == current,
         "live": await visit.app.cache.find_in_force(run.owner.store_id) is not None,

@@ -63,6 +63,8 @@ catalog_runs = Table(
     Column("status", Text, nullable=False),
     Column("errors", Text, nullable=False),
     Column("warnings", Text, nullable=False),
+    # What the refused document has at each error: compressed texts, for the console.
+    Column("excerpts", LargeBinary),
     Column("set_id", Id),
     Column("traceparent", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
