@@ -43,7 +43,7 @@ async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, s
     check_frame(page)
     assert [row[0] for row in page.rows("Errors")] == [one["path"] for one in ended["errors"]]
     assert [row[1] for row in page.rows("Errors")] == [one["message"] for one in ended["errors"]]
-    assert "isn't kept" in page.text
+    assert "isn't stored" in page.text
     for row in page.rows("Errors"):
         assert json.loads(row[2]) == broken["items"][key]
     assert set(ended["errors"][0]) == {"message", "path"}
@@ -75,14 +75,14 @@ async def test_the_excerpts_of_a_run_go_with_it(mercato: Service, shop: Merchant
 async def test_a_run_shows_what_it_changed_to_the_set_before(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
-    assert "no set before" in (await first_run(browser)).text
+    assert "no previous set" in (await first_run(browser)).text
     dearer = cafe()
     tea = next(item for item in dearer["items"].values() if item["name"] == "Tea")
     before, tea["basePrice"] = tea["basePrice"], "9.99"
     await publish(deal, dearer, "/dearer.json")
     page = await first_run(browser)
     assert ["Items repriced", "1", f"Tea: {before} → 9.99"] in page.rows("Changes")
-    assert "The store serves this set now." in page.text
+    assert "The store serves this CatalogSet now." in page.text
     await publish(deal, dearer, "/dearer.json")
     assert (await browser.open("/console/catalogs")).rows("Runs")[0][2] == "succeeded"
 

@@ -73,7 +73,7 @@ async def test_a_report_is_uploaded_and_shown_with_each_check(mercato: Service):
         "this service",
     ]
     deleted = await browser.press(await browser.press(page, "Delete report"), "Confirm")
-    assert deleted.rows("Reports") == [["No report has been uploaded yet."]]
+    assert deleted.rows("Reports") == [["No reports yet."]]
 
 
 async def test_a_report_of_another_installation_says_so(mercato: Service):

@@ -25,7 +25,7 @@ async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: Me
     check_frame(page)
     assert (await browser.open(page.link("Playground"))).title == "Playground"
     none = await browser.press(page, "Discover", query="nothing")
-    assert none.rows("Stores") == [["No store was found."]]
+    assert none.rows("Stores") == [["No matching stores."]]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ async def test_the_overview_counts_refused_requests_by_their_code(mercato: Servi
     await deal.front.get(f"/v1/marketfront/stores/{deal.front}")
     await mercato.app.request_log.flush()
     browser, page = await enter_as_partner(mercato, deal.front)
-    rows = page.rows("Refused requests of 24 hours")
+    rows = page.rows("Refused requests in 24 hours")
     assert (rows[0][0], rows[0][2]) == ("INVALID_REQUEST", "2")
     listed = await browser.open(page.link("INVALID_REQUEST"))
     assert len(listed.rows("Requests")) == 2
     _, first = await enter_as_partner(mercato, deal.pos)
-    assert "Refused requests of 24 hours" not in first.captions
+    assert "Refused requests in 24 hours" not in first.captions

@@ -1,4 +1,4 @@
-"""The screen `Health`: what the doctor finds, who is cut off, and how many requests there are."""
+"""The screen `Health`: the checks of the doctor, failing stores and addresses, and request rates."""
 
 import os
 import subprocess

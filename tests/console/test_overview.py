@@ -13,7 +13,7 @@ from tests.service import Merchant, Service
 async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser, page = await enter_as_partner(mercato, deal.pos)
-    assert "Nothing needs attention now." in page.text
+    assert "Nothing needs your attention." in page.text
     store = deal.store["storeId"]
     broken = cafe() | {"items": 7}
     await mercato.run(deal.pos, store, shop.host(broken, "/broken.json"))
@@ -31,7 +31,7 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     assert page.rows("Stores that need attention")[0][1] == f"It is paused: {reason}."
     assert len(page.rows("Stores that need attention")) == 1
     stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
-    assert "Nothing needs attention now." in page.text
+    assert "Nothing needs your attention." in page.text
     assert stranger.cookies
 
 

@@ -78,7 +78,7 @@ async def test_lines_of_the_cart_are_changed_and_removed(mercato: Service, shop:
     first = page.root.all("button", name="line")[0].attributes["value"]
     page = await browser.press(page, "Update", **{f"units-{first}": "3"})
     assert page.rows("Cart")[0][2:4] == ["2.50", "7.50"]
-    assert "Total without fees and taxes: 11.50 USD" in page.text
+    assert "Total before fees and taxes: 11.50 USD" in page.text
     page = await browser.press(page, "Remove")
     assert [row[0] for row in page.rows("Cart")] == ["Cake"]
     page = await browser.press(page, "Update", **{f"units-{page_line(page)}": "9"})

@@ -38,7 +38,7 @@ async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(mercato
     assert (page.status, page.heading) == (200, "Request mine")
     assert "/cart" in [cells[1] for cells in page.rows("Errors")]
     assert "POST /v1/marketfront/orders/place" in page.text
-    assert page.link("Why this happens, and what to do") == "/errors/INVALID_REQUEST"
+    assert page.link("Why this happens and what to do") == "/errors/INVALID_REQUEST"
     assert (await browser.open("/errors/INVALID_REQUEST")).status == 200
 
 

@@ -233,7 +233,7 @@ async def test_a_delivery_explains_the_signature_that_was_received(mercato: Serv
     delivery = listed.json()["deliveries"][0]["deliveryId"]
     browser, _ = await enter_as_partner(mercato, deal.front, readOnly=True)
     page = await browser.open(
-        (await browser.open(f"/console/deliveries/{delivery}")).link("Find why its signature fails")
+        (await browser.open(f"/console/deliveries/{delivery}")).link("Find out why its signature fails")
     )
     assert body.decode() in page.root.all("textarea", name="body")[0].text
     right = await browser.press(page, "Explain", headers=lines, body=body.decode())

@@ -150,7 +150,7 @@ async def test_the_account_lists_its_sessions_and_ends_any(mercato: Service):
     stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await mine.open("/console/account")
     assert len(page.rows("Sessions")) == 2
-    theirs = next(row for row in page.root.all("tr") if row.all("td") and "This one" not in row.text)
+    theirs = next(row for row in page.root.all("tr") if row.all("td") and "This session" not in row.text)
     action = theirs.all("form")[0].attributes["action"]
     assert (await stranger.post(action)).status == 404
     assert (await mine.post(action)).status_region == "The session has ended."

@@ -45,7 +45,7 @@ MAX_CONNECTIONS: Final = 0.9
 MAX_SECRETS: Final = 1000
 """Secrets and tokens that are tried with the encryption keys, the newest."""
 
-CUT_OFF_WINDOW: Final = timedelta(minutes=10)
+FAILING_WINDOW: Final = timedelta(minutes=10)
 FAILING: Final = timedelta(hours=1)
 SHOWN: Final = 3
 """Stores listed by name."""
@@ -278,9 +278,9 @@ async def _orders(tx: Read) -> Check:
 
 
 async def _stores(tx: Read) -> Check:
-    found = await list_failing_stores(tx, since=clock.now() - CUT_OFF_WINDOW)
+    found = await list_failing_stores(tx, since=clock.now() - FAILING_WINDOW)
     if not found:
-        return _check("stores", "none is cut off")
+        return _check("stores", "none is failing")
     named = ", ".join(f"{store.store_id} ({store.failed} of {store.calls} calls)" for store in found[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     message = f"Cut off after failed order calls in the last 10 minutes: {named}{more}."

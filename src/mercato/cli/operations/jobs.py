@@ -64,7 +64,7 @@ async def list_(
         jobs = [view(Dead, dead_job, attempts=dead_job.attempt) for dead_job in dead]
         print_json({"kinds": [view(Kind, depth) for depth in depths], "dead": jobs})
         return
-    print_objects(_COLUMNS, depths, empty="No work waits.")
+    print_objects(_COLUMNS, depths, empty="The queue is empty.")
     _print_dead(dead)
     if len(dead) == limit < sum(depth.dead for depth in depths):
         note("There are more: see --kind and --limit.")
@@ -109,7 +109,7 @@ async def _revive(session: Session, number: int) -> bool:
 
 def _print_dead(dead: Sequence[DeadJob]) -> None:
     if not dead:
-        note("No job is dead.")
+        note("No dead jobs.")
         return
     for dead_job in dead:
         attempts = count_of(dead_job.attempt, "attempt")

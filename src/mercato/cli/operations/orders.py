@@ -120,7 +120,7 @@ async def list_(
         "Store": lambda summary: summary.store or summary.partner_store_id,
         "By": lambda summary: summary.storefront or summary.storefront_id,
     }
-    show = partial(print_objects, columns, empty="There are no such orders.", cut=("State", "Store", "By"))
+    show = partial(print_objects, columns, empty="No matching orders.", cut=("State", "Store", "By"))
     print_page("orders", found, limit=limit, as_json=json, entry=_entry, show=show)
 
 

@@ -92,7 +92,7 @@ async def list_(
         "Status": _status,
         "Partner": lambda summary: summary.partner or summary.partner_id,
     }
-    show = partial(print_objects, columns, empty="There are no such stores.", cut=tuple(columns)[1:])
+    show = partial(print_objects, columns, empty="No matching stores.", cut=tuple(columns)[1:])
     print_page("stores", found, limit=limit, as_json=json, entry=_entry, show=show)
 
 
@@ -161,7 +161,7 @@ def _entry(summary: StoreSummary) -> Entry:
 
 def _status(summary: StoreSummary) -> str:
     if summary.suspended:
-        return "hidden: its partner is suspended"
+        return "hidden: partner suspended"
     if summary.status is StoreStatusValue.ONLINE:
         return "online"
     until = "" if summary.resume_at is None else f" until {format_instant(summary.resume_at)}"

@@ -15,10 +15,10 @@ from typing import Final
 from msgspec import Struct
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
-    "URL": "where the service is, without a slash at the end",
+    "URL": "the address of the service, without a trailing slash",
     "KEY": 'a Commerce key: `mercato partner create "My POS" --kind commerce`',
     "SHOP_KEY": 'a marketfront key: `mercato partner create "My Shop" --kind marketfront`',
-    "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` says otherwise",
+    "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` names another",
 }
 """The variables of the examples, in the order of explanation. Start here ends with the first three."""
 

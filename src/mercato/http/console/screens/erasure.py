@@ -21,7 +21,7 @@ SHOWN: Final = 100
 
 @redacted("customer")
 class ErasureForm(Wire):
-    """An e-mail address, a phone number or a partnerUserId, as it was sent."""
+    """An email address, phone number or partnerUserId, exactly as it was sent."""
 
     customer: Annotated[str, Meta(max_length=400)] = ""
 

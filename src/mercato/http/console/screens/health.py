@@ -1,11 +1,11 @@
-"""Health: what the doctor finds, who is cut off, and how many requests there are."""
+"""Health: the checks of the doctor, failing stores and addresses, and request rates."""
 
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from mercato.domain.doctor import CUT_OFF_WINDOW, checks
+from mercato.domain.doctor import FAILING_WINDOW, checks
 from mercato.domain.webhooks.endpoints import list_disabled, list_failing_stores
 from mercato.http.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.kernel.outbound.urls import origin_of
@@ -30,7 +30,7 @@ async def show_health(visit: Visit) -> Page:
     app = visit.app
     async with app.db.read() as tx:
         found = [one async for one in checks(tx, app.settings)]
-        failing = (await list_failing_stores(tx, since=app.clock() - CUT_OFF_WINDOW))[:SHOWN]
+        failing = (await list_failing_stores(tx, since=app.clock() - FAILING_WINDOW))[:SHOWN]
         # Only origins: the rest of an address may grant access.
         disabled = [
             one._replace(url=origin_of(one.url) or "") for one in await list_disabled(tx, limit=SHOWN)

@@ -3,7 +3,7 @@
 (() => {
   const charts = [
     {id: 'chart-rates', columns: [1, 2], names: ['Requests', 'Failed'], colors: ['--accent', '--bad']},
-    {id: 'chart-durations', columns: [3, 4], names: ['Median', '95 of 100'], colors: ['--accent', '--wait']},
+    {id: 'chart-durations', columns: [3, 4], names: ['Median', '95th percentile'], colors: ['--accent', '--wait']},
   ];
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
