@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from llms import in_order
 
-from mercato.http.openapi.examples import BREAD, LINE, SET, SIDES, SOUP, STORE
+from mercato.http.openapi.schemas import BREAD, LINE, SET, SIDES, SOUP, STORE
 
 SCHEMA: Final = "https://schema.getpostman.com/json/collection/v2.1.0/collection.json"
 

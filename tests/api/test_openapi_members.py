@@ -16,7 +16,7 @@ from tests.service import ITEM, Service
 from mercato.domain.catalog.building.model import Built
 from mercato.domain.discovery.catalogs import CatalogSet
 from mercato.http.app import document, operations
-from mercato.http.openapi.examples import EXAMPLES
+from mercato.http.openapi.schemas import EXAMPLES
 from mercato.kernel import errors
 from mercato.kernel.wire import Decoder
 
