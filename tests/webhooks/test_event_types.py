@@ -4,7 +4,7 @@ from typing import get_args, get_type_hints
 
 from mercato.domain.events import EVENTS, PAYLOADS
 from mercato.domain.webhooks.event_types import EventType
-from mercato.http.openapi.events import envelope
+from mercato.http.openapi.document import envelope
 
 
 def test_every_type_of_webhook_has_a_payload():

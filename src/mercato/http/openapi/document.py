@@ -1,14 +1,20 @@
 """The OpenAPI 3.1 document, generated from the operations and the events."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from functools import cache
+from types import new_class
+from typing import Any, Final, Literal
 
-from mercato.http.openapi import events, headers
+from mercato.domain.events import EVENTS, Event
+from mercato.domain.orders.validation.replies import REFUSALS
+from mercato.domain.orders.wire import StoreRefusal
+from mercato.http.openapi import headers
 from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
+from mercato.kernel.wire import Instant, Wire
 from mercato.kernel.wire.problem import ProblemDetail
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
@@ -42,13 +48,25 @@ Merchants' systems use the Commerce surface, storefronts the Marketfront surface
 - Every GET also answers HEAD.
 """.strip()
 
+_WEBHOOK_HEADERS: Final = {
+    "webhook-id": "The same in all attempts: remember the ids that you have seen.",
+    "webhook-timestamp": "Unix seconds of this attempt.",
+    "webhook-signature": "`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body` (Standard Webhooks); several, "
+    "separated by spaces, while a secret rotates.",
+    "Idempotency-Key": "The same as `webhook-id`.",
+    "traceparent": "The trace of the cause (W3C Trace Context).",
+    "Authorization": "`Bearer` and the `webhookToken` of the store, if it has one.",
+}
+
+_OPTIONAL_HEADERS: Final = frozenset({"Authorization"})
+
 
 def document(
     operations: Iterable[Operation], *, version: str, public_url: str | None = None
 ) -> dict[str, Any]:
     """Return the document of the operations as served at `public_url`."""
     operations = list(operations)
-    sent_events, replies = events.types()
+    sent_events, replies = _event_types()
     schemas = components(
         sent=[kind for op in operations for kind in (op.takes, op.query)] + replies,
         answered=[kind for op in operations for kind in (op.returns, op.refusals.shape)]
@@ -72,7 +90,7 @@ def document(
         "servers": [{"url": public_url or "/"}],
         "tags": [{"name": tag, "description": words} for tag, words in TAGS.items()],
         "paths": paths,
-        "webhooks": events.webhooks(),
+        "webhooks": _webhooks(),
         "components": {
             "schemas": schemas,
             "headers": headers.definitions(),
@@ -196,3 +214,69 @@ def _responses(operation: Operation) -> dict[str, Any]:
             "content": {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}},
         }
     return responses
+
+
+def _webhooks() -> dict[str, Any]:
+    """Return the `webhooks` of the document."""
+    return {event.name: {"post": _webhook(event)} for event in EVENTS}
+
+
+def _webhook(event: Event) -> dict[str, Any]:
+    headers = [name for name in _WEBHOOK_HEADERS if event.to == "Commerce" or name != "Authorization"]
+    return {
+        "operationId": event.name + "Webhook",
+        "tags": ["Events"],
+        "summary": event.summary,
+        "description": event.description,
+        "security": [],
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "required": name not in _OPTIONAL_HEADERS,
+                "description": _WEBHOOK_HEADERS[name],
+                "schema": {"type": "string"},
+            }
+            for name in headers
+        ],
+        "requestBody": {"required": True, "content": _json(envelope(event))},
+        "responses": _webhook_responses(event),
+    }
+
+
+def _webhook_responses(event: Event) -> dict[str, Any]:
+    if event.reply is None:
+        return {
+            "2XX": {"description": "Received. After any other answer the webhook is sent again, for days."}
+        }
+    refusal: dict[str, Any] = {"description": "A refusal with its reasons.", "content": _json(StoreRefusal)}
+    return {
+        "2XX": {"description": "Accepted or refused.", "content": _json(event.reply)},
+        **{str(status.value): refusal for status in sorted(REFUSALS)},
+        "default": {"description": "The storefront gets STORE_UNREACHABLE and may try again."},
+    }
+
+
+@cache
+def envelope(event: Event) -> type[Wire]:
+    """Return the type of the event's body, which only describes: the code that sends an event creates its body."""
+    members = {
+        "type": Literal[tuple(str(kind) for kind in event.types)],
+        "timestamp": Instant,
+        "data": event.data,
+    }
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace |= {"__doc__": event.meaning, "__annotations__": members}
+
+    return new_class(event.envelope, (Wire,), {}, fill)
+
+
+def _json(kind: type[Wire]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema_of(kind)}}
+
+
+def _event_types() -> tuple[list[Any], list[Any]]:
+    """Return the types of the events, and those of their replies."""
+    replies: list[Any] = [event.reply for event in EVENTS if event.reply is not None]
+    return [envelope(event) for event in EVENTS], [*replies, StoreRefusal]
