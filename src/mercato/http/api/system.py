@@ -14,7 +14,7 @@ from mercato.http.browsers import (
     reference_page_policy,
     static_page_policy,
 )
-from mercato.http.error_pages.render import STYLE, as_html, as_markdown
+from mercato.http.error_pages import STYLE, as_html, as_markdown
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
