@@ -24,9 +24,9 @@ from tests.catalog.documents import (
     served,
 )
 
+from mercato.domain.catalog.building.build import with_ids
 from mercato.domain.catalog.building.compress import CODINGS, compress
 from mercato.domain.catalog.building.model import Built, Unchanged
-from mercato.domain.catalog.building.served import with_ids
 
 if sys.version_info >= (3, 14):
     from compression import zstd
