@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from mercato.cli import find_plain
 from mercato.cli.commands import app
 from mercato.cli.processes import start
-from mercato.cli.processes.shortcut import find_plain
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -74,7 +74,7 @@ def test_other_arguments_are_left_to_the_parser(arguments: list[str]):
 
 
 def test_simple_arguments_import_no_parser():
-    asked = "import sys, mercato.cli.processes.shortcut as s; s.find_plain(['serve']); print('cyclopts' in sys.modules)"
+    asked = "import sys, mercato.cli as s; s.find_plain(['serve']); print('cyclopts' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
