@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.api.test_metrics import figures
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.partners.test_commands import Shell, shell
 from tests.service import Merchant, Service
@@ -156,6 +157,27 @@ async def test_an_order_that_is_cancelled_by_an_operator_is_cancelled_for_both_s
 
     await operator("order", "cancel", order["orderId"])
     assert "cancelled already" in operator.err
+
+
+async def test_an_operators_cancellation_is_logged_and_counted_by_the_service(
+    here: Trade, operator: Operator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("MERCATO_LOG_LEVEL", "info")
+    monkeypatch.setenv("MERCATO_LOG_FORMAT", "json")
+    order = await here.placed()
+    await operator("order", "cancel", order["orderId"], "--yes")
+    async with asyncio.timeout(10):
+        while not (counted := (await figures(here.mercato)).get("mercato_orders_cancelled_total")):
+            await asyncio.sleep(0.02)
+    assert counted == {("CANCELLED_BY_OPERATOR",): 1}
+    here.mercato.app.event_log.flush()
+    written = operator.err + capsys.readouterr().err
+    (line,) = [json.loads(one) for one in written.splitlines() if '"order cancelled"' in one]
+    assert (line["order_id"], line["reason"], line["actor"]) == (
+        order["orderId"],
+        "CANCELLED_BY_OPERATOR",
+        "service",
+    )
 
 
 async def test_a_completed_order_cannot_be_cancelled(here: Trade, operator: Operator):

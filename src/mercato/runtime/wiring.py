@@ -23,7 +23,7 @@ from mercato.domain.orders.placement.replies import Replies
 from mercato.domain.orders.placement.resend import Resender
 from mercato.domain.orders.placement.service import Placements
 from mercato.domain.orders.placement.submission import Submitter
-from mercato.domain.orders.service import Orders
+from mercato.domain.orders.service import CANCELLED_KIND, CancelledJob, Orders
 from mercato.domain.orders.validation import tokens as order_tokens
 from mercato.domain.orders.validation.checks import OrderChecker
 from mercato.domain.orders.validation.service import Validations
@@ -205,7 +205,7 @@ def build(
         orders=ordering.orders,
         worker=Worker(
             db,
-            _handlers(settings, ingest, TimezoneLookup(db, refresh), sender, ordering.resender),
+            _handlers(settings, ingest, TimezoneLookup(db, refresh), sender, ordering),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -263,8 +263,9 @@ def _ordering(
 
 
 def _handlers(
-    settings: Settings, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, resender: Resender
+    settings: Settings, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, ordering: _Ordering
 ) -> Handlers:
+    resender = ordering.resender
     return {
         catalog_ingest.KIND: Handler(
             fn=ingest.handle,
@@ -279,6 +280,7 @@ def _handlers(
         ),
         submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
         submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        CANCELLED_KIND: Handler(fn=ordering.orders.record_cancelled, payload=CancelledJob),
         places.ONBOARDING_TIMEZONE: Handler(
             fn=timezones.set_onboarding_timezone, payload=OnboardingTimezoneJob, concurrency=2, max_attempts=3
         ),

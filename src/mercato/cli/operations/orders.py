@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 from uuid import UUID
 
 from cyclopts import Parameter
@@ -26,7 +26,7 @@ from mercato.cli.output import (
 )
 from mercato.cli.session import opened
 from mercato.domain.orders import operators
-from mercato.domain.orders.changes import Changes
+from mercato.domain.orders.changes import CANCELLED_BY_OPERATOR, Changes
 from mercato.domain.orders.model import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato.domain.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.domain.orders.record import StoreAnswer
@@ -40,8 +40,6 @@ from mercato.kernel.telemetry.activity import Activity, EventLog
 from mercato.kernel.wire import Instant, Wire
 
 order = group("order", "Orders: list, show, cancel.")
-
-REASON: Final = "CANCELLED_BY_OPERATOR"
 
 
 class Entry(Wire):
@@ -140,7 +138,7 @@ async def cancel(
     name: OrderName,
     /,
     *,
-    reason: Annotated[str, Parameter(show_default=True)] = REASON,
+    reason: Annotated[str, Parameter(show_default=True)] = CANCELLED_BY_OPERATOR,
     yes: bool = False,
     json: Json = False,
     data_dir: DataDir = None,
@@ -158,7 +156,7 @@ async def cancel(
         async with session.db.read() as tx:
             order_id = await operators.get_order_id(tx, name)
         if yes:
-            # Of its own: what this process counts and logs reaches no metrics. The audit trail has the change.
+            # A worker logs and counts it: nothing reads the activity of this process.
             changes = Changes(clock.new_id, Activity(EventLog()))
             await Orders(session.db, clock.now, changes).cancel(order_id, reason=reason)
         async with session.db.read() as tx:

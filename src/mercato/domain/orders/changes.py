@@ -26,6 +26,10 @@ from mercato.kernel.telemetry.activity import Activity
 STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 """The cancelReason of an order whose store never answered."""
 
+CANCELLED_BY_OPERATOR: Final = "CANCELLED_BY_OPERATOR"
+"""The cancelReason of an order that an operator cancelled without another."""
+
+_OWN_REASONS: Final = {*ORDER_ERROR_CODES, STORE_UNREACHABLE, CANCELLED_BY_OPERATOR}
 
 REFUSED: Final = "order refused"
 CANCELLED: Final = "order cancelled"
@@ -55,13 +59,15 @@ class Changes(Struct, frozen=True):
         now: datetime,
         detail: dict[str, Any] | None = None,
         notifies: bool = True,
+        records: bool = True,
         if_unchanged: bool = False,
         **values: Any,
     ) -> OrderRow:
         """Return the changed order, with a new entry in its history and an event for its storefront if it `notifies`.
 
-        The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
-        if the row isn't as it was stored. An order that no longer waits for its store loses its submission.
+        This process logs and counts a milestone if it `records`. The transaction must have locked the order's row. With
+        `if_unchanged` it needn't: that raises ConcurrentUpdate if the row isn't as it was stored. An order that no
+        longer waits for its store loses its submission.
         """
         state = values.get("state", order.state)
         assert state is order.state or actor in STATE_TRANSITIONS[order.state][state], (
@@ -90,21 +96,21 @@ class Changes(Struct, frozen=True):
             )
         if order.answer is not changed.answer and order.answer is StoreAnswer.WAITING:
             await queries.delete_submission(tx, order.id)
-        if entry in MILESTONES:
-            tx.after_commit(partial(self._record, MILESTONES[entry], changed, actor))
+        if records and entry in MILESTONES:
+            tx.after_commit(partial(self.record, MILESTONES[entry], changed, actor))
         return changed
 
-    def _record(self, event: str, order: OrderRow, actor: Actor) -> None:
+    def record(self, event: str, order: OrderRow, actor: Actor) -> None:
         """Log the milestone, and count the order if it was refused or cancelled."""
         code = order.cancel_reason
-        if code is not None and code not in ORDER_ERROR_CODES and code != STORE_UNREACHABLE:
+        if code is not None and code not in _OWN_REASONS:
             # A partner's own words: they may be of a customer, and there may be any number of them.
             code = OTHER
         if event == REFUSED:
             self.activity.refused(code or OTHER)
         elif event == CANCELLED:
             self.activity.cancelled(code or OTHER)
-            event = GIVEN_UP if order.answer is StoreAnswer.GIVEN_UP else event
+            event = GIVEN_UP if code == STORE_UNREACHABLE else event
         reason = {} if code is None else {"reason": code}
         self.activity.record(event, order.id, order.store_id, actor=actor.value, **reason)
 

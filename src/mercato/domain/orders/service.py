@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from mercato.domain.orders import queries, transitions
-from mercato.domain.orders.changes import Changes
+from mercato.domain.orders.changes import CANCELLED, Changes
 from mercato.domain.orders.model import (
     OrderPage,
     OrderState,
@@ -28,7 +28,12 @@ from mercato.kernel import crash
 from mercato.kernel.clock import Clock, rfc3339
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
+from mercato.kernel.jobs import Done, Job, Outcome, enqueue
+from mercato.kernel.telemetry.context import set_partner
 from mercato.kernel.wire.cursor import page_of
+
+CANCELLED_KIND: Final = "order.cancelled"
+"""The kind of job that records an operator's cancellation."""
 
 MAX_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first. Only the merchant's updates have no limit of their own."""
@@ -40,6 +45,12 @@ _MEMBERS: Final = {
     "cancel_reason": "cancelReason",
 }
 """The members of a Progress, with their names in a timeline."""
+
+
+class CancelledJob(Struct, frozen=True):
+    """The payload of a `CANCELLED_KIND` job."""
+
+    order_id: UUID
 
 
 class Orders(Struct, frozen=True):
@@ -91,6 +102,7 @@ class Orders(Struct, frozen=True):
     async def cancel(self, order_id: UUID, *, reason: str) -> OrderRow:
         """Cancel whichever partner's order for the operator, and notify both sides. The same again changes nothing.
 
+        A worker logs and counts it: the process of a command has neither the service's log nor its metrics.
         Raises OrderClosed, and ValidationFailed without a reason.
         """
         request = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason)
@@ -99,15 +111,24 @@ class Orders(Struct, frozen=True):
             change = transitions.change(_progress(row), request, self.clock())
             if change is not None:
                 url = await queries.find_webhook_url(tx, row.store_id)
-                row = await self._update(tx, row, change, actor=Actor.SERVICE)
+                row = await self._update(tx, row, change, actor=Actor.SERVICE, records=False)
+                await enqueue(tx, CANCELLED_KIND, CancelledJob(order_id=row.id))
                 detail = {"state": row.state, "cancelReason": row.cancel_reason}
                 await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
                 if url is not None:
                     await self.changes.notify_store(tx, row, url=url, now=change.at)
         return row
 
+    async def record_cancelled(self, job: Job[CancelledJob]) -> Outcome:
+        """Log and count an order that an operator cancelled."""
+        async with self.db.read() as tx:
+            row = await queries.get_order(tx, job.payload.order_id)
+        set_partner(partner_id=row.partner_id, store_id=row.store_id, traceparent=row.traceparent)
+        self.changes.record(CANCELLED, row, Actor.SERVICE)
+        return Done()
+
     async def _update(
-        self, tx: Write, row: OrderRow, change: transitions.Change, *, actor: Actor
+        self, tx: Write, row: OrderRow, change: transitions.Change, *, actor: Actor, records: bool = True
     ) -> OrderRow:
         values = asdict(change.after)
         if row.answer is StoreAnswer.WAITING:
@@ -122,6 +143,7 @@ class Orders(Struct, frozen=True):
             actor=actor,
             entry="updated" if state is OrderState.OPEN else state.value,
             now=change.at,
+            records=records,
             detail=_detail(change),
             **values,
         )
