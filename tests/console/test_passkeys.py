@@ -1,9 +1,11 @@
 """Passkeys of operators, with an authenticator in software: what a browser sends, without one."""
 
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
 from typing import Any
 
+import cbor2
 from tests.api.trade import Time
 from tests.console.authenticator import Authenticator
 from tests.console.browser import Browser, Page
@@ -97,6 +99,53 @@ async def test_an_answer_to_anything_but_this_pages_question_is_refused(mercato:
         )
         assert page.status in {400, 403, 422}, credential
         assert page.root.all(role="alert")[0].text
+
+
+def with_(credential: str, **parts: bytes) -> str:
+    """Return the browser's answer with other parts."""
+    sent = json.loads(credential)
+    sent["response"] |= {name: urlsafe_b64encode(raw).decode() for name, raw in parts.items()}
+    return json.dumps(sent)
+
+
+DEEP = 6000
+
+
+async def test_an_answer_that_cannot_be_read_is_refused(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    key = new_authenticator(mercato)
+    await add(browser, key)
+    asked = options_of(await browser.open("/console/passkey"))
+    right = key.get(asked)
+    for credential in (
+        right[:-1] + ', "x": ' + "[" * DEEP + "]" * DEEP + "}",
+        with_(right, clientDataJSON=b'{"x":' + b"[" * DEEP + b"]" * DEEP + b"}"),
+        right.replace('"id": "', '"id": "\N{SNOWMAN}'),
+        right.replace('"rawId": "', '"rawId": "AA'),
+        with_(right, signature=b"x"),
+    ):
+        page = await Browser(mercato.base, mercato.session).post(
+            "/console/passkey", {"credential": credential}
+        )
+        assert (page.status, "wasn't accepted" in page.text) == (403, True), credential[:200]
+    adding = options_of(await browser.open("/console/account/passkeys/new"))
+    new = new_authenticator(mercato).create(adding)
+    without_point = cbor2.dumps({1: 2, 3: -7, -1: 1})
+    data = cbor2.loads(urlsafe_b64decode(json.loads(new)["response"]["attestationObject"] + "=="))
+    known = data["authData"][:87] + without_point
+    for attestation in (b"\x81" * DEEP, cbor2.dumps(data | {"authData": known})):
+        fields = {"name": "Odd", "credential": with_(new, attestationObject=attestation)}
+        page = await browser.post("/console/account/passkeys", fields)
+        assert (page.status, "can't be added" in page.text) == (403, True)
+
+
+async def test_a_passkey_is_added_once(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    asked = options_of(await browser.open("/console/account/passkeys/new"))
+    fields = {"name": "Mine", "credential": new_authenticator(mercato).create(asked)}
+    assert (await browser.post("/console/account/passkeys", fields)).status == 200
+    again = await browser.post("/console/account/passkeys", fields)
+    assert (again.status, "was added before" in again.text) == (403, True)
 
 
 async def test_a_passkey_is_added_only_to_the_session_that_asked(mercato: Service):

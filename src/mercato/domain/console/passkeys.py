@@ -6,7 +6,8 @@ lasts five minutes, and ends with the passkey's next use.
 
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -23,7 +24,7 @@ from webauthn import (
     verify_registration_response,
 )
 from webauthn.helpers import parse_authentication_credential_json, parse_client_data_json
-from webauthn.helpers.exceptions import InvalidJSONStructure, WebAuthnException
+from webauthn.helpers.exceptions import WebAuthnException
 from webauthn.helpers.structs import (
     AuthenticatorSelectionCriteria,
     PublicKeyCredentialDescriptor,
@@ -146,7 +147,7 @@ async def add(
     new_id: MakeId = clock.new_id,
 ) -> UUID:
     """Keep the passkey that a browser has made, and return its id. Raises Forbidden."""
-    try:
+    with _refusing("The passkey can't be added: {} Try again, or with another authenticator."):
         challenge = _challenge_of(credential)
         challenges.read(challenge, purpose, now=now)
         found = verify_registration_response(
@@ -156,11 +157,10 @@ async def add(
             expected_origin=site.origin,
             require_user_verification=True,
         )
-    except WebAuthnException as error:
-        raise Forbidden(
-            f"The passkey can't be added: {error} Try again, or with another authenticator."
-        ) from None
-    if len(await tx.all(select(console_passkeys.c.id).limit(MAX_PASSKEYS))) == MAX_PASSKEYS:
+    existing = await list_credential_ids(tx)
+    if found.credential_id in existing:
+        raise Forbidden("This passkey was added before. It signs in already.")
+    if len(existing) == MAX_PASSKEYS:
         raise Forbidden(f"There are {MAX_PASSKEYS} passkeys, which is the limit. Remove one that isn't used.")
     passkey_id = new_id()
     await tx.execute(
@@ -183,15 +183,15 @@ async def sign_in(
     tx: Write, challenges: Challenges, site: Site, credential: str, *, purpose: str, now: datetime
 ) -> str:
     """Begin an operator's session by the answer of a passkey; return its token. Raises Forbidden."""
-    try:
+    refused = "The passkey wasn't accepted: {} Try again."
+    with _refusing(refused):
         challenge = _challenge_of(credential)
         made_at = challenges.read(challenge, purpose, now=now)
         credential_id = parse_authentication_credential_json(credential).raw_id
-        row = await tx.first(
-            select(console_passkeys).where(console_passkeys.c.credential_id == credential_id)
-        )
-        if row is None:
-            raise Forbidden("This passkey isn't known here: it was removed, or belongs to another service.")
+    row = await tx.first(select(console_passkeys).where(console_passkeys.c.credential_id == credential_id))
+    if row is None:
+        raise Forbidden("This passkey isn't known here: it was removed, or belongs to another service.")
+    with _refusing(refused):
         found = verify_authentication_response(
             credential=credential,
             expected_challenge=challenge,
@@ -201,8 +201,6 @@ async def sign_in(
             credential_current_sign_count=row.sign_count,
             require_user_verification=True,
         )
-    except WebAuthnException as error:
-        raise Forbidden(f"The passkey wasn't accepted: {error} Try again.") from None
     its = console_passkeys.c
     # The answer to a challenge that was made before the last use has been given already, or was overtaken.
     used = await tx.execute(
@@ -225,12 +223,21 @@ class _Credential(Wire):
 
 
 def _challenge_of(credential: str) -> bytes:
-    """Return the challenge that the browser says it answers. Raises WebAuthnException."""
+    """Return the challenge that the browser says it answers. Raises WebAuthnException, ValueError, RecursionError."""
+    text = msgspec.json.decode(credential, type=_Credential).response.client_data_json
+    return parse_client_data_json(base64url_to_bytes(text)).challenge
+
+
+@contextmanager
+def _refusing(message: str) -> Iterator[None]:
+    """Raise Forbidden with the message and the reason where a browser's answer is wrong or can't be read."""
     try:
-        text = msgspec.json.decode(credential, type=_Credential).response.client_data_json
-        return parse_client_data_json(base64url_to_bytes(text)).challenge
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidJSONStructure("the browser's answer can't be read.") from error
+        yield
+    except WebAuthnException as error:
+        raise Forbidden(message.format(error)) from None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        # py_webauthn lets through what its parsers of JSON, base64, CBOR and keys raise.
+        raise Forbidden(message.format("the browser's answer can't be read.")) from None
 
 
 # --- the list ----------------------------------------------------------------------------------------
