@@ -56,3 +56,10 @@ def test_proxies_that_are_not_networks_are_refused_at_start(text: str):
 def test_invalid_origins_are_refused_at_start(text: str):
     with pytest.raises(SettingsError, match="MERCATO_CORS_ORIGINS"):
         load({"MERCATO_CORS_ORIGINS": text})
+
+
+def test_every_bad_entry_of_a_list_is_named():
+    with pytest.raises(SettingsError) as refused:
+        load({"MERCATO_TRUSTED_PROXIES": "proxy.example, 10.0.0.0/8, 10.0.0.1/8"})
+    assert "'proxy.example' is neither" in str(refused.value)
+    assert "'10.0.0.1/8' is neither" in str(refused.value)

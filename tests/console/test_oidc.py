@@ -430,6 +430,13 @@ def test_a_start_that_lets_nobody_in_or_misspells_them_is_refused(operators: str
         People(operators, None)
 
 
+def test_every_entry_that_is_misspelt_is_named():
+    with pytest.raises(SettingsError) as refused:
+        People("anna, email=a@example.com, groups=ops", "=x, eve")
+    for part in ("'anna' is", "without email=", "'=x' is", "MERCATO_OIDC_VIEWERS: 'eve'"):
+        assert part in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("changes", "match"),
     [

@@ -79,8 +79,9 @@ def _parse(name: str, value: Any) -> Any:
         if re.fullmatch(pattern, text, re.IGNORECASE) is None:
             raise ValueError(f"Write it as {example}.")
     elif name in _LIST_CHECKS:
-        for entry in parsed.split(","):
-            _LIST_CHECKS[name](entry.strip())
+        faults = [fault for entry in parsed.split(",") if (fault := _LIST_CHECKS[name](entry.strip()))]
+        if faults:
+            raise ValueError(" ".join(faults))
     return parsed
 
 
@@ -92,19 +93,19 @@ def _convert_ours(kind: type, value: Any) -> Any:
     raise TypeError(kind)
 
 
-def _check_network(text: str) -> None:
+def _network_fault(text: str) -> str | None:
     try:
         ipaddress.ip_network(text)
     except ValueError:
-        raise ValueError(
-            f"{text!r} is neither an address nor a network. Write them as 10.0.0.0/8, 2001:db8::1."
-        ) from None
+        return f"{text!r} is neither an address nor a network. Write them as 10.0.0.0/8, 2001:db8::1."
+    return None
 
 
-def _check_origin(text: str) -> None:
-    if not re.fullmatch(r"https?://[^\s/?#@,*]+", text):
-        raise ValueError(f"{text!r} is not an origin. Write it as https://shop.example.com, without a path.")
+def _origin_fault(text: str) -> str | None:
+    if re.fullmatch(r"https?://[^\s/?#@,*]+", text):
+        return None
+    return f"{text!r} is not an origin. Write it as https://shop.example.com, without a path."
 
 
-_LIST_CHECKS: Final = {"trusted_proxies": _check_network, "cors_origins": _check_origin}
-"""Checks of the entries of comma-separated lists."""
+_LIST_CHECKS: Final = {"trusted_proxies": _network_fault, "cors_origins": _origin_fault}
+"""Return what is wrong with an entry of a comma-separated list, None if nothing is."""

@@ -28,8 +28,11 @@ class People:
 
     def __init__(self, operators: str | None, viewers: str | None) -> None:
         """Each is a comma-separated list of e-mail addresses and `claim=value`. Raises SettingsError."""
-        self._operators = _rules("MERCATO_OIDC_OPERATORS", operators)
-        self._viewers = _rules("MERCATO_OIDC_VIEWERS", viewers)
+        faults: list[str] = []
+        self._operators = _rules("MERCATO_OIDC_OPERATORS", operators, faults)
+        self._viewers = _rules("MERCATO_OIDC_VIEWERS", viewers, faults)
+        if faults:
+            raise SettingsError("\n".join(faults))
         if not self._operators and not self._viewers:
             raise SettingsError(
                 "MERCATO_OIDC_ISSUER lets nobody in. Say who may sign in, as in "
@@ -58,18 +61,19 @@ class People:
         return rule in self._operators or (grant.read_only and rule in self._viewers)
 
 
-def _rules(setting: str, text: str | None) -> frozenset[str]:
+def _rules(setting: str, text: str | None, faults: list[str]) -> frozenset[str]:
+    """Return the rules of a setting, and append what is wrong with each entry that is none."""
     rules = set()
     for entry in filter(None, (part.strip() for part in (text or "").split(","))):
         claim, is_claim, value = (part.strip() for part in entry.partition("="))
         if is_claim and claim in {"email", "email_verified"}:
-            raise SettingsError(f"{setting}: write an e-mail address alone, without {claim}=.")
-        if is_claim and claim and value:
+            faults.append(f"{setting}: write an e-mail address alone, without {claim}=.")
+        elif is_claim and claim and value:
             rules.add(f"{claim}={value}")
         elif "@" in entry and not is_claim and _is_name(entry):
             rules.add(_address(entry))
         else:
-            raise SettingsError(
+            faults.append(
                 f"{setting}: {entry!r} is neither an e-mail address nor claim=value. "
                 "Write them as anna@example.com, groups=operators."
             )
