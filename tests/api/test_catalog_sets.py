@@ -11,9 +11,10 @@ import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
+from mercato.domain.catalog.building.compress import CODINGS
 from mercato.domain.catalog.compiled import CompiledCatalogs
 from mercato.domain.partners.model import PartnerKind
-from mercato.http.api.catalogs import best_coding
+from mercato.http.codings import best_coding
 
 PATH = "/v1/marketfront/catalog-sets"
 OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}
@@ -103,7 +104,7 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
     ],
 )
 def test_the_coding_is_the_one_that_the_client_likes_best(accepted: str, coding: str):
-    assert best_coding(accepted.encode()) == coding
+    assert best_coding(accepted.encode(), CODINGS) == coding
 
 
 async def test_a_catalog_that_many_carts_miss_at_once_is_unpacked_once(

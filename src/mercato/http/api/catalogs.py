@@ -1,6 +1,5 @@
 """Catalogs: merchants publish and check them, and either side reads a CatalogSet."""
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -23,6 +22,7 @@ from mercato.domain.catalog.wire import (
 )
 from mercato.domain.discovery.catalogs import CatalogSet
 from mercato.domain.stores.catalogs import IDENTITY, Body
+from mercato.http.codings import best_coding
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
 from mercato.kernel import errors
@@ -129,7 +129,7 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
 )
 async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
     """Return one of your own CatalogSets as storefronts get it. A superseded one stays readable for 30 days."""
-    set_id, coding = call.ids["catalogSetId"], best_coding(call.headers.get(b"accept-encoding", b""))
+    set_id, coding = call.ids["catalogSetId"], best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
     return _answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
 
 
@@ -152,7 +152,7 @@ async def get_catalog_set(call: Call[None, None]) -> Answer:
     set_id, bodies, coding = (
         call.ids["catalogSetId"],
         call.app.bodies,
-        best_coding(call.headers.get(b"accept-encoding", b"")),
+        best_coding(call.headers.get(b"accept-encoding", b""), CODINGS),
     )
     return _answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
 
@@ -182,7 +182,6 @@ def _run_entry(run: Run) -> CatalogIngestRun:
 # --- the bytes of a CatalogSet ------------------------------------------------------------------------
 
 _FOREVER: Final = b"private, max-age=31536000, immutable"
-_WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
 
 def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
@@ -202,23 +201,6 @@ def _headers(text: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], 
     of_unchanged = (b"etag", tag), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
     headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
     return tag, headers, Answer(status=304, headers=of_unchanged)
-
-
-@lru_cache(maxsize=256)
-def best_coding(accept_encoding: bytes) -> str:
-    """Return the coding that the client prefers; among equals the first of CODINGS.
-
-    Identity is the last choice, unless the client prefers it.
-    """
-    weights: dict[str, float] = {}
-    for part in accept_encoding.decode("latin-1").lower().split(","):
-        name, _, parameter = part.strip().partition(";")
-        weight = _WEIGHT.fullmatch(parameter) if parameter else None
-        weights[name.strip()] = float(weight[1]) if weight else (0.0 if parameter else 1.0)
-    others = weights.get("*", 0.0)
-    best = max(CODINGS, key=lambda coding: weights.get(coding, others))
-    weight_of_best = weights.get(best, others)
-    return best if weight_of_best > 0 and weight_of_best >= weights.get(IDENTITY, 0.0) else IDENTITY
 
 
 def _matches(if_none_match: str, body: Body) -> bool:

@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.http.console.compression import compressed
+from mercato.http.browsers import NOSNIFF
+from mercato.http.codings import gzipped
 from mercato.http.operations import Answer
 from mercato.kernel import errors
 
@@ -20,7 +21,7 @@ _TYPES: Final = {
 }
 _KEPT: Final = (
     (b"cache-control", b"public, max-age=31536000, immutable"),
-    (b"x-content-type-options", b"nosniff"),
+    *NOSNIFF,
     (b"vary", b"Accept-Encoding"),
 )
 
@@ -41,7 +42,7 @@ def _assets() -> dict[str, tuple[str, _Asset]]:
             continue
         body = file.read_bytes()
         hashed = f"{stem}.{sha256(body).hexdigest()[:12]}.{ending}"
-        found[file.name] = (hashed, _Asset(body, compressed(body), _TYPES[ending]))
+        found[file.name] = (hashed, _Asset(body, gzipped(body), _TYPES[ending]))
     return found
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from mercato.http.browsers import NOSNIFF
 from mercato.http.console.assets import asset_url
 from mercato.http.operations import Answer
 from mercato.kernel import clock
@@ -128,7 +129,7 @@ def _page_headers(nonce: str) -> tuple[tuple[bytes, bytes], ...]:
     return (
         (b"content-security-policy", policy.encode()),
         (b"referrer-policy", b"no-referrer"),
-        (b"x-content-type-options", b"nosniff"),
+        *NOSNIFF,
         (b"cross-origin-opener-policy", b"same-origin"),
         (b"cache-control", b"no-store"),
     )

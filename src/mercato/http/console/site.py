@@ -8,9 +8,9 @@ from mercato.domain.console import sessions
 from mercato.domain.console.model import Session
 from mercato.domain.console.people import is_signed_on
 from mercato.domain.partners.model import AccountError, UnknownAccountError
+from mercato.http.codings import GZIP, best_coding, gzipped
 from mercato.http.console import sign_in
 from mercato.http.console.assets import serve_asset
-from mercato.http.console.compression import accepts_gzip, compressed
 from mercato.http.console.cookies import (
     MAX_AGE,
     MAX_MESSAGE,
@@ -117,16 +117,20 @@ async def serve(call: Call[bytes, None]) -> Answer:
     """Answer a request below `/console`. Raises the database's errors, and bugs."""
     path = call.texts["path"]
     if path.startswith("static/"):
-        return serve_asset(path[len("static/") :], zipped=accepts_gzip(call.head))
+        return serve_asset(path[len("static/") :], zipped=_accepts_gzip(call))
     return _packed(call, await _answer(call, path))
 
 
+def _accepts_gzip(call: Call[bytes, None]) -> bool:
+    return best_coding(call.headers.get(b"accept-encoding", b""), (GZIP,)) == GZIP
+
+
 def _packed(call: Call[bytes, None], answer: Answer) -> Answer:
-    if answer.raw is None or not accepts_gzip(call.head):
+    if answer.raw is None or not _accepts_gzip(call):
         return answer
     headers = (*answer.headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
     return Answer(
-        raw=compressed(answer.raw), status=answer.status, media_type=answer.media_type, headers=headers
+        raw=gzipped(answer.raw), status=answer.status, media_type=answer.media_type, headers=headers
     )
 
 
