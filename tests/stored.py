@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Table, select
 
-from mercato.kernel.db.compression import decompress
+from mercato.domain.compression import decompress
 from mercato.kernel.db.engine import Read
 from mercato.kernel.db.tables import deliveries, idempotency_keys, orders
 

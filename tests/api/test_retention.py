@@ -22,13 +22,13 @@ from tests.stored import text_of
 
 import mercato.domain.upkeep
 from mercato.domain.catalog import queries as catalogs
+from mercato.domain.compression import decompress
 from mercato.domain.orders.erasure import erase_customer, erase_validations
 from mercato.domain.upkeep import Upkeep
 from mercato.kernel import clock
 from mercato.kernel.db import tables
 from mercato.kernel.db.audit import list_entries
 from mercato.kernel.db.backup import backup
-from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.url import sqlite_path
 

@@ -5,7 +5,7 @@ from base64 import b64decode
 import pytest
 from backports import zstd
 
-from mercato.kernel.db.compression import compress, decompress
+from mercato.domain.compression import compress, decompress
 from mercato.kernel.wire import as_json
 
 LINES = [{"itemId": f"{n:08x}-0000-7000-8000-{n * 7919:012x}", "name": f"Dish {n}"} for n in range(40)]

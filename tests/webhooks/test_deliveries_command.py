@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
+from mercato.domain.compression import decompress
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.endpoints import disable as disable_endpoint
@@ -18,7 +19,6 @@ from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall
 from mercato.domain.webhooks.outbox import push
 from mercato.kernel import clock
 from mercato.kernel.clock import first_id, new_id
-from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, jobs
 

@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 
 from mercato import cli
+from mercato.domain.compression import compress
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import PartnerKind, Surface
 from mercato.domain.partners.vault import Vault, load_keys
 from mercato.domain.webhooks import queries
 from mercato.kernel.clock import new_id, now
-from mercato.kernel.db.compression import compress
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.outbound.signing import new_secret, webhook_headers

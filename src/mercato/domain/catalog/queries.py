@@ -10,7 +10,7 @@ from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
 from mercato.domain.catalog.model import CatalogFault, PartnerWarning
 from mercato.domain.catalog.runs import OPEN, CurrentSet, NewSet, Owner, Run, RunStatus
-from mercato.kernel.db.compression import compress, decompress
+from mercato.domain.compression import compress, decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
 from mercato.kernel.db.tables import catalog_bodies as bodies

@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import asdict
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
+from mercato.domain.compression import compress, decompress
 from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.domain.orders.request import ClientContext, Customer, Fulfillment
 from mercato.domain.partners.model import Caller, Surface
-from mercato.kernel.db.compression import compress, decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
 from mercato.kernel.db.tables import order_history as history

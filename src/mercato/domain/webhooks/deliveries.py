@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row
 
+from mercato.domain.compression import compress
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.webhooks import endpoints, queries
 from mercato.domain.webhooks.attempts import enqueue_attempt, insert_attempts
@@ -24,7 +25,6 @@ from mercato.domain.webhooks.wire import (
 )
 from mercato.kernel import errors
 from mercato.kernel.db.audit import audit
-from mercato.kernel.db.compression import compress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.outbound.signing import target
 from mercato.kernel.wire import instant

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from mercato.domain.compression import compress
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Partner, Surface
 from mercato.domain.webhooks import endpoints, queries
@@ -12,7 +13,6 @@ from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliverJob, DeliveryStatus, envelope, partition_of
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
-from mercato.kernel.db.compression import compress
 from mercato.kernel.db.engine import Write
 from mercato.kernel.outbound.signing import target
 from mercato.kernel.outbound.urls import origin_of

@@ -21,11 +21,11 @@ from sqlalchemy import (
     update,
 )
 
+from mercato.domain.compression import decompress
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.webhooks.attempts import BASE, ITS_ENDPOINT, ITS_ORDER
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id
-from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, orders

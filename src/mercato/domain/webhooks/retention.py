@@ -7,10 +7,10 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, literal_column, select
 
+from mercato.domain.compression import decompress
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id
-from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from mercato.domain.compression import decompress
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import attempts, endpoints
 from mercato.domain.webhooks.calls import failed_result, post_signed
@@ -33,7 +34,6 @@ from mercato.domain.webhooks.model import (
 from mercato.domain.webhooks.recording import INTERNAL_FAULT, Recorder, Sent, Settle, failed
 from mercato.kernel import crash
 from mercato.kernel.clock import Clock, new_id
-from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.jobs import Done, Handler, Job, Settled, fence, finish, put_back

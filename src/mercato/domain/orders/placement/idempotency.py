@@ -13,8 +13,8 @@ from uuid import UUID
 from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mercato.domain.compression import compress, decompress
 from mercato.kernel import errors
-from mercato.kernel.db.compression import compress, decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_update
 from mercato.kernel.db.tables import idempotency_keys as keys
