@@ -11,6 +11,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
+
 Clock = Callable[[], datetime]
 """Return the present instant, in UTC."""
 
@@ -36,13 +39,22 @@ def rfc3339(instant: datetime) -> str:
     return utc.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+def to_ms(instant: datetime) -> int:
+    """Return whole milliseconds since 1970. Raises ValueError for an instant without an offset, which is a bug."""
+    if instant.tzinfo is None:
+        raise ValueError("an instant needs an offset")
+    return (instant - EPOCH) // MILLISECOND
+
+
+def from_ms(milliseconds: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
     """Return the time zone with this name. ZoneInfo itself caches eight, and reads a file for any other."""
     return ZoneInfo(name)
 
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _VERSION_7: Final = 0x7 << 76 | 0b10 << 62
 """Version and variant of a UUIDv7."""
@@ -70,7 +82,7 @@ def new_id() -> UUID:
 
 def first_id(at: datetime) -> UUID:
     """Return the lower bound of the UUIDv7s of that millisecond; for an instant before 1970, the least UUID."""
-    return UUID(int=max((at - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
+    return UUID(int=max((at - EPOCH) // MILLISECOND, 0) << 80)
 
 
 def _read_random_bits() -> int:

@@ -18,8 +18,9 @@ from mercato.domain.discovery.writes import Entry, Hours
 from mercato.domain.stores import queries as stores
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.stores.storefront import address_shown, modes_of, windows_in
+from mercato.kernel.clock import to_ms
 from mercato.kernel.db.engine import Write
-from mercato.kernel.db.types import Dialect, to_ms
+from mercato.kernel.db.types import Dialect
 from mercato.kernel.wire import as_json
 
 MAX_NAME: Final = 200

@@ -24,9 +24,8 @@ from mercato.domain.discovery.text import text_query_of
 from mercato.domain.stores.availability import StoreStatusValue
 from mercato.domain.stores.storefront import FulfillmentMode
 from mercato.kernel import errors
-from mercato.kernel.clock import Clock
+from mercato.kernel.clock import Clock, to_ms
 from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.types import to_ms
 from mercato.kernel.errors import OrderError
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.checks import refuse

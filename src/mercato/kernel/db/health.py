@@ -10,11 +10,11 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy import delete, insert, select, text
 
-from mercato.kernel.clock import new_id
+from mercato.kernel.clock import from_ms, new_id
 from mercato.kernel.db.engine import Database, Read
 from mercato.kernel.db.errors import DatabaseUnavailable, connection_errors
 from mercato.kernel.db.tables import write_probes
-from mercato.kernel.db.types import from_ms, now_ms
+from mercato.kernel.db.types import now_ms
 from mercato.kernel.db.url import sqlite_path
 
 PROBE_INTERVAL: Final = 1.0

@@ -31,7 +31,8 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from mercato.kernel.db.types import EPOCH, MILLISECOND, Instant, from_ms
+from mercato.kernel.clock import EPOCH, MILLISECOND, from_ms
+from mercato.kernel.db.types import Instant
 
 S = TypeVar("S", bound=Executable)
 

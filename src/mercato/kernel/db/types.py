@@ -1,6 +1,6 @@
 """Column types and the present instant, the same on SQLite and on PostgreSQL."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -10,10 +10,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-Dialect = Literal["sqlite", "postgresql"]
+from mercato.kernel.clock import from_ms, to_ms
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
+Dialect = Literal["sqlite", "postgresql"]
 
 
 class Instant(TypeDecorator[datetime]):
@@ -31,17 +30,6 @@ class Instant(TypeDecorator[datetime]):
     def coerce_compared_value(self, _operator: Any, value: Any) -> TypeEngine[Any]:
         """An integer beside an instant is milliseconds since 1970; anything else is an instant, too."""
         return BigInteger() if isinstance(value, int) else self
-
-
-def to_ms(instant: datetime) -> int:
-    """Return whole milliseconds since 1970. Raises ValueError for an instant without an offset, which is a bug."""
-    if instant.tzinfo is None:
-        raise ValueError("an instant needs an offset")
-    return (instant - EPOCH) // MILLISECOND
-
-
-def from_ms(milliseconds: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 class now_ms(FunctionElement[int]):  # noqa: N801  # used as the SQL function that it is

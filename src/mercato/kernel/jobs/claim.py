@@ -18,10 +18,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy import Text, bindparam, func, select, text, update
 
+from mercato.kernel.clock import from_ms
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs
-from mercato.kernel.db.types import from_ms
 from mercato.kernel.jobs.claim_sql import CLAIM, COALESCE
 from mercato.kernel.jobs.model import Handler, Job
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from mercato.http.console.screen import OPERATORS, Done, Page, Screens, Visit
-from mercato.kernel.db.types import from_ms, to_ms
+from mercato.kernel.clock import from_ms, to_ms
 from mercato.kernel.errors import Conflict, NotFound, ValidationFailed
 from mercato.kernel.jobs import DeadJob, Revival, count_kinds, list_dead, revive_job
 from mercato.kernel.plurals import count_of
