@@ -24,7 +24,7 @@ from tests.catalog.test_catalog_published import MENUS
 from mercato import cli
 from mercato.domain.catalog.building.model import BuildFailed
 from mercato.domain.catalog.lint import LintReport, lint
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule
 
 
 def linted(document: bytes) -> LintReport:

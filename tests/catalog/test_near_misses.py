@@ -7,8 +7,8 @@ import pytest
 from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
 
+from mercato.domain.catalog.validation.findings import Rule
 from mercato.domain.catalog.validation.near_misses import MAX_NEAR, price_hint
-from mercato.domain.catalog.validation.rules import Rule
 
 
 def near(document: Any) -> list[tuple[str, str]]:

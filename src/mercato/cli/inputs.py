@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 from urllib.parse import quote
 
 from mercato.cli.failures import UnusableError
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule
 from mercato.kernel.environment import load
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import NotModified, Outbound, PullLimits, RequestFailed

@@ -20,7 +20,7 @@ from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.catalog.lint import LintFinding, LintReport, refused
 from mercato.domain.catalog.lint import lint as lint_document
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 

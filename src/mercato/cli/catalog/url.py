@@ -12,7 +12,7 @@ from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say
 from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
 from mercato.domain.catalog.lint import lint
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings

@@ -11,7 +11,7 @@ from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Bui
 from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.catalog.model import CatalogSummary, Finding
 from mercato.domain.catalog.validation.decode import not_utf8
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule
 from mercato.domain.catalog.validation.scan import BOM, Position, locate, positions
 from mercato.kernel.wire import Wire
 

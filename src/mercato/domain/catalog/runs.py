@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.domain.catalog.model import CatalogFault, Finding, PartnerWarning
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule
 
 
 class RunStatus(StrEnum):

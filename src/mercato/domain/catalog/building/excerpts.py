@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from mercato.domain.catalog.model import Finding
-from mercato.domain.catalog.validation.findings import clean
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Rule, clean
 from mercato.domain.catalog.validation.scan import BOM
 
 MAX_TEXT: Final = 300

@@ -3,9 +3,8 @@
 from typing import Any, Final
 
 from mercato.domain.catalog.validation.document import Source, Table
-from mercato.domain.catalog.validation.findings import Findings, shorten
+from mercato.domain.catalog.validation.findings import Findings, Rule, shorten
 from mercato.domain.catalog.validation.references import References
-from mercato.domain.catalog.validation.rules import Rule
 
 MAX_UNITS: Final = 2**31 - 1
 """Quantities in carts are 32-bit integers, so a higher count can't be reached."""

@@ -5,9 +5,8 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from mercato.domain.catalog.validation.document import Source, Table
-from mercato.domain.catalog.validation.findings import MAX_FAULTS, Findings
+from mercato.domain.catalog.validation.findings import MAX_FAULTS, Findings, Rule
 from mercato.domain.catalog.validation.references import References
-from mercato.domain.catalog.validation.rules import Rule
 
 _NAMED: Final = 8
 """Members of a cycle that a message names; a longer one is shortened in the middle."""

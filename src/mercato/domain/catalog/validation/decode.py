@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from mercato.domain.catalog.validation.document import Growth, Members
-from mercato.domain.catalog.validation.findings import Findings
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Findings, Rule
 from mercato.domain.catalog.validation.scan import BOM, positions, scan
 from mercato.kernel.wire.kinds import json_type
 

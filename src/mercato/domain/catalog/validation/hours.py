@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from mercato.domain.catalog.model import DAY_SECONDS, DAYS, Windows
 from mercato.domain.catalog.validation.document import Source
-from mercato.domain.catalog.validation.findings import Findings
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Findings, Rule
 from mercato.kernel.wire.kinds import json_type
 
 __all__ = ["ALWAYS", "DAYS", "DAY_SECONDS", "read_windows"]

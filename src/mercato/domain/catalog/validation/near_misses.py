@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from mercato.domain.catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, Source, Table
-from mercato.domain.catalog.validation.findings import Findings, shorten
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Findings, Rule, shorten
 from mercato.kernel.wire.walk import escape
 
 MAX_NAMES: Final = 500

@@ -10,9 +10,8 @@ import msgspec
 
 from mercato.domain.catalog import money
 from mercato.domain.catalog.validation.document import Form, Growth, Source
-from mercato.domain.catalog.validation.findings import Findings
+from mercato.domain.catalog.validation.findings import Findings, Rule
 from mercato.domain.catalog.validation.near_misses import price_hint
-from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.wire.kinds import json_type
 from mercato.kernel.wire.walk import escape
 

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from mercato.domain.catalog import ids
 from mercato.domain.catalog.validation.document import Source, Table
-from mercato.domain.catalog.validation.findings import Findings, shorten
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Findings, Rule, shorten
 from mercato.domain.catalog.validation.tables import NotAnId
 from mercato.kernel.wire.walk import escape
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from mercato.domain.catalog import ids
 from mercato.domain.catalog.validation.document import ITEMS, Form, Growth, Kind, Members, R, Table
-from mercato.domain.catalog.validation.findings import Findings, quote
-from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.findings import Findings, Rule, quote
 from mercato.kernel.wire.kinds import json_type
 from mercato.kernel.wire.walk import escape
 

@@ -23,12 +23,11 @@ from mercato.domain.catalog.validation.document import (
     Source,
     Table,
 )
-from mercato.domain.catalog.validation.findings import Findings
+from mercato.domain.catalog.validation.findings import Findings, Rule
 from mercato.domain.catalog.validation.hours import read_windows
 from mercato.domain.catalog.validation.near_misses import warn_near_misses
 from mercato.domain.catalog.validation.prices import Prices
 from mercato.domain.catalog.validation.references import References, resolve
-from mercato.domain.catalog.validation.rules import Rule
 from mercato.domain.catalog.validation.scan import BOM, scan
 from mercato.domain.catalog.validation.tables import read_table
 from mercato.kernel.wire.kinds import json_type
