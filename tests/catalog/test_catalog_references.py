@@ -21,7 +21,7 @@ from tests.catalog.documents import (
 )
 
 from mercato.domain.catalog.building.model import BuildFailed
-from mercato.domain.catalog.validation.cycles import find_cycles
+from mercato.domain.catalog.validation.references import find_cycles
 
 
 def test_the_cafe_has_no_faults_and_no_warnings():

@@ -12,8 +12,8 @@ from mercato.domain.catalog.imports.source import Losses
 from mercato.domain.catalog.model import DAYS
 from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 from mercato.domain.catalog.validation.checks import MAX_UNITS
-from mercato.domain.catalog.validation.cycles import find_cycles
 from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
+from mercato.domain.catalog.validation.references import find_cycles
 
 NAMESPACE: Final = UUID("5a1f3c0e-7f0c-5d0b-9a55-3f0c4e6d2b10")
 """Ids are UUIDv5 of this, the format, the kind and the source's own id: the same at every import."""

@@ -9,7 +9,6 @@ from msgspec.json import encode
 from mercato.domain.catalog import money
 from mercato.domain.catalog.model import Windows
 from mercato.domain.catalog.validation import checks
-from mercato.domain.catalog.validation.cycles import refuse_cycles
 from mercato.domain.catalog.validation.decode import read, repeats_a_key
 from mercato.domain.catalog.validation.document import (
     CATALOGS,
@@ -27,7 +26,7 @@ from mercato.domain.catalog.validation.findings import Findings, Rule
 from mercato.domain.catalog.validation.hours import read_windows
 from mercato.domain.catalog.validation.near_misses import warn_near_misses
 from mercato.domain.catalog.validation.prices import Prices
-from mercato.domain.catalog.validation.references import References, resolve
+from mercato.domain.catalog.validation.references import References, refuse_cycles, resolve
 from mercato.domain.catalog.validation.scan import BOM, scan
 from mercato.domain.catalog.validation.tables import read_table
 from mercato.kernel.wire.kinds import json_type
