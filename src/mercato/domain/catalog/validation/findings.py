@@ -1,4 +1,4 @@
-"""The findings of a check: a limited list of faults, and warnings, limited by kind."""
+"""The findings of a check: a limited list of faults, and warnings, limited by kind; each breaks a rule with an id and advice."""
 
 from collections import Counter
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Resolves references, and serves them as the served ids of their targets."""
+"""Resolves references, serves them as the served ids of their targets, and refuses cycles among them."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain, islice
