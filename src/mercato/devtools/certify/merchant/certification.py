@@ -12,9 +12,8 @@ from mercato.devtools.certify.merchant.validate import VALIDATE
 from mercato.devtools.certify.receiver import Receiver, check_reachable, open_session
 from mercato.devtools.certify.receiver_checks import SIGNATURE, TRANSPORT
 from mercato.devtools.certify.redaction import Redactor
-from mercato.devtools.certify.runner import Report, Runner
 from mercato.devtools.certify.sample_store import EXAMPLE, SampleStore, sample_store
-from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
+from mercato.devtools.certify.suite import Check, Report, Runner, Suite, UnusableTargetError
 from mercato.domain.certification.report import Outcome
 from mercato.kernel.outbound.client import NotModified, RequestFailed
 

@@ -7,7 +7,6 @@ from typing import Final
 from mercato.devtools.certify.receiver import Receiver, check_reachable, open_session
 from mercato.devtools.certify.receiver_checks import SIGNATURE, TRANSPORT
 from mercato.devtools.certify.redaction import Redactor
-from mercato.devtools.certify.runner import Report, Runner
 from mercato.devtools.certify.storefront.carts import CART
 from mercato.devtools.certify.storefront.context import Storefront, StorefrontContext
 from mercato.devtools.certify.storefront.drivers import Driver
@@ -16,7 +15,7 @@ from mercato.devtools.certify.storefront.failures import REFUSAL, RETRY
 from mercato.devtools.certify.storefront.purchases import ORDER, REQUEST
 from mercato.devtools.certify.storefront.scenario_runner import ScenarioRunner
 from mercato.devtools.certify.storefront.stores import offer
-from mercato.devtools.certify.suite import Check, Suite
+from mercato.devtools.certify.suite import Check, Report, Runner, Suite
 from mercato.domain.certification.report import Outcome
 
 SECONDS: Final = 180.0
