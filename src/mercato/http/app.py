@@ -6,10 +6,9 @@ from mercato.http.api.carts import carts
 from mercato.http.api.catalogs import commerce_catalogs, marketfront_catalogs
 from mercato.http.api.console import console
 from mercato.http.api.oauth import oauth
-from mercato.http.api.onboarding import onboarding
 from mercato.http.api.orders import commerce_orders, marketfront_orders
 from mercato.http.api.requests import commerce_requests, marketfront_requests
-from mercato.http.api.stores import commerce_stores, discovery, marketfront_stores
+from mercato.http.api.stores import commerce_stores, discovery, marketfront_stores, onboarding
 from mercato.http.api.system import document_bytes, system, version
 from mercato.http.api.webhooks import commerce_webhooks, debugger, marketfront_webhooks
 from mercato.http.browsers import own_address_headers

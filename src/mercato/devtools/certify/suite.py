@@ -1,4 +1,4 @@
-"""What a check is, and how a suite is made of two tables: what each check does, and what is said about it."""
+"""What a check is, how a suite is made of two tables (what each check does, what is said about it), and how it runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

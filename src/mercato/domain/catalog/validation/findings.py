@@ -1,4 +1,4 @@
-"""The findings of a check: a limited list of faults, and warnings, limited by kind; each breaks a rule with an id and advice."""
+"""The findings of a check: limited lists of faults and of warnings, each with the rule that is broken."""
 
 from collections import Counter
 from enum import Enum
