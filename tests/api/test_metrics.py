@@ -104,7 +104,7 @@ async def test_the_queue_is_told_by_kind_and_asked_for_once_in_five_seconds(db: 
 async def test_a_database_that_is_away_costs_the_queue_and_nothing_else(
     mercato: Service, database_kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    async def away(_tx: Any) -> Any:
+    async def away(_tx: Any, **_: Any) -> Any:
         raise TimeoutError
 
     monkeypatch.setattr(maintenance, "list_depths", away)

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.dialects import sqlite
-from tests.databases import only_sqlite
+from sqlalchemy import insert, text
+from sqlalchemy.dialects import postgresql, sqlite
+from tests.databases import only_postgresql, only_sqlite
 from tests.service import Service
 
 from mercato.domain import lookup
@@ -15,7 +15,8 @@ from mercato.domain.partners.queries import list_newest_partners
 from mercato.domain.requests.queries import Filter, count_by_code, list_refused
 from mercato.kernel import clock
 from mercato.kernel.db.audit import search_entries
-from mercato.kernel.jobs import count_kinds, list_dead
+from mercato.kernel.db.tables import refused_requests
+from mercato.kernel.jobs import list_dead, list_depths
 
 ID: Final = clock.new_id()
 CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())
@@ -41,7 +42,7 @@ LISTS: Final[dict[str, Read]] = {
     ),
     "dead jobs": lambda tx: list_dead(tx, before=(NOW, 1), limit=50),
     "dead jobs of a kind": lambda tx: list_dead(tx, kind="x", before=(NOW, 1), limit=50),
-    "jobs counted": lambda tx: count_kinds(tx, most=100),
+    "jobs counted": lambda tx: list_depths(tx, most=100),
     "partners": lambda tx: list_newest_partners(tx, before=ID, limit=50),
     "search by id": lambda tx: lookup.find_all(tx, str(ID)),
     "search by words": lambda tx: lookup.find_all(tx, "some words"),
@@ -53,11 +54,13 @@ class Recorder:
 
     def __init__(self, tx: Any) -> None:
         self.tx = tx
+        self.dialect = tx.dialect
         self.statements: list[str] = []
 
     def _keep(self, query: Any) -> Any:
         options = {"literal_binds": True}
-        self.statements.append(str(query.compile(dialect=sqlite.dialect(), compile_kwargs=options)))
+        dialect = sqlite.dialect() if self.dialect == "sqlite" else postgresql.dialect()
+        self.statements.append(str(query.compile(dialect=dialect, compile_kwargs=options)))
         return query
 
     async def all(self, query: Any) -> Any:
@@ -86,3 +89,28 @@ async def test_a_list_is_read_by_an_index_in_its_order(mercato: Service, name: s
             ]
             sorts = [one for one in plan if one.endswith("FOR ORDER BY") and "SCAN anon_1" not in plan]
             assert not scans + sorts, (plan, statement)
+
+
+@only_postgresql
+@pytest.mark.parametrize("wanted", [{"partner_id": ID}, {"partner_id": ID, "error_code": "RARE"}])
+async def test_requests_of_a_partner_are_read_by_their_index_however_rare_they_are(
+    mercato: Service, wanted: dict[str, Any]
+):
+    row = {
+        "at": NOW, "request_id": "x", "partner_id": ID, "surface": "commerce", "method": "POST", "path": "/",
+        "status": 400, "errors": "[]", "milliseconds": 1,
+    }  # fmt: skip
+    codes = ["OTHER"] * 9 + ["RARE"]
+    rows = [row | {"id": clock.new_id(), "error_code": codes[number % 10]} for number in range(5_000)]
+    others = [
+        one | {"id": clock.new_id(), "partner_id": clock.new_id(), "surface": "marketfront"} for one in rows
+    ]
+    async with mercato.app.db.write() as tx:
+        await tx.execute(insert(refused_requests), rows + others)
+        await tx.execute(text("ANALYZE refused_requests"))
+    async with mercato.app.db.read() as tx:
+        recorder: Any = Recorder(tx)
+        assert len(await list_refused(recorder, Filter(**wanted), limit=50)) == 50
+        for statement in recorder.statements:
+            plan = "\n".join(row[0] for row in await tx.all(text(f"EXPLAIN {statement}")))
+            assert "ix_refused_requests_partner" in plan, plan

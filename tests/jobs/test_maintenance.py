@@ -5,7 +5,7 @@ from sqlalchemy import text
 from tests.jobs.support import Log, handler, nothing, put, rows, states, take, working
 
 from mercato.kernel.db.engine import Database
-from mercato.kernel.jobs import list_dead, list_depths, revive
+from mercato.kernel.jobs import is_capped, list_dead, list_depths, revive
 from mercato.kernel.jobs.maintenance import prune
 from mercato.kernel.jobs.run import Dead
 from mercato.kernel.jobs.settle import settle
@@ -29,6 +29,19 @@ async def test_depths_count_every_kind_by_state(db: Database) -> None:
     assert other.oldest < 10
     assert (note.ready, note.waiting, note.running, note.dead) == (1, 2, 3, 1)
     assert 89 < note.oldest < 100
+
+
+async def test_depths_count_no_more_than_the_cap_of_each_state(db: Database) -> None:
+    await put(db, *"abc")
+    await kill(db, 1)
+    await put(db, *"defg", run_at=timedelta(hours=1))
+    await put(db, *"hi", run_at=timedelta(seconds=-90))
+    async with db.read() as tx:
+        (capped,) = await list_depths(tx, most=2)
+        (all_,) = await list_depths(tx, most=5)
+    assert (capped.ready, capped.waiting, capped.running, capped.dead) == (2, 2, 2, 1)
+    assert capped.oldest > 80
+    assert (is_capped([capped], most=2), is_capped([all_], most=5)) == (True, False)
 
 
 async def test_the_dead_are_listed_newest_first_with_their_reasons(db: Database) -> None:

@@ -22,7 +22,7 @@ from mercato.kernel.db.engine import Database, Read, open_database
 from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.migrate import HEAD, find_revision
 from mercato.kernel.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
-from mercato.kernel.jobs import list_depths
+from mercato.kernel.jobs import is_capped, list_depths
 from mercato.kernel.jobs.ownership import is_owned
 from mercato.kernel.jobs.queue import CHANNEL
 from mercato.kernel.plurals import count_of
@@ -249,10 +249,11 @@ def _dead(depths: Sequence[QueueDepth]) -> Check:
     )
     if not dead:
         return _check("dead work", "none")
+    more = ", and more" if is_capped(depths) else ""
     advice = (
         "mercato job list says why; once that is fixed: mercato job revive. They are deleted after 30 days."
     )
-    return _check("dead work", f"Given up: {dead}.", advice)
+    return _check("dead work", f"Given up: {dead}{more}.", advice)
 
 
 async def _endpoints(tx: Read) -> Check:

@@ -8,7 +8,7 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened
-from mercato.kernel.jobs import DeadJob, Revival, list_dead, list_depths, revive_job
+from mercato.kernel.jobs import MAX_MEASURED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire
 
@@ -58,8 +58,11 @@ async def list_(
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
-        depths = [depth for depth in await list_depths(tx) if kind in {None, depth.kind}]
+        counted = await list_depths(tx, most=MAX_MEASURED)
+        depths = [depth for depth in counted if kind in {None, depth.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)
+    if is_capped(counted, most=MAX_MEASURED):
+        note(f"There are more jobs: {MAX_MEASURED:,} of each state are counted.")
     if json:
         jobs = [view(Dead, dead_job, attempts=dead_job.attempt) for dead_job in dead]
         print_json({"kinds": [view(Kind, depth) for depth in depths], "dead": jobs})

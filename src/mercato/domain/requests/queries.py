@@ -1,13 +1,13 @@
 """The SQL of refused requests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import Column, ColumnElement, Row, Select, delete, func, select
 
 from mercato.domain.partners.model import Caller, Surface
 from mercato.kernel.clock import first_id
@@ -60,38 +60,60 @@ async def list_refused(
     tx: Read, wanted: Filter, *, before: UUID | None = None, limit: int
 ) -> Sequence[Refusal]:
     """Return refused requests, newest first: of every partner if the filter names none."""
-    found = (
-        select(refused_requests).where(*_conditions(wanted)).order_by(refused_requests.c.id.desc())
-    ).limit(limit)
-    if before is not None:
-        found = found.where(refused_requests.c.id < before)
-    if wanted.partner_id is None or wanted.caller is not None:
-        return [_refusal(row) for row in await tx.all(found)]
-    # The indexes of a partner's requests begin with partner and surface; those by the console have none.
-    side = refused_requests.c.surface
-    sides = (side.is_(None), *(side == surface.value for surface in Surface))
-    rows = [row for condition in sides for row in await tx.all(found.where(condition))]
+    c, values = refused_requests.c, _values(wanted)
+    sides = [values]
+    if c.partner_id in values and c.surface not in values:
+        # The indexes of a partner's requests begin with partner and surface; those by the console have none.
+        partner = {c.partner_id: values.pop(c.partner_id)}
+        sides = [partner | {c.surface: surface} | values for surface in (None, *Surface)]
+    rows: list[Row[Any]] = []
+    for side in sides:
+        found = _newest(tx, select(refused_requests), side, since=wanted.since, limit=limit)
+        rows += await tx.all(found if before is None else found.where(c.id < before))
     return [_refusal(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
 
 
 async def count_by_code(tx: Read, wanted: Filter, *, limit: int) -> Sequence[tuple[str, int]]:
     """Return how many of the newest `limit` refused requests had which code, the most frequent first."""
-    c = refused_requests.c
-    newest = select(c.error_code).where(*_conditions(wanted)).order_by(c.id.desc()).limit(limit).subquery()
+    codes = select(refused_requests.c.error_code)
+    newest = _newest(tx, codes, _values(wanted), since=wanted.since, limit=limit).subquery()
     count = func.count()
     found = select(newest.c.error_code, count).group_by(newest.c.error_code)
     rows = await tx.all(found.order_by(count.desc(), newest.c.error_code))
     return [(code, number) for code, number in rows]
 
 
+def _newest(
+    tx: Read, query: Select[Any], values: Mapping[Column[Any], Any], *, since: datetime | None, limit: int
+) -> Select[Any]:
+    """Return the query of the newest requests with the values.
+
+    PostgreSQL reads the whole table in the order of the ids if it takes such requests for more frequent than they are.
+    A range of one value instead of the last value puts the columns of an index into the order, which only it has.
+    """
+    c = refused_requests.c
+    indexed = [column for column in values if column is not c.store_id or c.error_code not in values]
+    if tx.dialect == "postgresql":
+        query = query.order_by(*(column.desc() for column in indexed))
+    else:
+        indexed = []
+    for column, value in values.items():
+        is_range = value is not None and column in indexed[-1:]
+        query = query.where(column.between(value, value) if is_range else column == value)
+    if since is not None:
+        query = query.where(c.id >= first_id(since))
+    return query.order_by(c.id.desc()).limit(limit)
+
+
 async def find_refused(tx: Read, wanted: Filter, refusal_id: UUID) -> Refusal | None:
     """Return the refused request of the id if the filter includes it."""
-    conditions = (refused_requests.c.id == refusal_id, *_conditions(wanted))
-    row = await tx.first(select(refused_requests).where(*conditions))
+    its = (column == value for column, value in _values(wanted).items())
+    row = await tx.first(select(refused_requests).where(refused_requests.c.id == refusal_id, *its))
     return None if row is None else _refusal(row)
 
 
-def _conditions(wanted: Filter) -> list[ColumnElement[bool]]:
+def _values(wanted: Filter) -> dict[Column[Any], Any]:
+    """Return the columns that have one value each, in the order of the indexes."""
     c, caller = refused_requests.c, wanted.caller
     partner_id = wanted.partner_id if caller is None else caller.partner_id
     equal = {
@@ -100,8 +122,7 @@ def _conditions(wanted: Filter) -> list[ColumnElement[bool]]:
         c.error_code: wanted.error_code,
         c.store_id: wanted.store_id,
     }
-    conditions = [column == value for column, value in equal.items() if value is not None]
-    return conditions if wanted.since is None else [*conditions, c.id >= first_id(wanted.since)]
+    return {column: value for column, value in equal.items() if value is not None}
 
 
 async def prune(tx: Write, *, before: datetime, limit: int) -> int:

@@ -1,9 +1,11 @@
 """Background jobs: `enqueue` in your own transaction, a table of handlers, and a `Worker` that runs them."""
 
 from mercato.kernel.jobs.maintenance import (
+    MAX_COUNTED,
+    MAX_MEASURED,
     DeadJob,
     Revival,
-    count_kinds,
+    is_capped,
     list_dead,
     list_depths,
     revive,
@@ -15,6 +17,8 @@ from mercato.kernel.jobs.settle import fence, finish, put_back
 from mercato.kernel.jobs.worker import Worker
 
 __all__ = [
+    "MAX_COUNTED",
+    "MAX_MEASURED",
     "DeadJob",
     "Done",
     "Enqueued",
@@ -26,11 +30,11 @@ __all__ = [
     "Revival",
     "Settled",
     "Worker",
-    "count_kinds",
     "delete_waiting",
     "enqueue",
     "fence",
     "finish",
+    "is_capped",
     "list_dead",
     "list_depths",
     "put_back",

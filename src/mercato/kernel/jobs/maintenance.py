@@ -39,6 +39,12 @@ _READ_SECONDS: Final = 2.0
 BATCH: Final = 500
 """Rows that one maintenance statement changes at most: transactions stay short."""
 
+MAX_COUNTED: Final = 5_000
+"""Jobs of a state that are counted for an operator: a table of a million isn't counted for a page."""
+
+MAX_MEASURED: Final = 100_000
+"""Jobs of a state that are counted for the metrics and the command line."""
+
 _SKEW_MS: Final = 60_000
 """Milliseconds by which the clocks of two processes may differ."""
 
@@ -176,53 +182,34 @@ class DeadJob(Struct, frozen=True):
     died_at: datetime
 
 
-async def list_depths(tx: Read) -> list[QueueDepth]:
-    """Return the queue depth of every kind that has rows, by kind."""
-    counted = select(
-        jobs.c.kind,
-        jobs.c.state,
-        func.count().label("rows"),
-        (now_ms() - func.min(jobs.c.run_at, type_=Integer)).label("age"),
-    ).group_by(jobs.c.kind, jobs.c.state)
+async def list_depths(tx: Read, *, most: int = MAX_COUNTED) -> list[QueueDepth]:
+    """Return the queue depth of every kind that has rows, by kind, of at most so many rows in each state."""
     kinds: dict[str, dict[str, Any]] = {}
-    for row in await tx.all(counted):
-        depth = kinds.setdefault(row.kind, {})
-        depth[row.state] = row.rows
-        if row.state == "ready":
-            depth["oldest"] = max(row.age / 1000, 0.0)
+    for state in _STATES:
+        some = select(jobs.c.kind, jobs.c.run_at).where(_in_state(state)).limit(most).subquery()
+        age = now_ms() - func.min(some.c.run_at, type_=Integer)
+        for kind, count, oldest in await tx.all(select(some.c.kind, func.count(), age).group_by(some.c.kind)):
+            depth = kinds.setdefault(kind, {})
+            depth[state] = count
+            if state == "ready":
+                depth["oldest"] = max(oldest / 1000, 0.0)
     return [QueueDepth(kind=kind, **depth) for kind, depth in sorted(kinds.items())]
+
+
+def is_capped(depths: Sequence[QueueDepth], *, most: int = MAX_COUNTED) -> bool:
+    """Return whether there may be more jobs of a state than `most`, which were counted."""
+    return any(sum(getattr(depth, state) for depth in depths) == most for state in _STATES)
 
 
 async def find_depths(database: Database) -> Sequence[QueueDepth] | None:
     """Return the queue depth of every kind, or None if the database doesn't answer in time."""
     try:
         async with asyncio.timeout(_READ_SECONDS), database.read() as tx:
-            return await list_depths(tx)
+            return await list_depths(tx, most=MAX_MEASURED)
     except Exception as error:
         if not isinstance(error, TimeoutError) and not is_unavailable(error):
             raise
         return None
-
-
-class KindCount(Struct, frozen=True, kw_only=True):
-    """The jobs of one kind, by state."""
-
-    kind: str
-    ready: int = 0
-    waiting: int = 0
-    running: int = 0
-    dead: int = 0
-
-
-async def count_kinds(tx: Read, *, most: int) -> list[KindCount]:
-    """Return how many jobs of each kind there are, of at most so many that are counted in each state."""
-    kinds: dict[str, dict[str, int]] = {}
-    for state in _STATES:
-        # A table of a million jobs is not counted for a page.
-        some = select(jobs.c.kind).where(_in_state(state)).limit(most).subquery()
-        for kind, count in await tx.all(select(some.c.kind, func.count()).group_by(some.c.kind)):
-            kinds.setdefault(kind, {})[state] = count
-    return [KindCount(kind=kind, **counts) for kind, counts in sorted(kinds.items())]
 
 
 async def list_dead(

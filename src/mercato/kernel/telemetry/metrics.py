@@ -187,7 +187,13 @@ class Metrics:
         )
         self._queue = _QueueCollector(
             [
-                self._describe("gauge", "mercato_jobs", "Jobs in the queue.", "kind", "state"),
+                self._describe(
+                    "gauge",
+                    "mercato_jobs",
+                    "Jobs in the queue; 100,000 of each state are counted.",
+                    "kind",
+                    "state",
+                ),
                 self._describe(
                     "gauge", "mercato_jobs_oldest_seconds", "Seconds the oldest due job has waited.", "kind"
                 ),

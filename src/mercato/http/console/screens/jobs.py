@@ -9,15 +9,12 @@ from msgspec import Meta
 from mercato.http.console.screen import OPERATORS, Done, Page, Screens, Visit
 from mercato.kernel.clock import from_ms, to_ms
 from mercato.kernel.errors import Conflict, NotFound, ValidationFailed
-from mercato.kernel.jobs import DeadJob, Revival, count_kinds, list_dead, revive_job
+from mercato.kernel.jobs import MAX_COUNTED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Wire
 from mercato.kernel.wire.cursor import MALFORMED, PAGE
 
 screens: Final = Screens(OPERATORS)
-
-MAX_COUNTED: Final = 10_000
-"""Jobs of a state that are counted."""
 
 MAX_REVIVED: Final = 200
 """Jobs that one press of `Revive all` revives: each is a transaction of its own."""
@@ -46,7 +43,7 @@ class ReviveAllForm(Wire):
 async def list_jobs(visit: Visit) -> Page:
     query = visit.filters(JobsQuery)
     async with visit.app.db.read() as tx:
-        kinds = await count_kinds(tx, most=MAX_COUNTED)
+        kinds = await list_depths(tx)
         dead = await list_dead(tx, kind=query.kind, before=_read_cursor(query.cursor), limit=PAGE + 1)
     values = {
         "kinds": kinds,
@@ -54,10 +51,7 @@ async def list_jobs(visit: Visit) -> Page:
         "next_cursor": _cursor_of(dead[PAGE - 1]) if len(dead) > PAGE else None,
         "query": query,
         "most": MAX_COUNTED,
-        "is_capped": any(
-            sum(getattr(one, state) for one in kinds) == MAX_COUNTED
-            for state in ("ready", "waiting", "running", "dead")
-        ),
+        "is_capped": is_capped(kinds),
     }
     return Page("jobs.html", "Jobs", values)
 
