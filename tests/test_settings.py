@@ -100,7 +100,7 @@ def test_a_malformed_url_stops_the_start_and_an_example_is_shown(name: str, bad:
 
 
 def test_a_fault_of_an_option_names_the_option():
-    with pytest.raises(SettingsError, match=r"^--port: Expected `int` <= 65535\.$"):
+    with pytest.raises(SettingsError, match=r"^--port: Write a whole number from 0 to 65535\.$"):
         load({"MERCATO_PORT": "1"}, port=99_999)
 
 
@@ -122,5 +122,23 @@ def test_a_setting_with_a_default_must_not_be_empty(name: str):
 )
 def test_a_number_beyond_calendars_and_databases_stops_the_start(name: str):
     """Background work would fail on such a number, long after the start."""
-    with pytest.raises(SettingsError, match=rf"^MERCATO_{name}: Expected `int` <= \d+\.$"):
+    with pytest.raises(SettingsError, match=rf"^MERCATO_{name}: Write a whole number from \d+ to \d+\.$"):
         load({f"MERCATO_{name}": "9" * 15})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("RATE_LIMITS", "maybe", "Write on or off."),
+        ("PORT", "http", "Write a whole number from 0 to 65535."),
+        ("PULL_SECONDS", "soon", "Write a number above 0, at most 3600."),
+        ("LOG_LEVEL", "loud", "Write one of: debug, error, info, warning."),
+        ("DEFAULT_CURRENCY", "euro", "Write three capital letters, such as EUR."),
+    ],
+)
+def test_an_invalid_value_stops_the_start_and_the_message_says_how_to_write_it(
+    name: str, value: str, advice: str
+):
+    with pytest.raises(SettingsError) as caught:
+        load({f"MERCATO_{name}": value})
+    assert str(caught.value) == f"MERCATO_{name}: {advice}"

@@ -295,6 +295,25 @@ def test_an_unavailable_database_is_reported(
 
 
 @pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
+def test_a_database_server_that_refuses_connections_is_named(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/d")
+    fresh("partner", *command, code=1)
+    assert "127.0.0.1" in fresh.err
+    assert "MERCATO_DATABASE_URL" in fresh.err
+    assert "hunter2" not in fresh.err
+
+
+def test_a_missing_directory_of_the_database_is_named(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", f"sqlite:///{tmp_path}/missing/x.db")
+    fresh("partner", "create", "X", "--kind", "commerce", code=2)
+    assert f"There is no directory {tmp_path}/missing for the database." in fresh.err
+
+
+@pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
 def test_a_file_that_is_not_a_database_is_reported(fresh: Shell, command: tuple[str, ...]) -> None:
     fresh.data_dir.mkdir(parents=True)
     (fresh.data_dir / "mercato.db").write_text("something else " * 1000)

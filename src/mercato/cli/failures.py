@@ -1,6 +1,7 @@
 """Messages of commands that fail: what happened and what to do. Only bugs show a traceback."""
 
 import errno
+import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from mercato.kernel.settings import SettingsError
 from mercato.kernel.telemetry.tracing import TracingUnavailableError
 
 _AWAY: Final = "The database is busy or unavailable, and nothing was changed. Is it running? Then try again."
+_NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
 _OLD: Final = "The database doesn't have this version's tables. Create them with: mercato migrate"
 
 
@@ -89,7 +91,10 @@ def explain(error: Exception) -> Failure | None:
 def _of_database(error: Exception) -> Failure | None:
     cause = _drivers(error)
     if cause is None:
-        return Failure(_AWAY) if is_unavailable(error) else None
+        if not is_unavailable(error):
+            return None
+        named = f" {_NAMED}" if "MERCATO_DATABASE_URL" in os.environ else ""
+        return Failure(f"{_sentence(str(error))}{named} {_AWAY}")
     # Only the first line: the rest may quote a row's values.
     what = (str(cause).splitlines() or [type(cause).__name__])[0]
     if isinstance(cause, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) or "no such " in what:

@@ -42,17 +42,6 @@ def settings() -> Settings:
     return load(os.environ)
 
 
-def pull_limits(bounds: Settings) -> PullLimits:
-    """Return the limits of a pull under these settings."""
-    return PullLimits(
-        connect=bounds.pull_connect_seconds,
-        total=bounds.pull_seconds,
-        redirects=bounds.pull_redirects,
-        max_raw=bounds.pull_bytes,
-        max_decoded=bounds.pull_decoded_bytes,
-    )
-
-
 def read_document(name: str, bounds: Settings) -> Document:
     """Return the document. Raises UnusableError if it can't be read, RefusedError if an ingest would refuse it."""
     if name.lower().startswith(("http://", "https://")):
@@ -123,6 +112,6 @@ def _pulled(url: str, bounds: Settings) -> bytes:
 
 async def _pull(url: str, bounds: Settings) -> bytes:
     async with Outbound(AddressPolicy(allow_private=bounds.allow_private_networks)) as outbound:
-        pulled = await outbound.pull(url, limits=pull_limits(bounds), etag=None)
+        pulled = await outbound.pull(url, limits=PullLimits.of(bounds), etag=None)
     assert not isinstance(pulled, NotModified)
     return pulled.body

@@ -14,7 +14,6 @@ from mercato.cli.failures import UnusableError, no_data_dir
 from mercato.domain.partners import accounts
 from mercato.domain.partners.vault import Vault
 from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.url import database_url
 from mercato.kernel.environment import load
@@ -58,10 +57,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
             "or sqlite:/// and a path."
         ) from None
     if create:
-        try:
-            await migrate(url)
-        except OSError as error:
-            raise DatabaseUnavailable("the database could not be reached") from error
+        await migrate(url)
     async with db:
         yield Session(settings, db)
 

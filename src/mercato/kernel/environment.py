@@ -43,9 +43,8 @@ def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
         label = f"--{name.replace('_', '-')}" if name in options else f"{PREFIX}{name.upper()}"
         try:
             settings[name] = _parse(name, value)
-        except (ValueError, msgspec.ValidationError) as fault:
-            # The message never contains the value, which may be a secret.
-            faults.append(f"{label}: {str(fault).split(' - at')[0].removesuffix('.')}.")
+        except ValueError as fault:
+            faults.append(f"{label}: {fault}")
     if faults:
         raise SettingsError("\n".join(faults))
     return Settings(**settings)
@@ -60,7 +59,7 @@ def _unknown(variable: str, name: str) -> str:
 
 
 def _parse(name: str, value: Any) -> Any:
-    """Return the value of a setting. Raises ValueError or msgspec's ValidationError."""
+    """Return the value of a setting. Raises ValueError, whose message never contains a value that may be secret."""
     kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
     info = msgspec.inspect.type_info(kind)
     while isinstance(info, msgspec.inspect.Metadata):
@@ -72,7 +71,10 @@ def _parse(name: str, value: Any) -> Any:
         raise ValueError("It is empty. Leave it out for the default.")
     if isinstance(info, msgspec.inspect.BoolType) and isinstance(value, str):
         value = _SWITCHES.get(value.lower(), value)
-    parsed = msgspec.convert(value, kind, strict=False, dec_hook=_convert_ours)
+    try:
+        parsed = msgspec.convert(value, kind, strict=False, dec_hook=_convert_ours)
+    except msgspec.ValidationError:
+        raise ValueError(_allowed(info)) from None
     if name in _URLS:
         example, pattern = _URLS[name]
         text = parsed.reveal() if isinstance(parsed, Secret) else parsed
@@ -83,6 +85,22 @@ def _parse(name: str, value: Any) -> Any:
         if faults:
             raise ValueError(" ".join(faults))
     return parsed
+
+
+def _allowed(info: msgspec.inspect.Type) -> str:
+    """Return how to write a value of this type."""
+    match info:
+        case msgspec.inspect.BoolType():
+            return "Write on or off."
+        case msgspec.inspect.LiteralType(values=values):
+            return f"Write one of: {', '.join(str(value) for value in values)}."
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return f"Write a whole number from {least} to {most}."
+        case msgspec.inspect.FloatType(ge=least, gt=above, le=most):
+            lower = f"above {above}" if least is None else f"of at least {least}"
+            return f"Write a number {lower}, at most {most}."
+        case _:
+            return "Write three capital letters, such as EUR."  # a currency
 
 
 def _convert_ours(kind: type, value: Any) -> Any:

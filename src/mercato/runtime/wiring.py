@@ -128,7 +128,7 @@ def build(
     """Return the service with the resources that have been opened for it. Nothing runs yet."""
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
-    limits = _pull_limits(settings)
+    limits = PullLimits.of(settings)
     metrics, event_log = Metrics(), EventLog()
     activity = Activity(event_log)
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
@@ -291,16 +291,6 @@ def _handlers(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
         ),
     }
-
-
-def _pull_limits(settings: Settings) -> PullLimits:
-    return PullLimits(
-        connect=settings.pull_connect_seconds,
-        total=settings.pull_seconds,
-        redirects=settings.pull_redirects,
-        max_raw=settings.pull_bytes,
-        max_decoded=settings.pull_decoded_bytes,
-    )
 
 
 def _limiter(settings: Settings, now: Clock) -> Limiter | None:

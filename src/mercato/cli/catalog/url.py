@@ -7,13 +7,14 @@ from typing import Final
 
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
-from mercato.cli.inputs import pull_limits, settings
+from mercato.cli.inputs import settings
 from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say
 from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
 from mercato.domain.catalog.lint import lint
 from mercato.domain.catalog.validation.findings import Rule
 from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import PullLimits
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 from mercato.kernel.wire.checks import uri_fault
@@ -38,7 +39,7 @@ def doctor(address: str, /, *, json: Json = False) -> int:
         raise UnusableError(fault)
     bounds = settings()
     policy = AddressPolicy(allow_private=bounds.allow_private_networks)
-    found = asyncio.run(diagnose(address, UrlDoctor(policy=policy, limits=pull_limits(bounds)), bounds))
+    found = asyncio.run(diagnose(address, UrlDoctor(policy=policy, limits=PullLimits.of(bounds)), bounds))
     failed = any(result.level is Level.FAIL for result in found)
     if json:
         print_json({"url": without_query(address), "ok": not failed, "findings": found})

@@ -29,6 +29,12 @@ class DatabaseUnavailable(Exception):  # noqa: N818  # a state of the world, as 
     """The database could not be reached, or had no free connection."""
 
 
+def no_connection(error: BaseException) -> DatabaseUnavailable:
+    """Return the error for a connection that wasn't made; it says why, and a timeout has no text of its own."""
+    why = getattr(error, "strerror", None) or str(error)
+    return DatabaseUnavailable(f"no connection to PostgreSQL: {why or 'it did not answer in time'}")
+
+
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the database is busy, full or not reachable, so that the same request may succeed later."""
     if isinstance(error, DatabaseUnavailable):

@@ -27,6 +27,7 @@ from sqlalchemy.engine.mock import MockConnection
 
 from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Read
+from mercato.kernel.db.errors import UnusableUrl, no_connection
 from mercato.kernel.db.tables import metadata
 from mercato.kernel.db.url import CONNECT_SECONDS, driver_url, is_postgresql, refuse_pooler, sqlite_path
 
@@ -78,7 +79,12 @@ async def run_in_transaction(url: str, function: Callable[[Connection], T]) -> T
     """Run a function on SQLAlchemy's own connection, which Alembic needs, in a transaction under the migration lock."""
     if is_postgresql(url):
         return await _run_on_postgresql(url, function)
-    return await asyncio.to_thread(_run_on_sqlite, sqlite_path(url), function)
+    path = sqlite_path(url)
+    if not path.parent.is_dir():
+        raise UnusableUrl(
+            f"There is no directory {path.parent} for the database. Create it, or name another."
+        )
+    return await asyncio.to_thread(_run_on_sqlite, path, function)
 
 
 def _run_on_sqlite(path: Path, function: Callable[[Connection], T]) -> T:
@@ -101,16 +107,19 @@ async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T
     from sqlalchemy.ext.asyncio import create_async_engine
 
     async def connect() -> Any:
-        return await asyncpg.connect(
-            driver_url(url),
-            timeout=CONNECT_SECONDS,
-            server_settings={
-                "application_name": "mercato migrate",
-                # Statements may take long; waiting for a lock may not, because requests queue behind it.
-                "statement_timeout": "0",
-                "lock_timeout": f"{LOCK_WAIT // timedelta(milliseconds=1)}",
-            },
-        )
+        try:
+            return await asyncpg.connect(
+                driver_url(url),
+                timeout=CONNECT_SECONDS,
+                server_settings={
+                    "application_name": "mercato migrate",
+                    # Statements may take long; waiting for a lock may not, because requests queue behind it.
+                    "statement_timeout": "0",
+                    "lock_timeout": f"{LOCK_WAIT // timedelta(milliseconds=1)}",
+                },
+            )
+        except OSError as error:
+            raise no_connection(error) from error
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
-from mercato.kernel.db.errors import DatabaseUnavailable, UnusableUrl, connection_errors, database_error
+from mercato.kernel.db.errors import (
+    DatabaseUnavailable,
+    UnusableUrl,
+    connection_errors,
+    database_error,
+    no_connection,
+)
 from mercato.kernel.db.statements import CompiledStatement, Parameters, Result, compiled
 from mercato.kernel.db.url import CONNECT_SECONDS, driver_url
 
@@ -199,7 +205,7 @@ class Sessions:
             raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
         except connection_errors() as error:
             # Every reason (no server, too many connections, a changed password) may pass.
-            raise DatabaseUnavailable(f"no connection to the database: {error}") from error
+            raise no_connection(error) from error
         connection = Connection(driver, (self._bounds.statement_timeout + GRACE).total_seconds())
         try:
             yield connection

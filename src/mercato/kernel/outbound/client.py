@@ -16,6 +16,7 @@ from msgspec import Struct
 from mercato.kernel.clock import Clock, now
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.document import Document, NewDocument
+from mercato.kernel.settings import Settings
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
@@ -70,6 +71,16 @@ class PullLimits(Struct, frozen=True, kw_only=True):
     max_decoded: int = 128 << 20
     redirects: int = 3
     waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        return cls(
+            connect=settings.pull_connect_seconds,
+            total=settings.pull_seconds,
+            redirects=settings.pull_redirects,
+            max_raw=settings.pull_bytes,
+            max_decoded=settings.pull_decoded_bytes,
+        )
 
 
 class PulledDocument(Struct, frozen=True, kw_only=True):
