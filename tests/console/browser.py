@@ -1,6 +1,5 @@
 """A browser without JavaScript: it keeps cookies, follows redirects, and finds what is on a page by its name."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Final
@@ -145,10 +144,18 @@ class Browser:
         action = urljoin(page.url, pressed.get("formaction", form.attributes.get("action", page.url)))
         if form.attributes.get("method", "get") == "get":
             return await self.open(action.partition("?")[0] + "?" + urlencode(values))
-        return await self.post(action, values)
+        if form.attributes.get("enctype") != "multipart/form-data":
+            return await self.post(action, values)
+        parts = aiohttp.FormData(default_to_multipart=True)
+        for one in form.all("input", "textarea"):
+            name, is_file = one.attributes["name"], one.attributes.get("type") == "file"
+            # Without a choice browsers send a file without a name.
+            file_name = f"{name}.json" if name in fields else ""
+            parts.add_field(name, values.get(name, ""), filename=file_name if is_file else None)
+        return await self.post(action, parts)
 
-    async def post(self, path: str, fields: Mapping[str, str] | None = None, **headers: str) -> Page:
-        """Send a form as this site's own page does, or with other headers."""
+    async def post(self, path: str, fields: Any = None, **headers: str) -> Page:
+        """Send a form, of text or with files, as this site's own page does, or with other headers."""
         sent = headers or {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
         return await self._request("POST", path, fields or {}, sent)
 

@@ -76,6 +76,20 @@ async def test_a_report_is_uploaded_and_shown_with_each_check(mercato: Service):
     assert deleted.rows("Reports") == [["No reports yet."]]
 
 
+async def test_a_report_is_uploaded_as_a_file(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    form = await browser.open("/console/certification")
+    page = await browser.press(form, "Upload report", file=signed(mercato, report()))
+    assert page.status_region == "The report is uploaded."
+    assert [row[1] for row in page.rows("Checks")] == ["passed", "failed"]
+
+
+async def test_a_form_without_a_report_is_refused_with_what_to_do(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.press(await browser.open("/console/certification"), "Upload report")
+    assert (page.status, "Choose its file" in page.text) == (422, True)
+
+
 async def test_a_report_of_another_installation_says_so(mercato: Service):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     other = msgspec.json.encode(sign(report(), Vault((b"k" * 32,)))).decode()

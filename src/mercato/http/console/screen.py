@@ -16,6 +16,7 @@ from msgspec import Struct
 from mercato.domain.console.model import Session
 from mercato.domain.partners.accounts import get_partner_named
 from mercato.domain.partners.model import Caller, Surface
+from mercato.http.console import uploads
 from mercato.http.head import Head
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import InvalidRequest, Problem
@@ -144,6 +145,9 @@ class Visit:
 
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
+        content_type = self.head.headers.get(b"content-type", b"")
+        if content_type.lower().startswith(uploads.KIND):
+            return _decoded(kind, uploads.read_upload(content_type, self.form))
         return decode_form(kind, self.form)
 
     def url_with(self, **changes: str) -> str:
@@ -175,8 +179,12 @@ def decode_form(kind: type[T], text: bytes) -> T:
         pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=MAX_FIELDS)
     except ValueError:
         raise InvalidRequest(f"The form has more than {MAX_FIELDS} fields. Send fewer.") from None
+    return _decoded(kind, pairs)
+
+
+def _decoded(kind: type[T], pairs: list[tuple[str, str]]) -> T:
     # A browser's field for a time has no zone; the console's times are UTC.
-    sent = [(name, _with_zone(value)) for name, value in pairs]
+    sent = [(name, _with_zone(value)) for name, value in pairs if value]
     return QueryDecoder(kind)(urlencode(sent).encode())
 
 
