@@ -22,7 +22,7 @@ def test_an_unknown_setting_stops_the_start_and_the_closest_name_is_suggested():
 
 def test_an_unknown_setting_without_a_close_name_says_what_to_do():
     with pytest.raises(
-        SettingsError, match=r"MERCATO_FOO is not a setting\. Take it out of the environment\."
+        SettingsError, match=r"MERCATO_FOO is not a setting\. Remove it from the environment\."
     ):
         load({"MERCATO_FOO": "1"})
 

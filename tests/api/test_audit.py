@@ -80,7 +80,7 @@ def new_store(body: bytes) -> str | None:
 
 
 @only_sqlite
-async def test_nothing_of_a_customer_nor_a_secret_stands_in_the_trail(world: World, mercato: Service):
+async def test_the_trail_contains_neither_customers_nor_secrets(world: World, mercato: Service):
     ids = world.ids
     for operation in WRITING:
         path = target(operation, await ids_for(world, operation), store=ids["storeId"])
@@ -119,7 +119,7 @@ async def test_what_a_repeat_does_not_change_leaves_no_entry(world: World, merca
 
 
 @only_sqlite
-async def test_entries_are_deleted_after_their_time(mercato: Service):
+async def test_entries_are_deleted_after_their_retention(mercato: Service):
     await mercato.partner()
     made = await entries(mercato)
     for later, left in ((timedelta(days=-1), len(made)), (timedelta(minutes=1), 0)):

@@ -138,7 +138,7 @@ async def fail(mercato: Service, pos: Client, store: Any, url: str, words: str) 
 # Many faults in one test: each is a matter of milliseconds, a service for each would be one of minutes.
 
 
-async def test_a_server_that_misbehaves_fails_the_run_in_words(
+async def test_a_misbehaving_server_fails_the_run_with_a_readable_message(
     mercato: Service, pos: Client, shop: Merchant, store: Any
 ):
     for server, words in SERVERS.values():
@@ -173,7 +173,9 @@ URLS = [
 ]
 
 
-async def test_a_url_that_cannot_be_pulled_fails_the_run_in_words(mercato: Service, pos: Client, store: Any):
+async def test_a_url_that_cannot_be_pulled_fails_the_run_with_a_readable_message(
+    mercato: Service, pos: Client, store: Any
+):
     for url, words in URLS:
         await fail(mercato, pos, store, url, words)
 
@@ -190,7 +192,7 @@ ITEMS = [
 ]
 
 
-async def test_a_document_that_means_harm_fails_the_run_in_words(
+async def test_a_hostile_document_fails_the_run_with_a_readable_message(
     mercato: Service, pos: Client, shop: Merchant, store: Any
 ):
     for items, words in ITEMS:
@@ -201,9 +203,7 @@ async def test_a_document_that_means_harm_fails_the_run_in_words(
         assert_said(reply["errors"], words)
 
 
-async def test_an_onboarding_whose_pull_misbehaves_can_be_mended_by_a_retry(
-    mercato: Service, pos: Client, shop: Merchant
-):
+async def test_an_onboarding_whose_pull_failed_can_be_retried(mercato: Service, pos: Client, shop: Merchant):
     status = await mercato.onboard(pos, shop.host(redirect("file:///etc/passwd"), "/new.json"))
     assert status["status"] == "catalog_failed"
     assert_said(status["errors"], "http:// or https://")
@@ -234,7 +234,7 @@ async def tagged(shop: Merchant, etag: str | None, status: int = 304) -> AsyncIt
 
 @only_sqlite
 @pytest.mark.parametrize("etag", ['W/"1"', '"' + "x" * 250 + '"', '""'])
-async def test_a_tag_of_any_form_comes_back_as_it_was(
+async def test_an_etag_of_any_form_is_sent_back_unchanged(
     mercato: Service, pos: Client, shop: Merchant, store: Any, etag: str
 ):
     async with tagged(shop, etag) as seen:
@@ -246,7 +246,7 @@ async def test_a_tag_of_any_form_comes_back_as_it_was(
 
 @only_sqlite
 @pytest.mark.parametrize("etag", ["unquoted", '"', '"a"b"', '"' + "x" * 5000 + '"', "*", None])
-async def test_what_is_no_tag_is_not_sent_back(
+async def test_an_invalid_etag_is_not_sent_back(
     mercato: Service, pos: Client, shop: Merchant, store: Any, etag: str | None
 ):
     async with tagged(shop, etag) as seen:

@@ -24,7 +24,9 @@ def renamed(name: str) -> dict[str, Any]:
     return CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": name, "basePrice": "4.50"}}}
 
 
-async def test_notify_answers_202_with_where_to_poll_and_how_often(pos: Client, shop: Merchant, store: Any):
+async def test_notify_answers_202_with_the_status_url_and_the_poll_interval(
+    pos: Client, shop: Merchant, store: Any
+):
     reply = await pos.post(f"{NOTIFY}?storeId={store['storeId']}", {"callbackUrl": shop.host(CATALOG)})
     body = reply.json()
     expected = f"{STORES}/{store['storeId']}/catalog-ingest/{body['catalogIngestId']}/status"
@@ -213,7 +215,7 @@ async def test_without_a_webhook_url_nothing_is_pushed(
         ("?storeId={}", b"{", 400, "INVALID_REQUEST"),
     ],
 )
-async def test_a_notification_that_cannot_be_taken_is_told_at_once(
+async def test_an_invalid_notification_is_refused_at_once(
     pos: Client, store: Any, query: str, body: Any, status: int, code: str
 ):
     reply = await pos.post(NOTIFY + query.replace("{}", store["storeId"]), body)
@@ -227,7 +229,7 @@ async def test_a_run_of_another_store_is_not_found(mercato: Service, pos: Client
     assert (await pos.get(path)).json()["errorCode"] == "CATALOG_INGEST_NOT_FOUND"
 
 
-async def test_a_dry_run_of_a_document_tells_all_and_changes_nothing(pos: Client, store: Any):
+async def test_a_dry_run_reports_every_fault_and_changes_nothing(pos: Client, store: Any):
     path = "/v1/commerce/catalogset-validation"
     bad = (await pos.post(path, BROKEN)).json()
     assert (bad["valid"], [fault["path"] for fault in bad["errors"]]) == (False, ["/sections/s1/itemIds/1"])
@@ -286,7 +288,7 @@ async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service,
 
 
 @pytest.mark.parametrize("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
-async def test_documents_that_are_no_catalog_fail_the_run_in_words(
+async def test_documents_that_are_not_catalogs_fail_the_run_with_a_readable_message(
     mercato: Service, pos: Client, shop: Merchant, store: Any, document: bytes
 ):
     run = await mercato.run(pos, store["storeId"], shop.host(document, "/bad.json"))

@@ -103,7 +103,7 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
         ("gzip;q=x", "identity"),
     ],
 )
-def test_the_coding_is_the_one_that_the_client_likes_best(accepted: str, coding: str):
+def test_the_coding_is_the_one_that_the_client_prefers(accepted: str, coding: str):
     assert best_coding(accepted.encode(), CODINGS) == coding
 
 

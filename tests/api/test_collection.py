@@ -41,7 +41,7 @@ def test_it_has_every_operation_that_is_not_for_browsers():
 
 
 @only_sqlite
-async def test_every_request_of_it_is_read_and_let_in(mercato: Service, shop: Merchant):
+async def test_every_request_of_the_collection_is_accepted(mercato: Service, shop: Merchant):
     known = await variables(mercato, shop)
     answers = [(item["name"], await send(mercato, item["request"], known)) for item in REQUESTS]
     codes = [(name, reply.json().get("errorCode")) for name, reply in answers if reply.status >= 400]
@@ -57,7 +57,7 @@ def test_its_scripts_keep_ids_that_requests_use():
     assert kept <= {variable["key"] for variable in COLLECTION["variable"]}
 
 
-def test_llms_txt_of_the_documents_leads_somewhere():
+def test_every_link_in_the_documents_llms_txt_works():
     page = ROOT / "docs/llms.txt"
     targets = _LINK.findall(page.read_text())
     assert len(targets) > len(list(operations()))
@@ -65,7 +65,7 @@ def test_llms_txt_of_the_documents_leads_somewhere():
 
 
 @only_sqlite
-async def test_llms_txt_of_a_service_leads_somewhere(mercato: Service):
+async def test_every_link_in_a_services_llms_txt_works(mercato: Service):
     front = mercato.anonymous()
     page = await front.get("/llms.txt")
     assert page.headers["Content-Type"] == "text/plain; charset=utf-8"

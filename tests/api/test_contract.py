@@ -25,7 +25,7 @@ def pointers(reply: Reply) -> dict[str | None, str]:
 # --- orders ---------------------------------------------------------------------------------------
 
 
-async def test_an_order_that_validate_answered_is_placed_as_it_is(here: Trade):
+async def test_an_order_from_validate_can_be_placed_unchanged(here: Trade):
     said = await here.validate(here.order(amounts={"tip": "1.00"}))
     reply = await here.place(said["order"] | {"validatedOrderToken": said["validatedOrderToken"]})
     assert reply.status == 201, reply.body
@@ -34,7 +34,7 @@ async def test_an_order_that_validate_answered_is_placed_as_it_is(here: Trade):
         assert placed[member] == said["order"][member], member
 
 
-async def test_an_order_that_place_answered_is_placed_again_as_it_is(here: Trade):
+async def test_an_order_from_place_can_be_placed_again_unchanged(here: Trade):
     first = await here.placed(here.order(amounts={"tip": "1.00"}))
     second = await here.placed(first)
     assert second["orderId"] != first["orderId"]
@@ -63,7 +63,7 @@ async def test_unknown_members_are_ignored_at_every_depth_and_null_is_absent(her
     assert (await here.place(order | {"validatedOrderToken": None, "payment": None})).status == 201
 
 
-async def test_a_payment_goes_to_the_store_as_it_was_sent_also_beside_a_quantity_that_is_mended(here: Trade):
+async def test_a_payment_goes_to_the_store_unchanged_even_if_a_quantity_is_normalised(here: Trade):
     body = (
         b'{"payment":{"amount": 10.10, "n":12345678901234567890},"cart":{"storeId":"%s","catalogSetId":"%s",'
         % (
@@ -97,7 +97,7 @@ async def test_a_key_has_1_to_255_printable_ascii_characters(here: Trade):
         assert (reply.status, reply.json()["errorCode"]) == (422, "VALIDATION_FAILED")
 
 
-async def test_another_total_than_the_orders_is_pointed_at(here: Trade):
+async def test_a_wrong_total_is_reported_with_a_pointer(here: Trade):
     reply = await here.place(here.order(amounts={"total": "5.79"}))
     assert (reply.status, pointers(reply)) == (400, {"/amounts/total": "ORDER_TOTAL_DIFFERENT"})
     assert (await here.place(here.order(amounts={"total": "5.8000"}))).status == 201
@@ -158,7 +158,7 @@ async def test_a_503_says_how_long_to_wait_in_both_places(here: Trade):
 
 
 @only_sqlite
-async def test_faults_of_form_and_of_value_are_told_together(pos: Client):
+async def test_faults_of_form_and_of_value_are_listed_together(pos: Client):
     body: Any = {
         "partnerStoreId": "",
         "name": 5,
@@ -178,7 +178,7 @@ async def test_faults_of_form_and_of_value_are_told_together(pos: Client):
     }
 
 
-async def test_every_fault_of_a_pause_is_told(here: Trade):
+async def test_every_fault_of_a_pause_is_listed(here: Trade):
     path = f"/v1/commerce/stores/{here.store['storeId']}/status"
     reply = await here.pos.post(path, {"status": "paused", "pauseReason": 5, "resumeAt": 7})
     assert (reply.status, pointers(reply)) == (
@@ -192,7 +192,7 @@ async def test_every_fault_of_a_pause_is_told(here: Trade):
     assert reply.json() == {"status": "online", "pauseReason": None, "resumeAt": None}
 
 
-async def test_what_a_new_cart_lacks_is_pointed_at(here: Trade):
+async def test_a_new_carts_missing_members_are_reported_with_pointers(here: Trade):
     reply = await here.front.post("/v1/marketfront/carts/add", {"item": tea()})
     assert (reply.status, reply.json()["errorCode"]) == (400, "MISSING_STORE_ID")
     assert pointers(reply) == {"/storeId": "MISSING_STORE_ID", "/catalogSetId": "CATALOGSET_REQUIRED"}

@@ -90,7 +90,7 @@ async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
 
 
 @only_postgresql
-async def test_every_operation_is_503_while_the_database_is_away_and_answers_again_after(
+async def test_every_operation_is_503_while_the_database_is_unavailable_and_answers_again_afterwards(
     wire: tuple[Wire, str], tmp_path: Path
 ):
     cable, url = wire
@@ -113,7 +113,7 @@ async def test_every_operation_is_503_while_the_database_is_away_and_answers_aga
 
 
 @only_postgresql
-async def test_known_keys_are_honoured_for_a_minute_while_the_database_is_away_and_no_longer(
+async def test_known_keys_are_accepted_for_a_minute_while_the_database_is_unavailable(
     wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     cable, url = wire
@@ -157,7 +157,7 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_request_is_503(
 
 
 @only_postgresql
-async def test_a_network_that_falls_silent_ends_requests_with_503_and_is_found_again(
+async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
     wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(postgresql, "GRACE", timedelta(seconds=0.2))
@@ -203,7 +203,7 @@ async def test_a_statement_that_waits_too_long_for_a_lock_is_503(
 
 
 @only_postgresql
-async def test_a_connection_that_has_died_unseen_costs_no_request(wire: tuple[Wire, str], tmp_path: Path):
+async def test_a_connection_that_was_lost_unnoticed_fails_no_request(wire: tuple[Wire, str], tmp_path: Path):
     cable, url = wire
     async with service(url, tmp_path / "data", works=False) as mercato:
         _, pos = await mercato.partner()

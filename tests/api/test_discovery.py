@@ -164,7 +164,7 @@ async def test_an_update_is_found_at_once(shops: Shops, storefront: Client):
     assert await names(storefront, openNow=True) == ["After"]
 
 
-async def test_items_that_are_sold_out_are_told_with_the_store(shops: Shops, storefront: Client):
+async def test_a_found_store_lists_its_sold_out_items(shops: Shops, storefront: Client):
     store = await shops.open("A")
     items = [{"itemId": ITEM, "available": False}]
     await shops.pos.post(f"/v1/commerce/stores/{store['storeId']}/item-availability", {"items": items})
@@ -204,7 +204,7 @@ async def test_a_new_address_is_looked_up_and_its_time_zone_with_it(shops: Shops
     assert (await discover(storefront))["stores"][0]["timezone"] == "America/Los_Angeles"
 
 
-async def test_a_new_address_that_nothing_is_known_of_is_nowhere(shops: Shops, storefront: Client):
+async def test_a_store_whose_new_address_is_unknown_has_no_location(shops: Shops, storefront: Client):
     store = await shops.open("A", (40.75, -73.99))
     await shops.change(store, address={"street": "1 Nowhere Lane", "country": "ZZ"})
     assert await names(storefront, location=MANHATTAN) == []
@@ -281,7 +281,7 @@ async def test_discovery_has_its_own_window_of_60_a_minute(database_url: str, tm
         assert reply.headers["Cache-Control"] == "no-store"
 
 
-async def test_changes_at_once_leave_one_truth(
+async def test_concurrent_changes_leave_consistent_entries(
     shops: Shops, storefront: Client, mercato: Service, shop: Merchant
 ):
     store = await shops.open("A")

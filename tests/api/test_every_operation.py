@@ -158,7 +158,7 @@ async def test_lists_show_nothing_of_another_partners(world: World):
 
 
 @only_sqlite
-async def test_path_ids_that_are_no_uuids_are_404_on_every_operation(world: World):
+async def test_path_ids_that_are_not_uuids_are_404_on_every_operation(world: World):
     for operation in GUARDED:
         for name in operation.names:
             for wrong in (
@@ -309,7 +309,7 @@ TAKING = pytest.mark.parametrize(
 
 
 @TAKING
-async def test_no_body_makes_an_operation_stumble(
+async def test_no_body_causes_a_5xx(
     world: World, operation: Operation, session: ClientSession, database_url: str, uncollected: None
 ):
     await try_bodies(world, operation, session, thirds(database_url))
@@ -317,7 +317,7 @@ async def test_no_body_makes_an_operation_stumble(
 
 @pytest.mark.long
 @TAKING
-async def test_no_body_of_all_makes_an_operation_stumble(
+async def test_no_body_of_the_full_set_causes_a_5xx(
     world: World, operation: Operation, session: ClientSession, uncollected: None
 ):
     await try_bodies(world, operation, session, lambda: VALUES)
@@ -362,7 +362,7 @@ QUERIES = [
 ]  # fmt: skip
 
 
-async def test_no_query_makes_an_operation_stumble(world: World):
+async def test_no_query_causes_a_5xx(world: World):
     for operation in GUARDED:
         if operation.query is None:
             continue

@@ -58,7 +58,7 @@ async def test_a_body_that_was_changed_is_compared_with_what_was_sent(mercato: S
     assert told["deliveryId"] is not None
 
 
-async def test_the_old_secret_and_a_wrong_one_are_told_apart(mercato: Service, shop: Merchant):
+async def test_the_old_secret_and_a_wrong_one_are_distinguished(mercato: Service, shop: Merchant):
     made, client, headers, body = await received(mercato, shop)
     async with mercato.app.db.write() as tx:
         new = await accounts.rotate_signing_secret(tx, mercato.app.vault, made.id, overlap=OVERLAP)
@@ -71,7 +71,7 @@ async def test_the_old_secret_and_a_wrong_one_are_told_apart(mercato: Service, s
     assert made.signing_secret[6:] not in str(told)
 
 
-async def test_a_delivery_of_somebody_elses_is_404_and_is_never_found(mercato: Service, shop: Merchant):
+async def test_another_partners_delivery_is_404(mercato: Service, shop: Merchant):
     _, client, headers, body = await received(mercato, shop)
     _, stranger = await mercato.partner(PartnerKind.BOTH)
     told = await ask(stranger, headers, body.replace(b"succeeded", b"failed"))
@@ -83,7 +83,7 @@ async def test_a_delivery_of_somebody_elses_is_404_and_is_never_found(mercato: S
 
 
 @only_sqlite
-async def test_keys_of_both_surfaces_may_ask_and_nobody_else(mercato: Service):
+async def test_keys_of_both_surfaces_are_accepted_and_no_other_caller(mercato: Service):
     made, client = await mercato.partner(PartnerKind.BOTH)
     assert made.marketfront_key is not None
     body, request = b"{}", {"bodyBase64": "e30="}

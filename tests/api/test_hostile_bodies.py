@@ -133,7 +133,7 @@ def refused(operation_id: str, body: bytes) -> Problem:
     return caught.value
 
 
-def test_a_list_that_is_too_long_is_one_fault_and_its_entries_are_not_looked_at():
+def test_a_list_that_is_too_long_is_one_fault_and_its_entries_are_not_examined():
     cart = b'{"cart":{"lineItems":[%s]}}' % b",".join([b"1"] * 500_000)
     problem = refused("removeCartItem", cart)
     assert [(fault.pointer, fault.message) for fault in problem.errors] == [
@@ -162,7 +162,7 @@ def test_faults_of_a_list_that_is_as_long_as_it_may_be_are_all_found():
     assert [fault.pointer for fault in problem.errors] == ["/items/999/available"]
 
 
-def test_a_fault_beyond_the_values_that_are_looked_at_is_a_refusal_of_its_own():
+def test_a_fault_beyond_the_examined_values_has_its_own_refusal():
     group = b'{"modifierGroupId":"0190f5fe-7e3b-7ccc-8000-00000000000a","lineItems":[]}'
     line = b'{"itemId":"0190f5fe-7e3b-7ccc-8000-00000000000a","quantity":1,"modifierGroups":[%s]}'
     lines = b",".join([line % b",".join([group] * 50)] * 100)

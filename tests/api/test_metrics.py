@@ -44,7 +44,7 @@ async def lived(mercato: Service, shop: Merchant, pos: Client) -> None:
         await pos.get(f"/v1/commerce/stores/{store['storeId']}")
 
 
-async def test_everything_that_is_declared_is_told_and_nothing_names_a_partner(
+async def test_every_declared_metric_is_exposed_and_none_names_a_partner(
     mercato: Service, shop: Merchant, pos: Client
 ):
     await lived(mercato, shop, pos)
@@ -83,7 +83,7 @@ async def test_requests_runs_jobs_deliveries_and_caches_are_counted(
     assert now["mercato_database_up"] == {(): 1}
 
 
-async def test_the_queue_is_told_by_kind_and_asked_for_once_in_five_seconds(db: Any):
+async def test_the_queue_is_counted_by_kind_and_queried_once_in_five_seconds(db: Any):
     asked = []
 
     async def queue() -> list[QueueDepth]:
@@ -101,7 +101,7 @@ async def test_the_queue_is_told_by_kind_and_asked_for_once_in_five_seconds(db: 
 
 
 @only_sqlite
-async def test_a_database_that_is_away_costs_the_queue_and_nothing_else(
+async def test_an_unavailable_database_hides_only_the_queue_metrics(
     mercato: Service, database_kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     async def away(_tx: Any, **_: Any) -> Any:
@@ -129,7 +129,7 @@ async def ask(port: int, text: bytes) -> bytes:
     return said
 
 
-async def test_a_worker_has_a_port_for_its_figures_and_the_next_one_the_next(metrics: Metrics):
+async def test_each_worker_has_its_own_metrics_port(metrics: Metrics):
     async with (
         serve_metrics(metrics, host="127.0.0.1", port=20_000, token=None) as first,
         serve_metrics(metrics, host="127.0.0.1", port=first, token=None) as second,
@@ -144,7 +144,7 @@ async def test_a_worker_has_a_port_for_its_figures_and_the_next_one_the_next(met
         assert await ask(first, b"x" * 100_000) == b""
 
 
-async def test_with_a_token_figures_are_for_who_has_it(metrics: Metrics):
+async def test_with_a_token_metrics_require_it(metrics: Metrics):
     async with serve_metrics(metrics, host="127.0.0.1", port=20_100, token="hush") as port:
         for header, status in (
             (b"", b"401"),
@@ -156,7 +156,7 @@ async def test_with_a_token_figures_are_for_who_has_it(metrics: Metrics):
             assert b"hush" not in said
 
 
-async def test_a_worker_process_tells_of_its_jobs(tmp_path: Path):
+async def test_a_worker_process_has_metrics_of_its_jobs(tmp_path: Path):
     process = await asyncio.create_subprocess_exec(
         MERCATO, "worker", "--data-dir", tmp_path,
         stdout=asyncio.subprocess.PIPE,

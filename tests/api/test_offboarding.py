@@ -173,7 +173,7 @@ async def test_the_name_of_a_deleted_partner_is_free_again(here: Trade):
     await here.mercato.partner(name=name)
 
 
-async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_thrown_away(
+async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_discarded(
     mercato: Service, shop: Merchant
 ):
     asked, release = asyncio.Event(), asyncio.Event()

@@ -51,7 +51,7 @@ async def test_a_catalog_that_fails_leaves_catalog_failed_with_every_error(
     assert status["error"].endswith("(and 1 more)")
 
 
-async def test_a_pull_that_fails_is_catalog_failed_and_names_no_host(
+async def test_a_failed_pull_is_catalog_failed_and_names_no_host(
     mercato: Service, pos: Client, shop: Merchant
 ):
     status = await mercato.onboard(pos, shop.base + "/nothing.json")
@@ -91,7 +91,7 @@ async def test_after_a_failure_or_a_cancel_register_starts_a_new_onboarding(
     assert third["onboardingId"] not in {failed["onboardingId"], second["onboardingId"]}
 
 
-async def test_a_cancelled_onboarding_answers_404_and_its_pull_is_thrown_away(
+async def test_a_cancelled_onboarding_answers_404_and_its_pull_is_discarded(
     mercato: Service, pos: Client, shop: Merchant
 ):
     pulled, go = asyncio.Event(), asyncio.Event()
@@ -133,7 +133,7 @@ async def test_retry_pulls_a_failed_onboarding_again_from_a_new_url(
     assert (again.status, again.json()["errorCode"]) == (409, "ONBOARDING_NOT_FAILED")
 
 
-async def test_retry_of_a_failed_onboarding_whose_store_was_registered_anew_is_refused(
+async def test_retry_of_a_failed_onboarding_whose_store_was_registered_again_is_refused(
     mercato: Service, pos: Client, shop: Merchant
 ):
     failed = await mercato.onboard(pos, shop.base + "/nothing.json")
@@ -178,7 +178,7 @@ async def test_concurrent_activates_create_one_store(mercato: Service, pos: Clie
         ("address", {"coordinates": {"lat": 91, "lng": 0}}, 422),
     ],
 )
-async def test_what_cannot_be_registered_is_told_with_a_pointer(
+async def test_an_invalid_registration_is_refused_with_pointers(
     pos: Client, member: str, value: object, status: int
 ):
     reply = await pos.post(PATH, request("https://example.com/c.json") | {member: value})
@@ -196,7 +196,7 @@ async def test_onboardings_are_listed_newest_first_in_pages(pos: Client, shop: M
     assert second["nextCursor"] is None
 
 
-async def test_another_partners_onboarding_looks_like_none(mercato: Service, pos: Client, shop: Merchant):
+async def test_another_partners_onboarding_is_not_found(mercato: Service, pos: Client, shop: Merchant):
     mine = await mercato.onboard(pos, shop.host(CATALOG))
     _, other = await mercato.partner()
     path = f"{PATH}/{mine['onboardingId']}"
@@ -250,7 +250,7 @@ async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_th
         assert (retry.status, register.status) in {(200, 409), (409, 201)}, (retry.body, register.body)
 
 
-async def test_a_retry_counts_though_the_clock_of_who_wrote_the_failed_run_is_ahead(
+async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
     mercato: Service, pos: Client, shop: Merchant
 ):
     status = await mercato.onboard(pos, shop.host(b"[]"))

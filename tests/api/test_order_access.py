@@ -24,7 +24,7 @@ async def strangers(here: Trade) -> tuple[Client, Client]:
     return (await here.mercato.partner())[1], (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]
 
 
-async def test_anothers_order_is_not_there(here: Trade, strangers: tuple[Client, Client]):
+async def test_another_partners_order_is_not_found(here: Trade, strangers: tuple[Client, Client]):
     rival, other_front = strangers
     placed = await here.placed()
     path = f"/{placed['orderId']}"

@@ -137,7 +137,7 @@ async def test_another_storefronts_key_is_another_key(here: Trade):
     assert "Idempotent-Replayed" not in theirs.headers
 
 
-async def test_a_stores_no_to_an_order_is_pinned(here: Trade):
+async def test_a_stores_rejection_is_pinned(here: Trade):
     here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
     declined = await here.place(here.order(), key="no")
     said = refused(declined, 400, "PAYMENT_DECLINED")
@@ -156,7 +156,7 @@ async def test_a_rejection_without_a_token_is_pinned(here: Trade):
     refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_what_cannot_be_read_is_not_a_request_and_leaves_its_key_free(here: Trade):
+async def test_an_unreadable_request_leaves_its_key_free(here: Trade):
     headers = {"Idempotency-Key": "k"}
     refused(await here.front.post(PLACE, b"{", headers=headers), 400, "INVALID_REQUEST")
     assert (await here.place(here.order(), key="k")).status == 201
@@ -214,7 +214,7 @@ async def test_a_repeat_during_the_request_gets_retry_after(here: Trade):
     same(done, await here.place(here.order(), key="k"))
 
 
-async def test_after_24_hours_a_key_is_as_good_as_new(here: Trade, time: Time):
+async def test_after_24_hours_a_key_is_free_again(here: Trade, time: Time):
     first = await here.place(here.order(), key="k")
     time.ahead = timedelta(hours=23, minutes=59)
     same(first, await here.place(here.order(), key="k"))
@@ -246,7 +246,7 @@ async def test_a_claim_that_was_taken_over_pins_nothing(here: Trade, time: Time)
     same(third, await here.place(here.order(tea(1)), key="k"))
 
 
-async def test_a_clock_that_is_set_back_holds_no_key(here: Trade, time: Time):
+async def test_a_clock_that_is_set_back_does_not_keep_a_key_claimed(here: Trade, time: Time):
     db = here.mercato.app.db
     request = idempotency.KeyedRequest(
         partner_id=UUID(int=1), key="k", fingerprints=[b"print"], lease=timedelta(seconds=20)
@@ -270,7 +270,7 @@ async def test_a_clock_that_is_set_back_holds_no_key(here: Trade, time: Time):
         await idempotency.set_order(tx, second, order_id=UUID(int=3))
 
 
-async def test_keys_whose_time_is_over_are_deleted(here: Trade, time: Time):
+async def test_expired_keys_are_deleted(here: Trade, time: Time):
     await here.place(here.order(), key="old")
     time.ahead = timedelta(hours=24, minutes=1)
     new = await here.place(here.order(), key="new")

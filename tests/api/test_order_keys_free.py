@@ -113,7 +113,7 @@ async def test_a_refusal_before_an_order_is_stored_leaves_the_key_free_for_anoth
     assert (await here.place(order, key="k")).json()["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
 
 
-async def test_what_refused_a_request_does_not_refuse_it_once_it_is_over(here: Trade):
+async def test_a_refused_request_succeeds_once_the_reason_has_passed(here: Trade):
     order = await closed(here)
     assert (await here.place(order, key="k")).json()["errorCode"] == "STORE_CLOSED"
     await status(here, "online")

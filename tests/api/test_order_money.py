@@ -111,7 +111,7 @@ async def test_an_order_may_cost_all_that_an_int64_holds_and_not_one_more(mercat
 
 
 @only_sqlite
-async def test_a_deep_and_dear_cart_is_refused_and_never_a_500(
+async def test_a_deep_cart_with_a_huge_total_is_refused_and_never_a_500(
     mercato: Service, shop: Merchant, database_kind: str
 ):
     here = await trade(

@@ -163,7 +163,7 @@ async def test_a_reply_of_one_service_is_given_again_by_the_other(two: tuple[Tra
     assert again.headers["Location"] == first.headers["Location"]
 
 
-async def test_a_catalog_switch_meets_placements_and_every_order_has_the_prices_of_one_catalog(here: Trade):
+async def test_an_order_placed_during_a_catalog_switch_has_the_prices_of_one_catalog(here: Trade):
     prices = {here.store["catalogSetId"]: "5.80"}
     dearer = cafe()
     for round_ in range(4):
@@ -190,7 +190,7 @@ async def test_a_catalog_switch_meets_placements_and_every_order_has_the_prices_
     assert {one["orderId"] for one in await listed(here)} == set(calls_of(here.shop))
 
 
-async def test_a_pause_meets_placements_and_what_is_placed_after_it_is_refused(here: Trade):
+async def test_orders_placed_after_a_concurrent_pause_are_refused(here: Trade):
     path = f"/v1/commerce/stores/{here.store['storeId']}/status"
     for round_ in range(4):
         asked = [asyncio.create_task(here.place(here.order(), key=f"{round_}-{n}")) for n in range(8)]

@@ -192,7 +192,7 @@ NOES = {
 
 @only_sqlite
 @pytest.mark.parametrize("name", NOES)
-async def test_a_stores_no_is_an_answer_to_validate_and_a_refusal_to_place(
+async def test_a_stores_rejection_is_an_answer_to_validate_and_a_refusal_to_place(
     here: Trade, database_kind: str, name: str
 ):
     no = NOES[name]

@@ -141,7 +141,7 @@ async def test_a_used_token_is_reported_as_used_even_when_it_has_expired(here: T
     assert said["orderId"] == placed["orderId"]
 
 
-async def test_anothers_token_is_refused(here: Trade):
+async def test_another_storefronts_token_is_refused(here: Trade):
     token = await here.token(here.order())
     other = (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]
     reply = await here.place(here.order(validatedOrderToken=token), front=other)
@@ -159,7 +159,7 @@ async def test_a_token_of_another_store_with_the_same_catalog_is_refused(here: T
 @pytest.mark.parametrize(
     "spoil", [str.upper, lambda t: t[:-1], lambda t: t + "A", lambda _: "", lambda _: "vo_"]
 )
-async def test_what_is_no_token_of_ours_is_refused(here: Trade, spoil: Any):
+async def test_a_malformed_or_foreign_token_is_refused(here: Trade, spoil: Any):
     token = spoil(await here.token(here.order()))
     refused(await here.place(here.order(validatedOrderToken=token)), "ORDER_TOKEN_INVALID")
 

@@ -158,7 +158,7 @@ async def test_a_rejected_resend_cancels_the_order(foreground: Trade):
     assert (await here.place(order, key="another")).status == 201
 
 
-async def test_within_one_request_a_store_that_stumbles_is_called_again(
+async def test_within_one_request_a_failing_store_is_called_again(
     database_url: str, tmp_path: Path, shop: Merchant
 ):
     async with running(database_url, tmp_path / "data", shop, place_seconds=5.0) as here:

@@ -49,7 +49,7 @@ async def register(pos: Client, url: str, address: object, **more: object) -> An
         ({"coordinates": {"lat": 45.76, "lng": 4.83}}, None, []),
     ],
 )
-async def test_a_place_that_is_not_known_is_said_at_registration(
+async def test_registration_warns_of_an_unknown_place(
     pos: Client,
     shop: Merchant,
     address: object,
@@ -88,9 +88,7 @@ async def test_a_warning_of_the_place_ends_when_the_merchant_sends_coordinates(
     assert codes((await pos.get(ONBOARDINGS)).json()["onboardings"][0]) == []
 
 
-async def test_a_new_address_that_is_not_known_is_said_by_update_store(
-    mercato: Service, pos: Client, shop: Merchant
-):
+async def test_update_store_warns_of_an_unknown_address(mercato: Service, pos: Client, shop: Merchant):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"
     found = (await pos.call("PUT", path, {"address": {"city": "Oslo", "country": "NO"}})).json()
@@ -101,7 +99,7 @@ async def test_a_new_address_that_is_not_known_is_said_by_update_store(
     assert "Europe/Oslo" in lost["warnings"][1]["message"]
 
 
-async def test_the_warnings_of_a_catalog_stand_in_its_run_its_history_and_its_onboarding(
+async def test_a_catalogs_warnings_are_in_its_run_its_history_and_its_onboarding(
     mercato: Service, pos: Client, shop: Merchant
 ):
     place = {"city": "Lyon", "country": "FR"}

@@ -43,7 +43,7 @@ async def test_of_fifty_activates_at_once_one_makes_the_store(mercato: Service, 
     assert len((await pos.get(STORES)).json()["stores"]) == 1
 
 
-async def test_of_fifty_notifications_at_once_as_many_are_taken_as_may_wait(
+async def test_of_fifty_concurrent_notifications_as_many_are_accepted_as_may_wait(
     mercato: Service, pos: Client, shop: Merchant
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
@@ -158,7 +158,7 @@ async def test_delivery_and_pickup_are_never_both_switched_off_by_two_at_once(
 
 
 @pytest.mark.parametrize("round_", range(2))
-async def test_a_switch_that_meets_a_pause_and_sold_out_items_loses_none_of_them(
+async def test_a_switch_keeps_a_concurrent_pause_and_sold_out_items(
     mercato: Service, pos: Client, shop: Merchant, round_: int
 ):
     store = await mercato.live(pos, shop.host(CATALOG))

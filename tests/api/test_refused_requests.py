@@ -165,7 +165,7 @@ async def test_a_path_with_control_characters_is_stored_readable(mercato: Servic
     assert entry["path"] == "/v1/commerce/stores/\ufffd\ufffd[2J"
 
 
-async def test_a_partner_has_so_many_refused_requests_a_minute_and_others_have_theirs(
+async def test_refused_requests_are_limited_per_partner_and_minute(
     mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(log, "PER_MINUTE", 3)
@@ -179,7 +179,7 @@ async def test_a_partner_has_so_many_refused_requests_a_minute_and_others_have_t
     assert 'mercato_request_log_dropped_total{reason="partner_limit"} 2.0' in metrics
 
 
-async def test_what_cannot_wait_is_dropped_and_counted(
+async def test_requests_that_cannot_be_queued_are_dropped_and_counted(
     mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(log, "MAX_WAITING", 0)
@@ -216,7 +216,7 @@ async def test_a_bug_in_the_writer_loses_its_batch_and_nothing_else(
     assert [entry["path"][-1] for entry in await listed(pos, COMMERCE, mercato)] == ["y"]
 
 
-async def test_what_waits_is_stored_when_the_process_ends(database_url: str, tmp_path: Path):
+async def test_queued_requests_are_stored_when_the_process_ends(database_url: str, tmp_path: Path):
     async with service(database_url, tmp_path / "data") as first:
         _, client = await first.partner()
         await client.get("/v1/commerce/stores/x")

@@ -48,7 +48,7 @@ def requests_in(found: list[dict[str, Any]]) -> list[str]:
     return [line["operation"] for line in found if line["event"] == "request"]
 
 
-async def test_a_refusal_has_a_line_that_says_who_and_why(mercato: Service, pos: Client, lines: Lines):
+async def test_a_refusal_is_logged_with_its_caller_and_reason(mercato: Service, pos: Client, lines: Lines):
     await pos.get(f"{STORES}/x", headers={"X-Request-Id": "mine"})
     (line,) = [one for one in lines(mercato) if one["event"] == "request"]
     expected = {"request_id": "mine", "operation": "getStore", "status": 404, "error_code": "STORE_NOT_FOUND"}

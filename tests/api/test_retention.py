@@ -78,7 +78,7 @@ async def settled(here: Trade) -> None:
     )
 
 
-async def test_an_order_stays_without_its_customer_once_their_time_is_over(here: Trade):
+async def test_an_order_loses_its_customer_after_the_retention_period(here: Trade):
     placed = await here.placed(here.order(fulfillment=DELIVERY))
     await settled(here)
     assert CUSTOMER["email"] in await everything(here)
@@ -95,7 +95,7 @@ async def test_an_order_stays_without_its_customer_once_their_time_is_over(here:
         assert order["fulfillment"]["address"] is None
 
 
-async def test_what_is_kept_for_as_long_as_can_be_set_is_kept(here: Trade):
+async def test_data_with_the_longest_retention_is_kept(here: Trade):
     placed = await here.placed(here.order(fulfillment=DELIVERY))
     await settled(here)
     longest = Upkeep(
@@ -112,7 +112,7 @@ async def test_what_is_kept_for_as_long_as_can_be_set_is_kept(here: Trade):
 
 
 @pytest.mark.parametrize("fault", [ValueError("a bug"), DatabaseUnavailable("it takes too long")])
-async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_is_tried_again(
+async def test_a_failed_deletion_is_retried_and_does_not_block_others(
     here: Trade, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ):
     tries: asyncio.Queue[None] = asyncio.Queue()
@@ -174,12 +174,12 @@ async def test_a_dry_run_says_what_an_erasure_would_change_and_changes_nothing(
     for _ in range(2):
         code, said = await erase(database_url, CUSTOMER["email"], "--dry-run")
         assert code == 0
-        assert "would be taken out of 1 order, and 0 unanswered validations deleted" in said
+        assert "would be erased from 1 order, and 0 unanswered validations would be deleted" in said
     code, said = await erase(database_url, CUSTOMER["email"], "--dry-run", "--json")
     assert json.loads(said[: said.rindex("}") + 1]) == {"orderIds": [placed["orderId"]], "validations": 0}
     shown = (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()
     assert shown["customer"]["email"] == CUSTOMER["email"]
-    assert await erase(database_url, CUSTOMER["email"]) == (0, "Taken out of 1 order.\n")
+    assert await erase(database_url, CUSTOMER["email"]) == (0, "Erased from 1 order.\n")
 
 
 async def test_a_customer_is_erased_from_validations_that_no_store_answered(here: Trade):
@@ -253,7 +253,7 @@ async def test_neither_the_files_nor_a_later_backup_hold_an_erased_customer_whil
     assert b"Adalind" in before
     assert bodies
     assert all(body in before for body in bodies)
-    assert await erase(database_url, CUSTOMER["email"]) == (0, "Taken out of 40 orders.\n")
+    assert await erase(database_url, CUSTOMER["email"]) == (0, "Erased from 40 orders.\n")
     backup(path, tmp_path / "copy.db")
     for bytes_ in (await raw(path), await raw(tmp_path / "copy.db")):
         assert b"grace7@example.com" in bytes_
@@ -289,7 +289,7 @@ async def test_a_customer_is_found_in_any_letter_case(here: Trade, name: str):
         assert await erase_customer(tx, name, after=None, limit=10) == (1, None)
 
 
-async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
+async def test_expired_data_is_deleted_even_if_an_earlier_step_failed(
     here: Trade, monkeypatch: pytest.MonkeyPatch
 ):
     tried: asyncio.Queue[None] = asyncio.Queue()
@@ -356,7 +356,7 @@ async def test_an_unknown_name_erases_no_customer(here: Trade, name: str):
     assert CUSTOMER["email"] in await everything(here)
 
 
-async def test_old_runs_go_but_never_the_newest_of_an_onboarding_or_a_store(here: Trade):
+async def test_old_runs_are_deleted_except_the_newest_of_an_onboarding_or_a_store(here: Trade):
     store = here.store["storeId"]
     first: Any = await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
     second: Any = await here.mercato.run(here.pos, store, here.shop.host(b"[]", "/broken.json"))
@@ -383,7 +383,7 @@ async def test_a_run_that_has_not_ended_is_never_too_old(here: Trade):
         assert len(await tx.all(select(tables.catalog_runs))) == 3
 
 
-async def test_the_catalog_of_a_cancelled_onboarding_goes_when_a_superseded_one_would(here: Trade):
+async def test_the_catalog_of_a_cancelled_onboarding_is_deleted_like_a_superseded_one(here: Trade):
     pos, db = here.pos, here.mercato.app.db
     url = here.shop.host({"items": {}}, "/empty.json")
     cancelled: Any = await here.mercato.onboard(pos, url, name="cancelled")

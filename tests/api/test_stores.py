@@ -101,7 +101,7 @@ async def test_a_pause_whose_end_has_passed_is_online(mercato: Service, pos: Cli
         ({"status": "paused", "pauseReason": []}, 400, "/pauseReason"),
     ],
 )
-async def test_an_availability_that_is_none_is_told_with_a_pointer(
+async def test_an_invalid_availability_is_refused_with_a_pointer(
     pos: Client, store: Any, body: Any, status: int, pointer: str
 ):
     reply = await pos.post(f"{STORES}/{store['storeId']}/status", body)
@@ -245,7 +245,7 @@ async def test_sold_out_items_survive_a_new_catalog(
     assert changed["catalogSetId"] != store["catalogSetId"]
 
 
-async def test_an_item_that_a_new_catalog_lacks_can_be_said_to_be_available_again(
+async def test_an_item_that_a_new_catalog_lacks_can_be_marked_available_again(
     mercato: Service, pos: Client, shop: Merchant, store: Any
 ):
     path = f"{STORES}/{store['storeId']}/item-availability"
@@ -274,7 +274,7 @@ async def test_a_store_with_many_sold_out_items_is_read_in_time_that_grows_with_
     assert time.thread_time() - began < 1, "it took seconds in which nobody was answered"
 
 
-async def test_another_partners_store_looks_like_none(mercato: Service, pos: Client, store: Any):
+async def test_another_partners_store_is_not_found(mercato: Service, pos: Client, store: Any):
     _, other = await mercato.partner()
     path = f"{STORES}/{store['storeId']}"
     items = {"items": [{"itemId": ITEM, "available": False}]}
@@ -296,7 +296,7 @@ async def test_another_partners_store_looks_like_none(mercato: Service, pos: Cli
     assert (await pos.get(path)).json() == store
 
 
-async def test_a_time_zone_that_is_found_late_does_not_undo_what_the_merchant_has_said_since(
+async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
     mercato: Service, pos: Client, shop: Merchant, late_zone: LateZone
 ):
     store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
@@ -312,7 +312,7 @@ async def test_a_time_zone_that_is_found_late_does_not_undo_what_the_merchant_ha
 
 @pytest.mark.parametrize("timezone", ["Asia/Tokyo", "UTC"])
 @pytest.mark.parametrize("moves", [False, True])
-async def test_a_store_that_is_told_its_time_zone_while_it_is_looked_up_keeps_it(
+async def test_a_time_zone_that_is_set_during_its_lookup_is_kept(
     mercato: Service,
     pos: Client,
     shop: Merchant,

@@ -116,7 +116,7 @@ async def test_a_refusal_names_the_trace_that_is_exported(
 
 
 @only_sqlite
-async def test_a_share_of_none_exports_none_but_what_others_have_begun(
+async def test_a_share_of_zero_exports_only_traces_that_others_began(
     database_url: str, database_kind: str, tmp_path: Path
 ):
     exporter = InMemorySpanExporter()
@@ -127,7 +127,7 @@ async def test_a_share_of_none_exports_none_but_what_others_have_begun(
     assert [ids(span)[0] for span in exporter.get_finished_spans()] == [TRACE]
 
 
-def test_without_an_address_nothing_of_it_is_imported_and_nothing_is_measured():
+def test_without_a_traces_endpoint_nothing_is_imported_or_measured():
     assert not tracing.is_on()
     assert tracing.current("as it was") == "as it was"
     with tracing.span("x", parent=None, kind="CLIENT") as span:
@@ -140,7 +140,7 @@ def test_without_an_address_nothing_of_it_is_imported_and_nothing_is_measured():
     assert ran.stdout == "[]\n"
 
 
-def test_an_address_without_what_exports_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_a_traces_endpoint_without_the_exporter_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with (
         pytest.raises(TracingUnavailableError, match=r"mercato\[otel\]"),

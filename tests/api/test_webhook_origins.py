@@ -105,7 +105,7 @@ async def test_a_second_store_on_another_host_gets_no_token_unless_its_registrat
         assert (path, headers.get("authorization")) == ("/hooks/catalog-sync", expected)
 
 
-async def test_the_change_is_told_below_the_url_that_was_in_force(here: Trade, elsewhere: Merchant):
+async def test_the_change_is_announced_below_the_previous_url(here: Trade, elsewhere: Merchant):
     await put(here.pos, of(here), {"webhookUrl": here.shop.base + "/other?key=1"})
     await put(here.pos, of(here), {"webhookUrl": elsewhere.base + "/hooks?key=secret"})
     path, headers, data = await event(here.shop)
@@ -123,7 +123,7 @@ async def test_the_change_is_told_below_the_url_that_was_in_force(here: Trade, e
     assert (data["previousOrigin"], data["origin"]) == (elsewhere.base, None)
 
 
-async def test_a_partner_with_an_event_url_is_told_there(here: Trade, elsewhere: Merchant):
+async def test_a_partner_with_an_event_url_is_notified_there(here: Trade, elsewhere: Merchant):
     _, both = await here.mercato.partner(PartnerKind.BOTH, event_url=elsewhere.base + "/events")
     store = await here.mercato.live(both, here.shop.host({"items": {}}), webhook=here.shop.base + "/hooks")
     await put(both, f"{STORES}/{store['storeId']}", {"webhookUrl": "https://thief.example/hooks"})

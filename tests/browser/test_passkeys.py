@@ -64,7 +64,7 @@ async def test_an_operators_passkey_signs_in_until_it_is_removed_and_each_answer
     await page.get_by_role("heading", level=1, name="Sign in").wait_for()
     await page.get_by_role("link", name="Sign in with a passkey").click()
     await page.get_by_role("button", name="Use a passkey").click()
-    await page.get_by_text("This passkey isn't known here").first.wait_for()
+    await page.get_by_text("This passkey is unknown").first.wait_for()
 
 
 async def test_a_passkey_that_the_browser_refuses_is_explained_on_the_page(page: Any, mercato: Service):

@@ -72,7 +72,7 @@ def ends() -> dict[str, Ended]:
         return pool.submit(build_all).result(timeout=120)
 
 
-def test_two_hundred_documents_that_mean_harm_are_the_same_in_every_process(ends: dict[str, Ended]):
+def test_two_hundred_hostile_documents_are_the_same_in_every_process(ends: dict[str, Ended]):
     assert {name: len(document) for name, document in documents().items()} == {
         name: end.size for name, end in ends.items()
     }

@@ -149,7 +149,7 @@ def test_a_document_that_is_not_a_catalog_has_a_rule_and_a_position(
     assert (fault.rule, fault.line, fault.column) == (rule, line, column)
 
 
-def test_more_than_can_be_sent_plainly_is_noted():
+def test_a_document_that_must_be_sent_compressed_is_noted():
     text = json.dumps(cafe()).encode()
     report, _ = lint(text, default_currency="USD", max_bytes=10)
     assert [(one.rule, report.valid) for one in report.warnings] == [("needs-compression", True)]

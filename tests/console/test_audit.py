@@ -56,7 +56,7 @@ async def test_changes_are_found_by_actor_action_partner_and_time(mercato: Servi
     assert (await browser.open(page.link("Joe's"))).heading == "Joe's"
 
 
-async def test_a_search_by_actor_looks_at_so_many_entries_a_page(
+async def test_a_search_by_actor_examines_a_bounded_number_of_entries_per_page(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
     browser, _ = await enter_as_operator(mercato)

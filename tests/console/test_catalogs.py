@@ -61,7 +61,7 @@ async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_br
     assert page.rows("Errors")[0][2].endswith(", ▶<script>alert(1)</script>")
 
 
-async def test_the_excerpts_of_a_run_go_with_it(mercato: Service, shop: Merchant):
+async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     ended = await publish(deal, b"{oops", "/broken.json")
     await publish(deal, cafe() | {"note": 1}, "/right.json")
@@ -72,7 +72,7 @@ async def test_the_excerpts_of_a_run_go_with_it(mercato: Service, shop: Merchant
         assert await queries.find_excerpts(tx, run_id) == ()
 
 
-async def test_a_run_shows_what_it_changed_to_the_set_before(mercato: Service, shop: Merchant):
+async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     assert "no previous set" in (await first_run(browser)).text
@@ -137,7 +137,7 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(mercat
     assert len(shown) == len(set(shown)) == 200
 
 
-async def test_runs_and_menus_are_their_merchants(mercato: Service, shop: Merchant):
+async def test_runs_and_menus_are_visible_only_to_their_merchant(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     run = (await browser.open("/console/catalogs")).rows("Runs")[0][1]

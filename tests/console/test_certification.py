@@ -56,7 +56,7 @@ async def upload(browser: Browser, text: str) -> Page:
 async def test_a_report_is_uploaded_and_shown_with_each_check(mercato: Service):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await upload(browser, signed(mercato, report()))
-    assert page.status_region == "The report is uploaded."
+    assert page.status_region == "The report was uploaded."
     check_frame(page)
     assert [row[1] for row in page.rows("Checks")] == ["passed", "failed"]
     assert "<script>alert(1)" in page.rows("Checks")[1][2]
@@ -107,7 +107,7 @@ async def test_a_report_of_another_installation_says_so(mercato: Service):
         (lambda text: text.ljust(400_000), "report"),
     ],
 )
-async def test_what_is_no_signed_report_is_refused_with_the_reason(
+async def test_a_file_that_is_not_a_signed_report_is_refused_with_the_reason(
     mercato: Service, change: Any, reason: str
 ):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
@@ -128,7 +128,7 @@ async def test_a_signed_report_whose_counts_or_kind_are_wrong_is_refused(mercato
         assert (page.status, reason in page.text) == (422, True)
 
 
-async def test_the_newest_reports_are_kept_and_go_with_their_partner(
+async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("mercato.domain.certification.queries.MAX_KEPT", 2)

@@ -14,7 +14,7 @@ from mercato.kernel.db.audit import list_entries
 ADA = "ada@example.com"
 
 
-async def test_a_customer_is_erased_after_a_look_and_a_question(mercato: Service, shop: Merchant):
+async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
     browser, _ = await enter_as_operator(mercato)
@@ -30,7 +30,7 @@ async def test_a_customer_is_erased_after_a_look_and_a_question(mercato: Service
     path = f"{MERCHANT}/{order}"
     assert (await deal.pos.get(path)).json()["customer"]["email"] == ADA
     done = await browser.press(question, "Confirm")
-    assert done.status_region == "The customer is erased from 1 order."
+    assert done.status_region == "The customer was erased from 1 order."
     assert ADA not in done.url
     assert (await deal.pos.get(path)).json().get("customer") is None
     again = await browser.press(done, "Find", customer=ADA)
@@ -52,7 +52,7 @@ async def test_an_erasure_names_its_customer(mercato: Service):
     assert "<script>alert(1)" in hostile.text, "as text"
 
 
-async def test_a_partner_erases_nobody_and_who_may_only_look_looks(mercato: Service, shop: Merchant):
+async def test_a_partner_cannot_erase_and_a_viewer_can_only_search(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     await deal.placed()
     browser, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.BOTH))[1])

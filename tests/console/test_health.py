@@ -49,7 +49,7 @@ async def test_a_partner_has_no_health(mercato: Service):
         assert (await browser.open(f"/console/{path}")).status == 404
 
 
-async def test_requests_are_measured_from_the_first_look_on():
+async def test_requests_are_measured_from_the_first_visit_on():
     metrics = Metrics()
     measured = Traffic(metrics, clock.now)
     metrics.answered("getStore", 200, 0.004)
@@ -69,7 +69,7 @@ async def test_requests_are_measured_from_the_first_look_on():
     assert 100 < found.p95 <= 250
 
 
-async def test_nothing_is_measured_without_a_look_and_little_is_kept(mercato: Service):
+async def test_nothing_is_measured_without_a_visit_and_the_history_is_bounded(mercato: Service):
     assert not mercato.app.traffic._wanted.is_set()
     await enter_as_operator(mercato)
     assert mercato.app.traffic._wanted.is_set()

@@ -45,7 +45,7 @@ async def test_a_dead_job_is_shown_with_its_last_error_and_revived(mercato: Serv
     assert (entry.actor, entry.subject_type) == ("console:cli:anna", "job")
     assert entry.detail == {"job": number, "kind": "old.kind"}
     again = await browser.post("/console/jobs/revive", {"job": str(number)})
-    assert (again.status, "somebody may have revived it" in again.text) == (404, True)
+    assert (again.status, "Somebody may have revived it" in again.text) == (404, True)
     assert (await browser.post("/console/jobs/revive", {"job": str(2**62)})).status == 404
     assert (await browser.post("/console/jobs/revive", {"job": "one"})).status in {400, 422}
 
@@ -55,7 +55,7 @@ async def test_a_dead_job_whose_work_waits_again_is_not_revived(mercato: Service
     await add_dead(mercato, dedup="same", state="waiting")
     browser, _ = await enter_as_operator(mercato)
     refused = await browser.post("/console/jobs/revive", {"job": str(number)})
-    assert (refused.status, "the same work waits" in refused.text) == (409, True)
+    assert (refused.status, "another job for the same work" in refused.text) == (409, True)
 
 
 async def test_dead_jobs_of_one_kind_are_listed_and_revived_at_once(mercato: Service):

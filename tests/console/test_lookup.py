@@ -39,7 +39,7 @@ async def test_anything_is_found_by_its_id(mercato: Service, shop: Merchant):
     assert found.heading == "Request mine"
 
 
-async def test_an_id_that_nothing_has_and_one_that_several_have_say_so(mercato: Service):
+async def test_unknown_and_ambiguous_ids_are_reported(mercato: Service):
     _, client = await mercato.partner()
     for _ in range(2):
         await client.get("/v1/commerce/stores/x", headers={"X-Request-Id": "twice"})

@@ -71,7 +71,7 @@ async def test_a_partners_limits_are_set_and_removed(mercato: Service):
     browser, _ = await enter_as_operator(mercato)
     page = await browser.open(f"/console/partners/{made.id}")
     done = await browser.press(page, "Set limits", reads="120", writes="", discovery="7")
-    assert "limits are set" in done.status_region
+    assert "limits were set" in done.status_region
     async with mercato.app.db.read() as tx:
         assert (await accounts.get_partner(tx, made.id)).limits == Limits(reads=120, discovery=7)
     cleared = await browser.press(done, "Set limits", reads="", writes="", discovery="")
@@ -122,7 +122,7 @@ async def test_a_partner_sees_no_partners(mercato: Service):
         assert (await browser.post(f"/console/partners/{path}", {"name": "x", "kind": "both"})).status == 404
 
 
-async def test_an_operator_who_may_only_look_changes_no_partner(mercato: Service):
+async def test_a_read_only_operator_cannot_change_a_partner(mercato: Service):
     made, _ = await mercato.partner()
     grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
     async with mercato.app.db.write() as tx:

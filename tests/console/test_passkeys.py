@@ -45,7 +45,7 @@ async def test_an_operator_adds_a_passkey_that_signs_in(mercato: Service):
     browser, _ = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     page = await add(browser, key, name="<b>Anna</b>")
-    assert (page.status, page.status_region) == (200, "The passkey was added. It signs in from now on.")
+    assert (page.status, page.status_region) == (200, "The passkey was added. You can now sign in with it.")
     assert page.rows("Passkeys")[0][0] == "<b>Anna</b>"
     other = Browser(mercato.base, mercato.session)
     page = await use(other, key)
@@ -63,7 +63,7 @@ async def test_an_answer_signs_in_once(mercato: Service):
     answer = key.get(options_of(page))
     assert (await stranger.press(page, USE, credential=answer)).status == 200
     again = await Browser(mercato.base, mercato.session).press(page, USE, credential=answer)
-    assert (again.status, "This answer has been used" in again.text) == (403, True)
+    assert (again.status, "This response was used already" in again.text) == (403, True)
 
 
 async def test_a_passkey_that_is_removed_ends_its_sessions(mercato: Service):
@@ -76,10 +76,10 @@ async def test_a_passkey_that_is_removed_ends_its_sessions(mercato: Service):
     assert page.status_region == "The passkey was removed."
     assert (await other.open("/console/account")).heading == "Sign in"
     refused = await use(other, key)
-    assert (refused.status, "isn't known here" in refused.text) == (403, True)
+    assert (refused.status, "is unknown" in refused.text) == (403, True)
 
 
-async def test_an_answer_to_anything_but_this_pages_question_is_refused(mercato: Service):
+async def test_a_response_to_another_challenge_is_refused(mercato: Service):
     browser, _ = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
@@ -157,7 +157,7 @@ async def test_a_passkey_is_added_only_to_the_session_that_asked(mercato: Servic
     assert (await browser.post("/console/account/passkeys", fields)).status == 200
 
 
-async def test_a_page_that_was_open_for_five_minutes_adds_and_signs_in_no_more(
+async def test_a_page_that_was_open_for_five_minutes_neither_adds_nor_signs_in(
     mercato: Service, clock_ahead: Time
 ):
     browser, _ = await enter_as_operator(mercato)

@@ -124,7 +124,7 @@ async def test_choices_belong_to_the_item_that_is_added(mercato: Service, shop: 
     assert chosen.rows("Cart")[0][0] == "Cake"
 
 
-async def test_an_order_of_a_store_that_is_no_sandbox_is_confirmed_first(
+async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
     mercato: Service, shop: Merchant, monkeypatch: Any
 ):
     deal = await trade(mercato, shop)
@@ -179,7 +179,7 @@ async def test_a_session_of_one_store_fills_carts_there_alone(mercato: Service, 
         assert (await browser.post(f"{PLAYGROUND}/{action}", sent)).status == 404, action
 
 
-async def test_the_playground_is_of_storefronts(mercato: Service, shop: Merchant):
+async def test_only_storefronts_have_the_playground(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     assert (await browser.open(PLAYGROUND)).status == 404

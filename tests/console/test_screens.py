@@ -156,7 +156,7 @@ async def test_all_failed_deliveries_are_sent_again_at_once(mercato: Service, sh
     await mercato.until(deal.front, path, lambda page: not page["deliveries"])
 
 
-async def test_what_partners_write_is_shown_and_never_run(mercato: Service, shop: Merchant):
+async def test_what_partners_write_is_shown_and_never_executed(mercato: Service, shop: Merchant):
     deal = await trade(
         mercato, shop, event_url=shop.base + "/events", name=HOSTILE.rstrip("\N{RIGHT-TO-LEFT OVERRIDE}")
     )
@@ -252,7 +252,7 @@ HOSTILE_QUERIES = (
 )
 
 
-async def test_no_query_makes_a_screen_stumble(mercato: Service, shop: Merchant):
+async def test_no_query_makes_a_screen_fail(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     both = (await mercato.partner(PartnerKind.BOTH))[1]
     await assert_none_stumbles(deal, (await enter_as_operator(mercato))[0])

@@ -28,7 +28,7 @@ from mercato.kernel import clock
         ({}, "ix_deliveries_partner_id"),
     ],
 )
-async def test_deliveries_of_a_partner_are_listed_by_the_index_of_what_is_wanted(
+async def test_a_partners_deliveries_are_listed_by_the_index_of_their_filter(
     mercato: Service, wanted: dict[str, Any], index: str
 ):
     seen: list[Any] = []
@@ -45,7 +45,7 @@ async def test_deliveries_of_a_partner_are_listed_by_the_index_of_what_is_wanted
     assert any(f"INDEX {index} " in row.detail for row in plan), plan
 
 
-async def test_a_search_that_no_index_leads_to_goes_on_page_by_page(
+async def test_a_search_without_an_index_continues_page_by_page(
     mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(operators, "MAX_SEARCHED", 2)

@@ -114,7 +114,7 @@ async def test_the_cookie_is_for_this_host_and_no_script(mercato: Service):
     assert not any(one.startswith("Domain") for one in attributes)
 
 
-async def test_a_cookie_that_was_there_before_opens_nothing_after_signing_in(mercato: Service):
+async def test_a_cookie_from_before_the_sign_in_grants_nothing(mercato: Service):
     _made, client = await mercato.partner()
     victim = Browser(mercato.base, mercato.session)
     victim.cookies["__Host-mercato-session"] = "chosen-by-somebody-else"
@@ -204,7 +204,9 @@ async def test_an_operator_signs_in_with_a_link_of_the_command(mercato: Service)
     assert "cli:anna" in account.text
 
 
-async def test_a_database_that_is_away_is_said_on_a_page(mercato: Service, monkeypatch: pytest.MonkeyPatch):
+async def test_an_unavailable_database_is_reported_on_a_page(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch
+):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
 
     async def fail(*_: object, **__: object) -> None:

@@ -21,7 +21,7 @@ FROM_NPM = {
 }
 
 
-def test_scripts_of_others_are_what_npm_has_and_named_in_the_notice():
+def test_third_party_scripts_equal_their_npm_packages_and_are_in_the_notice():
     notice = (ROOT / "NOTICE").read_text()
     for name, digest in FROM_NPM.items():
         content = resources.files("mercato.http.console").joinpath("static", name).read_bytes()
@@ -39,7 +39,7 @@ async def test_a_file_is_served_by_its_hash_alone(mercato: Service):
         assert (await anybody.get(f"/console/static/{path}")).status == 404, path
 
 
-def test_a_service_that_nobody_opens_in_a_browser_imports_no_templates():
+def test_a_service_without_browser_visits_imports_no_templates():
     code = "import sys, mercato.http.app; print([m for m in sys.modules if 'jinja2' in m or 'http.console' in m])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -121,7 +121,7 @@ def test_a_database_of_another_program_is_refused(database: Path, tmp_path: Path
 
 
 def test_a_backup_into_a_missing_directory_names_the_directory(database: Path, tmp_path: Path):
-    with pytest.raises(BackupError, match=r"There is no directory .*/none\. Make it"):
+    with pytest.raises(BackupError, match=r"There is no directory .*/none\. Create it"):
         backup(database, tmp_path / "none" / "copy.db")
 
 

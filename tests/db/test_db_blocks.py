@@ -33,7 +33,7 @@ async def count(db: Database) -> int:
     return found
 
 
-async def test_a_block_returns_its_row_which_everybody_can_read(db: Database) -> None:
+async def test_a_block_returns_its_row_which_every_reader_sees(db: Database) -> None:
     given = row("here")
 
     async def block(tx: Write) -> str:

@@ -27,7 +27,9 @@ COMMON: dict[str, Any] = {"items": ["Soup"], "categories": ("Food",)}
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_fulfilment_and_opening_on_every_way(index: StoreIndex, way: dict[str, Any]):
+async def test_fulfilment_and_opening_hours_filter_every_kind_of_search(
+    index: StoreIndex, way: dict[str, Any]
+):
     await index.put("A", (0, 0.01), **COMMON)
     await index.put("B", (0, 0.02), delivery_allowed=False, **COMMON)
     await index.put("C", (0, 0.03), pickup_allowed=False, **COMMON)
@@ -109,7 +111,7 @@ CLOCKS = {
 
 
 @pytest.mark.parametrize("at", CLOCKS)
-async def test_open_now_is_by_the_clock_on_the_stores_wall(index: StoreIndex, at: str):
+async def test_open_now_uses_the_stores_local_time(index: StoreIndex, at: str):
     zone, spans, opened = CLOCKS[at]
     index.now = datetime.fromisoformat(at)
     await index.put("A", (0, 0), timezone=zone, spans=spans, items=["Soup"])
@@ -118,7 +120,7 @@ async def test_open_now_is_by_the_clock_on_the_stores_wall(index: StoreIndex, at
         assert (await index.find(**way))["stores"][0]["isOpen"] is opened
 
 
-async def test_hours_are_kept_once_with_how_many_stores_have_them(index: StoreIndex, db: Database):
+async def test_equal_hours_are_stored_once_with_their_number_of_stores(index: StoreIndex, db: Database):
     await index.put("A", spans=((0, HOUR),))
     await index.put("B", spans=((0, HOUR),), delivery_allowed=False)
     await index.put("C", spans=((0, HOUR),), timezone="Europe/Berlin")

@@ -38,7 +38,7 @@ def test_a_circle_has_exactly_the_stores_within_the_haversine_distance(
 
 
 @given(latitudes, longitudes, near, near, st.floats(0, 300_000))
-def test_a_zone_inside_a_ring_lies_inside_it_and_zones_are_apart(
+def test_a_zone_inside_a_ring_lies_inside_it_and_zones_do_not_overlap(
     lat: float, lng: float, north: float, east: float, radius: float
 ):
     other = (

@@ -20,7 +20,7 @@ OTHER = "01a1fcb9-0000-735e-a9f1-a4edbef2d7d5"
         ('[1, "…"]', "[1, 2, 3]"),
     ],
 )
-def test_what_is_alike_passes(shown: str, printed: str) -> None:
+def test_equal_schemas_pass(shown: str, printed: str) -> None:
     assert difference("json", shown, printed) is None
 
 

@@ -33,7 +33,9 @@ def test_a_page_is_followed_in_a_clone_and_timed(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / ".state").exists()
 
 
-def test_what_a_page_says_wrongly_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_wrong_statement_on_a_page_is_reported_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert follow(committed(tmp_path, "# Page\n\n```sh\nmkdir a && false\n```\n"), PAGE) == 1
     assert "page.md:3: exit code 1" in capsys.readouterr().err
 

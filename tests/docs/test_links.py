@@ -11,7 +11,7 @@ _NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:bin|json|md|py|service|toml|yam
 
 
 @pytest.mark.parametrize("page", documents(), ids=shown)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_every_link_works(page: Path) -> None:
     broken = [link.target for link in links(page) if not leads_somewhere(page, link.target)]
     assert broken == []
 

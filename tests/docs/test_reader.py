@@ -43,7 +43,7 @@ def test_a_wrong_page_is_noticed(reader: Reader, tmp_path: Path, text: str) -> N
         reader.reads(page(tmp_path, text))
 
 
-def test_what_is_set_in_one_block_is_there_in_the_next(reader: Reader, tmp_path: Path) -> None:
+def test_variables_of_one_block_are_set_in_the_next(reader: Reader, tmp_path: Path) -> None:
     reader.reads(
         page(tmp_path, '```sh\nA=1\nf() { echo "$A$1"; }\n```\n\n```sh\nf 2\n```\n\n```text\n12\n```\n'),
     )
@@ -60,7 +60,7 @@ def test_a_page_read_apart_begins_with_an_empty_shell_and_leaves_nothing(
     reader.reads(page(tmp_path, "```sh\necho $A; cat kept.txt; ls -d d || true\n```\n\n```text\n1\na\n```\n"))
 
 
-def test_a_question_is_asked_again_and_an_order_is_not(reader: Reader, tmp_path: Path) -> None:
+def test_a_read_is_repeated_and_an_order_is_not(reader: Reader, tmp_path: Path) -> None:
     reader.patience = 20
     counting = "echo x >> asked; wc -l < asked | xargs"
     reader.reads(page(tmp_path, f"```sh\n{counting}\n```\n\n```text\n3\n```\n"))

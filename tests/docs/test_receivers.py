@@ -99,7 +99,9 @@ def test_the_page_has_a_receiver_in_each_language():
     assert set(RECEIVERS) == set(START)
 
 
-async def test_it_takes_what_is_signed_and_refuses_everything_else(receiver: tuple[str, str], tmp_path: Path):
+async def test_it_accepts_signed_webhooks_and_refuses_everything_else(
+    receiver: tuple[str, str], tmp_path: Path
+):
     url, secret = receiver
     now, other = datetime.now(UTC), new_secret(os.urandom)
     good = headers(secret, EVENT)

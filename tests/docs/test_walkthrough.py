@@ -27,6 +27,6 @@ def test_it_names_functions() -> None:
 
 
 @pytest.mark.parametrize("link", NAMED, ids=lambda link: link.text)
-def test_what_is_named_is_there(link: Link) -> None:
+def test_everything_that_is_named_exists(link: Link) -> None:
     path = (PAGE.parent / link.target).resolve()
     assert link.text.strip("`") in defined(path)

@@ -117,7 +117,7 @@ async def test_a_storefront_that_is_interrupted_says_what_becomes_of_its_order(m
     assert len((desk / "last-order.key").read_text()) == 36
 
 
-async def test_a_merchant_that_comes_again_finds_its_store(mercato: Service, desk: Path):
+async def test_a_restarted_merchant_finds_its_store(mercato: Service, desk: Path):
     for _ in range(2):
         async with merchant(desk, mercato.base):
             pass
@@ -152,7 +152,7 @@ async def test_a_storefront_that_finds_nothing_says_so(mercato: Service, desk: P
 
 
 @pytest.mark.parametrize(("name", "file"), [("merchant.py", "partner.json"), ("storefront.py", "shop.json")])
-async def test_what_is_wrong_is_said_in_words(mercato: Service, desk: Path, name: str, file: str):
+async def test_faults_are_explained_in_plain_words(mercato: Service, desk: Path, name: str, file: str):
     wrong = json.dumps({"commerceKey": "mk_x", "marketfrontKey": "mk_x", "signingSecret": "whsec_AAAA"})
     (desk / "wrong.json").write_text(wrong)
     (desk / "empty.json").write_text("{}")
@@ -175,9 +175,7 @@ async def test_what_is_wrong_is_said_in_words(mercato: Service, desk: Path, name
         assert "Traceback" not in err
 
 
-async def test_a_merchant_on_a_port_that_is_none_or_taken_says_how_to_name_another(
-    mercato: Service, desk: Path
-):
+async def test_a_merchant_on_an_invalid_or_used_port_says_how_to_choose_another(mercato: Service, desk: Path):
     taken = mercato.base.rpartition(":")[2]
     for port, words in (
         ("foo", "foo is no port"),

@@ -50,7 +50,7 @@ def test_cities_of_every_continent_have_their_time_zone(city: str, country: str,
         ("illinois", (39.80172, -89.64371)),
     ],
 )
-def test_the_state_tells_cities_of_one_name_apart(state: str, coordinates: tuple[float, float]):
+def test_the_state_distinguishes_cities_of_one_name(state: str, coordinates: tuple[float, float]):
     assert locate(AddressParts("Springfield", state=state, country="US")).coordinates == coordinates
 
 

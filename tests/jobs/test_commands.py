@@ -74,7 +74,7 @@ def test_all_dead_jobs_of_a_kind_are_revived_except_duplicates_of_waiting_jobs(
 
     asyncio.run(again())
     shell("job", "revive", "--kind", "webhook.deliver")
-    assert "the same work waits already" in shell.err
+    assert "another job for the same work is queued already" in shell.err
     assert "Due again: 1 job of webhook.deliver." in shell.err
     assert [states(database_url)[one][0] for one in (first, second)] == ["dead", "ready"]
 
@@ -82,7 +82,7 @@ def test_all_dead_jobs_of_a_kind_are_revived_except_duplicates_of_waiting_jobs(
 def test_a_job_that_is_not_dead_and_wrong_arguments_are_reported(shell: Shell) -> None:
     assert "The queue is empty." in shell("job", "list")
     shell("job", "revive", "12345", code=1)
-    assert "is not dead, or gone. See those that are dead: mercato job list" in shell.err
+    assert "isn't dead, or no longer exists. List dead jobs: mercato job list" in shell.err
     for wrong in ([], ["1", "--kind", "x"], ["one"], ["--bogus"]):
         shell("job", "revive", *wrong, code=2)
         assert shell.err
@@ -95,5 +95,5 @@ def test_a_missing_database_is_reported(fresh: Shell) -> None:
 
 def test_a_number_that_no_database_can_hold_is_not_a_jobs_number(shell: Shell) -> None:
     shell("job", "revive", str(2**63), "0", code=1)
-    assert f"{2**63} isn't a job's number. See those that are dead: mercato job list" in shell.err
-    assert "0 isn't a job's number" in shell.err
+    assert f"{2**63} isn't a job number. List dead jobs: mercato job list" in shell.err
+    assert "0 isn't a job number" in shell.err

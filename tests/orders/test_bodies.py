@@ -93,7 +93,7 @@ def test_a_place_call_has_the_payment_byte_for_byte():
     check_order(told["data"]["order"])
 
 
-def test_without_a_payment_there_is_no_such_member():
+def test_without_a_payment_the_member_is_absent():
     for payment in (UNSET, msgspec.Raw(b"null")):
         assert "payment" not in json.loads(place_body(row(), payment=payment, now=NOW))["data"]
 

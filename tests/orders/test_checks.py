@@ -205,7 +205,7 @@ def test_the_minimum_is_compared_with_the_subtotal_alone():
     least = shop(minimum_order_amount=921, minimum_order_currency="USD")
     (error,) = checked(order(amounts={"tip": "5.00"}), store=least).errors
     assert error.code == "ORDER_BELOW_MINIMUM"
-    assert error.message == "The store takes orders from 9.21 USD on; the cart comes to 9.20."
+    assert error.message == "The store's minimum order is 9.21 USD; the cart comes to 9.20."
     assert errors_of(store=shop(minimum_order_amount=920, minimum_order_currency="USD")) == []
 
 

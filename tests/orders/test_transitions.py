@@ -123,7 +123,7 @@ def test_values_are_read_in_any_letter_case():
     assert moved(at(), status="INTRANSIT", state="Completed") == at("inTransit", "completed")
 
 
-def test_pending_and_nothing_at_all_are_no_updates():
+def test_pending_and_an_empty_body_are_not_updates():
     assert faults(at(), status="pending") == ["/status"]
     assert faults(at()) == [""]
     assert faults(at(), cancel_reason="x") == [""]

@@ -129,7 +129,7 @@ async def test_a_name_of_an_internal_address_is_resolved_but_not_opened(
 
 @pytest.mark.parametrize("way", ["pull", "post"])
 @pytest.mark.parametrize("form", internal.ADDRESSES)
-async def test_one_internal_address_disqualifies_a_name_wherever_it_stands(
+async def test_one_internal_address_disqualifies_a_name_at_any_position(
     wire: Wire, form: str, way: str
 ) -> None:
     inside = internal.ADDRESSES[form]

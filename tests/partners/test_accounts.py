@@ -39,7 +39,7 @@ async def test_a_new_partner_has_a_key_for_each_surface_of_its_kind(
         assert await accounts.get_signing_secrets(tx, VAULT, made.id, now=now) == [made.signing_secret]
 
 
-async def test_a_partner_comes_whole_or_not_at_all(db: Database, now: HandClock) -> None:
+async def test_a_partner_is_created_completely_or_not_at_all(db: Database, now: HandClock) -> None:
     async def failing() -> None:
         async with db.write() as tx:
             await accounts.create_partner(tx, VAULT, name="Acme", kind=PartnerKind.BOTH, now=now)
@@ -151,7 +151,7 @@ async def test_partners_are_listed_in_pages(db: Database, now: HandClock) -> Non
     assert [one.id for one in first + second] == made
 
 
-async def test_what_concerns_an_unknown_partner_is_refused(db: Database, now: HandClock) -> None:
+async def test_operations_on_an_unknown_partner_are_refused(db: Database, now: HandClock) -> None:
     async with db.write() as tx:
         for wish in (
             accounts.get_partner(tx, NOBODY),
@@ -188,9 +188,7 @@ async def test_a_rotation_without_overlap_ends_the_old_secret_at_once(db: Databa
         assert await accounts.get_signing_secrets(tx, VAULT, made.id, now=now) == [new]
 
 
-async def test_rotations_at_the_same_time_leave_one_secret_without_an_end(
-    db: Database, now: HandClock
-) -> None:
+async def test_concurrent_rotations_leave_one_secret_without_an_expiry(db: Database, now: HandClock) -> None:
     made = await make_partner(db, now)
 
     async def rotate() -> None:

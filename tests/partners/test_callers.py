@@ -119,7 +119,7 @@ async def test_an_unknown_key_is_refused_by_its_prefix_and_never_repeated(caller
 @pytest.mark.parametrize(
     "key", [b"x", b"", b"\xff" * 10, b"mk_commerce_", b"mk_other_" + b"a" * 40, b"a" * 100_000]
 )
-async def test_what_cannot_be_a_key_is_refused_without_asking_the_database(
+async def test_what_cannot_be_a_key_is_refused_without_a_database_read(
     callers: Callers, reads: list[bytes], key: bytes
 ) -> None:
     assert callers.cached(key) is None
@@ -127,7 +127,7 @@ async def test_what_cannot_be_a_key_is_refused_without_asking_the_database(
     assert reads == []
 
 
-async def test_a_cut_off_key_is_told_from_a_foreign_token(
+async def test_a_truncated_key_is_reported_differently_from_a_foreign_token(
     callers: Callers, partner: NewPartner, reads: list[bytes]
 ) -> None:
     assert "not complete" in await refusal(callers, token(partner)[:-1])
@@ -142,7 +142,7 @@ async def test_a_flood_with_one_wrong_key_is_one_read(callers: Callers, reads: l
     assert len(reads) == 1
 
 
-async def test_a_wrong_key_is_asked_about_again_after_a_while(
+async def test_a_wrong_key_is_looked_up_again_after_a_while(
     callers: Callers, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = new_key(Surface.COMMERCE).encode()
@@ -153,7 +153,7 @@ async def test_a_wrong_key_is_asked_about_again_after_a_while(
     assert len(reads) == 2
 
 
-async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bounded_memory(
+async def test_a_flood_of_wrong_keys_is_limited_in_concurrent_reads_and_memory(
     callers: Callers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_REFUSED", 10)
@@ -175,7 +175,7 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
     assert len(callers._refused) == 10
 
 
-async def test_memory_is_bounded_and_the_least_recently_used_go_first(
+async def test_the_cache_is_bounded_and_evicts_the_least_recently_used(
     db: Database, feed: ChangeFeed, now: HandClock
 ) -> None:
     callers = Callers(db, feed, TOKENS, now, max_callers=2)
@@ -224,7 +224,7 @@ async def test_a_rolled_key_works_through_the_overlap_and_not_beyond(
     assert callers.cached(new) is not None
 
 
-async def test_a_revoked_key_is_dead_at_once_in_the_process_that_revokes_it(
+async def test_a_revoked_key_is_refused_at_once_in_the_process_that_revokes_it(
     db: Database, callers: Callers, partner: NewPartner, now: HandClock
 ) -> None:
     await callers.get(token(partner))
@@ -258,7 +258,7 @@ async def another_process(database_url: str, now: HandClock) -> AsyncIterator[tu
         await running
 
 
-async def test_a_revoked_key_is_dead_everywhere_within_2_seconds(
+async def test_a_revoked_key_is_refused_everywhere_within_2_seconds(
     db: Database, database_url: str, partner: NewPartner, now: HandClock
 ) -> None:
     async with another_process(database_url, now) as (there, heard):
@@ -302,7 +302,7 @@ async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
     assert callers.cached(token(partner)) is None
 
 
-async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
+async def test_a_key_that_changes_during_every_read_is_accepted_but_not_cached(
     db: Database, callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = queries.find_caller_by_digest
@@ -318,7 +318,7 @@ async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
     assert callers.cached(token(partner)) is None
 
 
-async def test_without_news_for_a_minute_memory_is_not_believed(
+async def test_a_cache_without_a_change_feed_for_a_minute_is_not_used(
     callers: Callers,
     feed: ChangeFeed,
     partner: NewPartner,
@@ -334,7 +334,7 @@ async def test_without_news_for_a_minute_memory_is_not_believed(
     assert callers.cached(token(partner)) is not None
 
 
-async def test_a_key_that_cannot_be_looked_up_is_the_databases_fault_and_not_the_keys(
+async def test_a_key_that_cannot_be_looked_up_is_503_and_not_401(
     callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs(tx: Read, digest: bytes) -> Any:
@@ -348,7 +348,7 @@ async def test_a_key_that_cannot_be_looked_up_is_the_databases_fault_and_not_the
     assert (await callers.get(token(partner))).partner_id == partner.id
 
 
-async def test_the_last_use_is_noted_off_the_request_path_and_once_for_many_requests(
+async def test_the_last_use_is_recorded_in_the_background_once_for_many_requests(
     db: Database, callers: Callers, partner: NewPartner, now: HandClock
 ) -> None:
     async def last_use() -> Any:
@@ -368,7 +368,7 @@ async def test_the_last_use_is_noted_off_the_request_path_and_once_for_many_requ
     assert await last_use() == now()
 
 
-async def test_a_use_is_noted_soon_and_a_key_in_steady_use_once_a_minute(
+async def test_a_use_is_recorded_soon_and_a_key_in_steady_use_once_a_minute(
     callers: Callers, partner: NewPartner, now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert module.USE_SECONDS <= 5
@@ -387,7 +387,7 @@ async def test_a_use_is_noted_soon_and_a_key_in_steady_use_once_a_minute(
     assert noted == [(1, began), (1, began + 60 * SECOND)]
 
 
-async def test_noting_uses_goes_on_when_the_database_was_away(
+async def test_recording_uses_resumes_after_an_unavailable_database(
     callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "USE_SECONDS", 0)
@@ -444,7 +444,7 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return seen
 
 
-async def test_a_token_is_its_keys_caller_without_a_read_where_it_was_made(
+async def test_a_token_needs_no_read_in_the_process_that_issued_it(
     callers: Callers, partner: NewPartner, claims: list[UUID]
 ) -> None:
     made = await issue(callers, partner)
@@ -453,7 +453,7 @@ async def test_a_token_is_its_keys_caller_without_a_read_where_it_was_made(
     assert claims == []
 
 
-async def test_elsewhere_all_tokens_of_a_key_cost_one_read(
+async def test_in_other_processes_all_tokens_of_a_key_cost_one_read(
     db: Database, feed: ChangeFeed, callers: Callers, partner: NewPartner, now: HandClock, claims: list[UUID]
 ) -> None:
     elsewhere = Callers(db, feed, TOKENS, now)
@@ -465,7 +465,7 @@ async def test_elsewhere_all_tokens_of_a_key_cost_one_read(
     assert len(claims) == 1
 
 
-async def test_a_token_is_dead_an_hour_later_and_its_key_is_not(
+async def test_a_token_expires_after_an_hour_and_its_key_does_not(
     callers: Callers, partner: NewPartner, now: HandClock
 ) -> None:
     made = await issue(callers, partner)
@@ -492,7 +492,7 @@ async def test_a_token_ends_with_the_overlap_of_its_rolled_key(
     assert "has been expired since" in await refusal(callers, made)
 
 
-async def test_a_token_is_dead_everywhere_within_2_seconds_of_its_keys_revocation(
+async def test_a_token_is_refused_everywhere_within_2_seconds_of_its_keys_revocation(
     db: Database, database_url: str, callers: Callers, partner: NewPartner, now: HandClock
 ) -> None:
     made = await issue(callers, partner)
@@ -506,7 +506,7 @@ async def test_a_token_is_dead_everywhere_within_2_seconds_of_its_keys_revocatio
         assert "has been revoked since" in await refusal(there, made)
 
 
-async def test_a_forged_token_is_refused_without_asking_the_database(
+async def test_a_forged_token_is_refused_without_a_database_read(
     callers: Callers, partner: NewPartner, claims: list[UUID], reads: list[bytes], now: HandClock
 ) -> None:
     key = partner.marketfront_key

@@ -290,7 +290,7 @@ def test_an_unavailable_database_is_reported(
 ) -> None:
     monkeypatch.setenv("MERCATO_DATABASE_URL", f"postgresql://u:hunter2@/d?host={tmp_path}")
     fresh("partner", *command, code=1)
-    assert "Is it running?" in fresh.err
+    assert "Check that it is running" in fresh.err
     assert "hunter2" not in fresh.err
 
 
@@ -504,7 +504,7 @@ def test_a_renamed_partner_is_found_by_its_new_name(shell: Shell) -> None:
     shell("partner", "rename", "Old", "New")
     assert shell.json("key", "list", "New")["keys"][0]["partnerId"] == made["partnerId"]
     shell("partner", "rename", "New", "Taken", code=1)
-    assert "There is a partner called Taken already." in shell.err
+    assert "A partner called Taken exists already." in shell.err
 
 
 def test_a_file_with_secrets_is_readable_by_its_owner_only_and_ignored_by_git(

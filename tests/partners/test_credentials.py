@@ -68,7 +68,7 @@ async def test_a_partner_gets_no_key_for_a_surface_that_is_not_its(db: Database,
             await credentials.create_key(tx, partner, surface=Surface.COMMERCE, now=now)
 
 
-async def test_a_key_that_would_be_born_expired_is_refused(db: Database, now: HandClock) -> None:
+async def test_a_new_key_with_an_expiry_in_the_past_is_refused(db: Database, now: HandClock) -> None:
     with pytest.raises(AccountError, match="expired"):
         await new_key(db, now, lives=timedelta(0))
 
@@ -105,7 +105,7 @@ async def test_a_key_is_found_by_its_id_its_prefix_or_itself(db: Database, now: 
         "mk_commerce_a_b",
     ],
 )
-async def test_an_unknown_key_is_said_to_be_so(db: Database, name: str) -> None:
+async def test_an_unknown_key_is_reported_as_unknown(db: Database, name: str) -> None:
     async with db.read() as tx:
         with pytest.raises(UnknownAccountError):
             await credentials.get_key(tx, name)
@@ -157,9 +157,7 @@ async def test_an_overlap_never_lengthens_a_keys_life(db: Database, now: HandClo
     assert (await stored(db, old)).expires_at == now() + HOUR
 
 
-async def test_the_successor_of_a_key_with_an_end_lives_as_long_as_that_did(
-    db: Database, now: HandClock
-) -> None:
+async def test_the_successor_of_an_expiring_key_has_the_same_lifetime(db: Database, now: HandClock) -> None:
     old = await new_key(db, now, lives=DAY)
     now.advance(HOUR)
     async with db.write() as tx:
@@ -175,7 +173,7 @@ async def test_an_overlap_has_bounds(db: Database, now: HandClock, overlap: time
             await credentials.roll_key(tx, old, overlap=overlap, now=now)
 
 
-async def test_a_key_that_is_over_cannot_be_rolled_back_to_life(db: Database, now: HandClock) -> None:
+async def test_an_expired_or_revoked_key_cannot_be_rolled(db: Database, now: HandClock) -> None:
     expired, revoked = await new_key(db, now, lives=HOUR), await new_key(db, now)
     async with db.write() as tx:
         await credentials.revoke_key(tx, await credentials.get_key(tx, str(revoked.id)), now=now)
@@ -187,7 +185,7 @@ async def test_a_key_that_is_over_cannot_be_rolled_back_to_life(db: Database, no
                 await credentials.roll_key(tx, one, now=now)
 
 
-async def test_revoking_holds_from_its_first_instant_and_is_told_only_once(
+async def test_a_revocation_applies_from_its_first_instant_and_is_announced_once(
     db: Database, now: HandClock
 ) -> None:
     made = await new_key(db, now)
@@ -226,7 +224,7 @@ async def test_the_last_use_is_kept_to_the_minute(db: Database, now: HandClock) 
     assert (await stored(db, made)).last_used_at == now()
 
 
-async def test_what_is_presented_comes_with_the_partners_limits(db: Database, now: HandClock) -> None:
+async def test_a_presented_key_comes_with_its_partners_limits(db: Database, now: HandClock) -> None:
     made = await new_key(db, now)
     async with db.read() as tx:
         found = await queries.find_caller_by_digest(tx, digest(made.text.encode()))

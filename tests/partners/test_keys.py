@@ -21,7 +21,7 @@ def test_a_key_names_its_surface_and_has_at_least_160_random_bits(surface: Surfa
     assert 62**keys.RANDOM_LENGTH > 2**160
 
 
-def test_what_a_prefix_keeps_hidden_is_more_than_160_bits() -> None:
+def test_a_prefix_leaves_more_than_160_bits_hidden() -> None:
     assert 62 ** (keys.RANDOM_LENGTH - keys.PREFIX_LENGTH) > 2**160
 
 
@@ -44,7 +44,7 @@ def test_a_scanner_finds_a_key_in_a_text_and_its_checksum_confirms_it(surface: S
     character=st.sampled_from(keys.ALPHABET + "_-é "),
     surface=st.sampled_from(Surface),
 )
-def test_a_key_with_one_wrong_character_is_no_key(position: int, character: str, surface: Surface) -> None:
+def test_a_key_with_one_wrong_character_is_not_a_key(position: int, character: str, surface: Surface) -> None:
     key = keys.new_key(surface)
     position %= len(key)
     changed = key[:position] + character + key[position + 1 :]
@@ -52,13 +52,13 @@ def test_a_key_with_one_wrong_character_is_no_key(position: int, character: str,
 
 
 @given(cut=st.integers(0, 51))
-def test_a_key_that_was_cut_off_is_no_key(cut: int) -> None:
+def test_a_truncated_key_is_not_a_key(cut: int) -> None:
     key = keys.new_key(Surface.COMMERCE).encode()
     assert keys.is_whole(key[:cut]) is (cut >= len(key))
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_can_be_asked_about(token: bytes) -> None:
+def test_any_bytes_can_be_looked_up(token: bytes) -> None:
     assert not keys.is_whole(token)
     assert not keys.looks_like_key(token)
 

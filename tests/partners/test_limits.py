@@ -47,20 +47,20 @@ def test_the_wait_is_the_rest_of_the_minute(now: HandClock) -> None:
     assert counts.take(who, "reads").wait is None
 
 
-def test_kinds_of_requests_are_counted_apart(now: HandClock) -> None:
+def test_kinds_of_requests_are_counted_separately(now: HandClock) -> None:
     counts, who = limiter(now, reads=1, writes=1), caller()
     assert counts.take(who, "reads").wait is None
     assert counts.take(who, "writes").wait is None
 
 
-def test_all_keys_of_a_partner_count_together_and_partners_apart(now: HandClock) -> None:
+def test_all_keys_of_a_partner_count_together_and_partners_separately(now: HandClock) -> None:
     counts, partner = limiter(now, reads=1), new_id()
     assert counts.take(caller(partner), "reads").wait is None
     assert counts.take(caller(partner), "reads").wait == 60
     assert counts.take(caller(), "reads").wait is None
 
 
-def test_a_partners_own_limits_win(now: HandClock) -> None:
+def test_a_partners_own_limits_override_the_defaults(now: HandClock) -> None:
     counts, who = limiter(now), caller(own=Limits(reads=2))
     assert [counts.take(who, "reads").wait for _ in range(3)] == [None, None, 60]
     assert counts.take(who, "writes").limit == 100
@@ -77,7 +77,7 @@ def test_the_limit_is_divided_by_the_workers_and_shown_whole(
     assert [quota.wait for quota in quotas] == [None] * share + [60]
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out(now: HandClock) -> None:
+def test_a_clock_that_is_set_back_does_not_lock_clients_out(now: HandClock) -> None:
     counts, who = limiter(now, reads=1), caller()
     counts.take(who, "reads")
     now.advance(-10 * MINUTE)

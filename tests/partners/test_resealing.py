@@ -14,7 +14,7 @@ from mercato.kernel.db.engine import Database
 OLD, NEW = os.urandom(32), os.urandom(32)
 
 
-async def test_all_secrets_are_sealed_anew_and_the_old_key_can_go(db: Database):
+async def test_all_secrets_are_resealed_and_the_old_key_can_be_removed(db: Database):
     before, both, after = Vault([OLD]), Vault([NEW, OLD]), Vault([NEW])
     made = []
     for number in range(5):
@@ -46,7 +46,7 @@ async def test_all_secrets_are_sealed_anew_and_the_old_key_can_go(db: Database):
     assert (again.count, again.last) == (0, None)
 
 
-async def test_a_secret_that_no_key_opens_stops_it_and_changes_nothing(db: Database):
+async def test_a_secret_that_no_key_opens_stops_resealing_and_changes_nothing(db: Database):
     async with db.write() as tx:
         await accounts.create_partner(tx, Vault([OLD]), name="P", kind=PartnerKind.COMMERCE)
     with pytest.raises(VaultError, match="MERCATO_ENCRYPTION_KEYS"):

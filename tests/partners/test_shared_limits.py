@@ -90,7 +90,7 @@ async def test_a_partners_own_limit_holds(now: HandClock) -> None:
             assert (await other.take(who, "writes")).wait is not None
 
 
-async def test_requests_at_one_time_are_counted_once_each(now: HandClock) -> None:
+async def test_concurrent_requests_are_counted_once_each(now: HandClock) -> None:
     who = caller()
     with redis() as port:
         async with limiter(port, now, writes=50) as one, limiter(port, now, writes=50) as other:
@@ -100,7 +100,7 @@ async def test_requests_at_one_time_are_counted_once_each(now: HandClock) -> Non
             assert sum(quota.wait is None for quota in quotas) == 50
 
 
-async def test_without_redis_each_server_counts_its_share_says_so_once_and_finds_it_again(
+async def test_without_redis_each_server_counts_its_share_logs_it_once_and_reconnects(
     now: HandClock,
 ) -> None:
     who = caller()
@@ -125,7 +125,7 @@ async def test_without_redis_each_server_counts_its_share_says_so_once_and_finds
                 assert (await one.take(who, "writes")).remaining == 9
 
 
-async def test_a_redis_that_is_silent_costs_one_request_its_time_and_no_other(
+async def test_a_silent_redis_delays_one_request_and_no_other(
     now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COUNT_TIMEOUT", 0.05)
@@ -151,7 +151,7 @@ async def test_a_redis_that_is_silent_costs_one_request_its_time_and_no_other(
         server.close()
 
 
-async def test_a_redis_that_is_there_and_does_not_count_is_asked_now_and_then_and_not_at_every_request(
+async def test_a_redis_that_answers_but_cannot_count_is_retried_occasionally(
     now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 60.0)
@@ -192,7 +192,7 @@ async def test_two_servers_refuse_a_partner_together(database_url: str, tmp_path
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "127.0.0.1:6379"])
-def test_an_address_that_is_none_is_refused_without_repeating_it(url: str, now: HandClock) -> None:
+def test_an_invalid_address_is_refused_without_repeating_it(url: str, now: HandClock) -> None:
     with pytest.raises(SettingsError) as refused:
         SharedLimiter(url, Limiter(reads=1, writes=1, discovery=1), now)
     assert "127.0.0.1" not in str(refused.value)

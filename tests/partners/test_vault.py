@@ -100,7 +100,7 @@ def test_an_unreadable_key_is_refused_and_not_repeated(value: str) -> None:
     assert value not in str(caught.value)
 
 
-def test_without_a_key_and_without_a_place_for_one_the_error_says_how_to_make_one() -> None:
+def test_without_a_key_and_a_data_directory_the_error_says_how_to_create_one() -> None:
     with pytest.raises(VaultError, match=r"set MERCATO_ENCRYPTION_KEYS.*python -c"):
         load_keys(None, None)
 
@@ -125,7 +125,7 @@ def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path, content: s
     assert (tmp_path / FILE).read_text() == content
 
 
-def test_a_data_directory_that_cannot_be_one_is_a_clear_error(tmp_path: Path) -> None:
+def test_an_unusable_data_directory_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(VaultError, match="cannot be used"):
         load_keys(None, tmp_path / "file")

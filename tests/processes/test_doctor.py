@@ -129,7 +129,7 @@ def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any
     return insert(tables.deliveries).values(**row)
 
 
-def test_a_store_that_the_delivery_log_shows_as_cut_off_is_named(shell: Shell, database_url: str) -> None:
+def test_a_store_with_failing_order_calls_is_named(shell: Shell, database_url: str) -> None:
     off, recovered, well = uuid4(), uuid4(), uuid4()
     second = timedelta(seconds=1)
     rows = [delivery(n, off, status="failed", ago=60 * second - n * second) for n in range(10)]

@@ -145,7 +145,7 @@ async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: 
                 await asyncio.sleep(0.05)
 
 
-async def test_a_revoked_key_is_dead_in_a_running_server_within_2_s(tmp_path: Path):
+async def test_a_revoked_key_is_refused_by_a_running_server_within_2_s(tmp_path: Path):
     made = await partner(tmp_path)
     async with serving(tmp_path) as (_, base), aiohttp.ClientSession() as session:
         client = Client(base, made["commerceKey"], session)

@@ -219,7 +219,7 @@ async def test_a_worker_is_retried_while_no_process_can_be_started(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-async def test_a_closed_output_is_no_failure_of_a_drained_stop(tmp_path: Path, workers: str):
+async def test_a_closed_output_does_not_fail_a_drained_stop(tmp_path: Path, workers: str):
     async with serving(tmp_path, MERCATO_WORKERS=workers) as (process, _):
         # The reader of its standard output goes away, as `head -1` does.
         assert process.stdout is not None

@@ -157,19 +157,19 @@ WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
 }
 
 
-def test_a_good_day_has_no_broken_promise():
+def test_a_run_without_faults_has_no_violations():
     assert compare(books()) == []
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_every_broken_promise_is_found(wrong: str):
+def test_every_violation_is_found(wrong: str):
     kind, breaks = WRONG[wrong]
     day = books()
     breaks(day)
     assert kind in {violation.kind for violation in compare(day)}
 
 
-def test_every_kind_is_among_them():
+def test_every_kind_of_violation_is_covered():
     assert {kind for kind, _ in WRONG.values()} == set(KINDS)
 
 

@@ -21,7 +21,7 @@ class Process:
         self.kill = child.kill
 
 
-def test_a_process_that_has_just_died_by_itself_keeps_its_exit_code_for_who_waits_for_it(tmp_path: Path):
+def test_the_exit_code_of_a_process_that_has_just_ended_is_kept(tmp_path: Path):
     child = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     program = Program(name="serve-1", role="serve", settings={}, log=tmp_path / "log")

@@ -20,7 +20,7 @@ async def killed(tmp_path: Path, database_kind: str, url: str, *, seed: int, kil
     )
 
 
-async def test_four_kills_lose_nothing_double_nothing_and_leave_nothing_stuck(
+async def test_four_kills_lose_nothing_duplicate_nothing_and_leave_nothing_stuck(
     tmp_path: Path, database_kind: str, database_url: str
 ):
     result = await killed(tmp_path, database_kind, database_url, seed=4, kills=4)
@@ -31,7 +31,7 @@ async def test_four_kills_lose_nothing_double_nothing_and_leave_nothing_stuck(
 
 
 @pytest.mark.long
-async def test_fifty_kills_lose_nothing_double_nothing_and_leave_nothing_stuck(
+async def test_fifty_kills_lose_nothing_duplicate_nothing_and_leave_nothing_stuck(
     tmp_path: Path, database_kind: str, database_url: str
 ):
     result = await killed(tmp_path, database_kind, database_url, seed=50, kills=50)
@@ -39,7 +39,7 @@ async def test_fifty_kills_lose_nothing_double_nothing_and_leave_nothing_stuck(
     assert result.counts.kills >= 50
 
 
-def test_a_proof_goes_on_where_its_state_file_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_proof_resumes_from_its_state_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     state = tmp_path / "state.json"
     state.write_text(
         '{"next_seed": 7, "tallies": {"sqlite": {"counts": {"rounds": 2, "kills": 50}, "broken": [{"seed": 5, '

@@ -12,7 +12,7 @@ def told(name: str, *ids: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "version": PINNED.get(name, "1"), "vulns": vulns} | more
 
 
-def test_a_vulnerability_of_a_package_that_serves_fails_and_is_named():
+def test_a_vulnerability_of_a_runtime_package_fails_and_is_named():
     report = {"dependencies": [told("aiohttp", "GHSA-1", "GHSA-2"), told("msgspec")], "fixes": []}
     code, lines = audit.judge(report, PINNED)
     assert code == 1
@@ -37,14 +37,14 @@ def test_without_an_answer_it_passes_and_says_that_nothing_was_checked():
         )  # fmt: skip
 
 
-def test_what_was_not_checked_is_told_beside_what_was():
+def test_skipped_checks_are_listed_beside_the_others():
     report = {"dependencies": [told("aiohttp"), {"name": "msgspec", "skip_reason": "not found"}]}
     assert audit.judge(report, PINNED)[1] == [
         "audit: no known vulnerabilities in 1 packages; not checked: msgspec"
     ]
 
 
-def test_all_that_the_service_needs_is_asked_about_and_nothing_of_the_tests():
+def test_every_runtime_package_is_checked_and_no_test_package():
     found = audit.runtime_packages(audit.ROOT)
     assert {"aiohttp", "yarl", "granian", "uvloop", "sqlalchemy", "greenlet", "cryptography"} <= found.keys()
     assert not {"mercato", "pytest", "hypothesis", "ruff", "pip-audit"} & found.keys()

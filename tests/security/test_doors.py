@@ -21,7 +21,7 @@ OPEN = {
 }  # fmt: skip
 
 
-def test_what_opens_without_a_key_is_known_by_name():
+def test_every_operation_without_a_key_is_listed_by_name():
     """Another operation that is public has to be written down here, and in the threat model."""
     assert {one.id for one in operations() if one.access is Access.PUBLIC} == OPEN
 
@@ -45,7 +45,7 @@ def test_what_opens_without_a_key_is_known_by_name():
         ("Bearer the-t\u00f6ken", 401),
     ],
 )
-async def test_figures_are_read_with_the_whole_token_only(
+async def test_metrics_require_the_whole_token(
     database_url: str, tmp_path: Path, authorization: str | None, status: int
 ):
     async with service(
@@ -55,7 +55,7 @@ async def test_figures_are_read_with_the_whole_token_only(
         assert (await mercato.anonymous().get("/metrics", headers=headers)).status == status
 
 
-async def test_a_port_for_figures_on_an_address_that_others_reach_is_closed_without_a_token():
+async def test_a_public_metrics_port_is_closed_without_a_token():
     everywhere = "0.0.0.0"  # noqa: S104  # that is what must not be open
     for host, token, status in (
         (everywhere, None, b"403"),

@@ -195,7 +195,7 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
 
 
 @only_sqlite
-async def test_each_request_is_answered_once_and_where_it_ends_is_never_in_doubt(mercato: Service):
+async def test_each_request_is_answered_once_and_its_end_is_unambiguous(mercato: Service):
     async def tried(name: str) -> tuple[str, list[int]]:
         return name, statuses(await exchange(mercato, REQUESTS[name][0] + LAST))
 
@@ -233,7 +233,7 @@ async def test_a_length_beside_chunks_closes_the_connection(mercato: Service):
 
 
 @only_sqlite
-async def test_a_body_in_another_transfer_coding_is_not_taken_for_what_it_holds(mercato: Service):
+async def test_a_body_in_another_transfer_coding_is_not_parsed_as_its_content(mercato: Service):
     answer = await exchange(mercato, post(b"Transfer-Encoding: gzip, chunked\r\n", b"0\r\n\r\n") + LAST)
     assert b"The Transfer-Encoding isn't supported." in answer
 

@@ -59,7 +59,7 @@ async def heads(mercato: Service, sent: bytes) -> dict[bytes, list[bytes]]:
 @pytest.mark.parametrize(
     "name", ["X-Request-Id", "traceparent", "Idempotency-Key", "Host", "Accept", "If-None-Match"]
 )
-async def test_what_a_header_says_is_never_a_line_of_the_answer(mercato: Service, name: str):
+async def test_a_request_header_never_becomes_a_line_of_the_response(mercato: Service, name: str):
     _, client = await mercato.partner(PartnerKind.BOTH)
     key = f"Authorization: Bearer {client.key}".encode()
     for between in BREAKS.values():
@@ -99,7 +99,7 @@ async def test_a_request_id_is_repeated_in_one_form_only(mercato: Service):
 
 
 @pytest.mark.parametrize("between", BREAKS.values(), ids=BREAKS)
-async def test_a_path_is_never_a_line_of_the_answer(mercato: Service, between: str):
+async def test_a_path_never_becomes_a_line_of_the_response(mercato: Service, between: str):
     for path in (
         f"/errors/{quote(between)}{EVIL}",
         f"/{quote(between + EVIL)}",
@@ -109,9 +109,7 @@ async def test_a_path_is_never_a_line_of_the_answer(mercato: Service, between: s
     await heads(mercato, raw("POST", f"/healthz{quote(between)}"))
 
 
-async def test_a_location_holds_ids_of_ours_and_nothing_that_was_sent(
-    mercato: Service, shop: Merchant, pos: Client
-):
+async def test_a_location_contains_only_ids_of_the_service(mercato: Service, shop: Merchant, pos: Client):
     key = f"Authorization: Bearer {pos.key}".encode()
     for number, between in enumerate(BREAKS.values()):
         name = f"{number}{between}{EVIL}"
@@ -129,7 +127,7 @@ async def test_a_location_holds_ids_of_ours_and_nothing_that_was_sent(
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-async def test_what_a_client_sends_is_no_line_of_its_own_in_a_log(
+async def test_what_a_client_sends_never_starts_a_log_line(
     mercato: Service,
     pos: Client,
     form: str,

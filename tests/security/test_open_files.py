@@ -19,7 +19,7 @@ from mercato.http import server
         (1_024, resource.RLIM_INFINITY, server.CONNECTIONS, server.CONNECTIONS + server.FILES_BESIDE),
     ],
 )
-def test_as_many_connections_are_held_as_there_are_files_for_and_some_are_left(
+def test_connections_are_limited_so_that_file_descriptors_remain(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, held: int, raised: int | None
 ):
     limits = [(soft, hard)]

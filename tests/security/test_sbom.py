@@ -7,7 +7,7 @@ from tests.audit import ROOT, runtime_packages
 from tests.sbom import text
 
 
-def test_the_list_names_every_package_that_serves_with_its_version():
+def test_the_list_names_every_runtime_package_with_its_version():
     bom = json.loads(text())
     assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.6")
     assert bom["metadata"]["component"]["version"] == metadata.version(ROOT)

@@ -107,7 +107,7 @@ def test_no_dataclass_and_no_struct_shows_what_could_be_secret():
     assert set().union(*map(shown, found)) == set()
 
 
-def test_a_secret_is_shown_by_no_way_of_making_it_a_text():
+def test_no_text_form_of_a_secret_shows_it():
     secret = Secret("hush")
     for text in (repr(secret), str(secret), f"{secret}", f"{secret!r}", f"{[secret]}", "%s" % secret):  # noqa: UP031
         assert "hush" not in text

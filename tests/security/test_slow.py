@@ -91,7 +91,7 @@ async def test_a_body_that_does_not_end_is_refused_in_its_time(hasty: Service, b
 @pytest.mark.parametrize(
     "begin", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"], ids=["silent", "half a head"]
 )
-async def test_idle_connections_keep_nobody_waiting(mercato: Service, begin: bytes):
+async def test_idle_connections_do_not_delay_other_clients(mercato: Service, begin: bytes):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4 * IDLE:
         pytest.skip("this machine lets a process have too few files open")
     idle = [await connect(mercato) for _ in range(IDLE)]
@@ -105,7 +105,7 @@ async def test_idle_connections_keep_nobody_waiting(mercato: Service, begin: byt
             writer.transport.abort()
 
 
-async def test_unread_answers_keep_nobody_waiting(mercato: Service):
+async def test_unread_answers_do_not_delay_other_clients(mercato: Service):
     """Who asks again and again and reads nothing fills its own connection, and no other."""
     _, writer = await connect(mercato)
     writer.write(b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 50)

@@ -19,12 +19,12 @@ def test_every_section_points_to_tests():
 
 
 @pytest.mark.parametrize("file", sorted({file for file, _ in CLAIMS}))
-def test_every_test_that_is_pointed_to_is_there(file: str):
+def test_every_referenced_test_exists(file: str):
     tree = ast.parse((ROOT / "tests" / file).read_text())
     there = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     assert {test for named, test in CLAIMS if named == file} <= there
 
 
-def test_every_setting_that_is_named_is_one():
+def test_every_named_setting_exists():
     named = {name.removeprefix(PREFIX).lower() for name in re.findall(r"MERCATO_[A-Z_]+", PAGE)}
     assert named <= set(Settings.__struct_fields__)

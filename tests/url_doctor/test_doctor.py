@@ -196,7 +196,7 @@ async def test_each_redirect_is_reported_with_its_host():
         (reply(200, b"<html>"), "catalog", "HTML"),
         (reply(200, b""), "catalog", "empty"),
         (reply(200, b"{"), "catalog", "not JSON"),
-        (reply(200, b'{"a": 1}'), "catalog", "no valid catalog"),
+        (reply(200, b'{"a": 1}'), "catalog", "not a valid catalog"),
     ],
     ids=["404", "503", "circle", "drop", "coding", "html", "empty", "broken", "catalog"],
 )
@@ -204,7 +204,7 @@ async def test_reasons_for_a_failed_pull_are_reported(script: Any, name: str, wo
     async with serve(script) as server:
         found = await examine_levels(server.at("menu.example") + "/c")
         assert words in found[name].said
-        assert found[name].level is (Level.WARN if words == "no valid catalog" else Level.FAIL)
+        assert found[name].level is (Level.WARN if words == "not a valid catalog" else Level.FAIL)
         # Each step once, without the retries of an ingest.
         assert len(server.requests) <= 2
 

@@ -55,7 +55,7 @@ def test_a_disabled_address_is_enabled_by_its_webhook_url_or_by_itself(
     assert asyncio.run(disabled(data_dir)) == [f"{URL}/catalog-sync"]
     assert cli.run(["webhooks", "enable", "Acme", url, "--data-dir", str(data_dir)]) == 0
     assert asyncio.run(disabled(data_dir)) == []
-    assert "is called again" in capsys.readouterr().err
+    assert "is enabled again" in capsys.readouterr().err
 
 
 def test_an_address_that_was_not_disabled_is_reported(data_dir: Path, capsys: pytest.CaptureFixture[str]):

@@ -13,7 +13,7 @@ from typing import Any, Final
 FAILED: Final = 1
 UNUSABLE: Final = 2
 INTERRUPTED: Final = 130
-"""What shells report of a program that Ctrl-C ended."""
+"""The exit code that shells report for a program that Ctrl-C ended."""
 
 _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 

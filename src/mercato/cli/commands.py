@@ -30,11 +30,11 @@ for name, function, text in (
     ("certify", "certify.commands:certify", "Certify a merchant or a storefront."),
     ("customer", "operations.customers:customer", "Customers: erase."),
     ("console", "operations.console:console", "The console: sign in."),
-    ("doctor", "operations.doctor:doctor", "What is wrong, and what to do about it."),
-    ("audit", "operations.audit:audit", "Who changed what, newest first."),
+    ("doctor", "operations.doctor:doctor", "Find what is wrong, and how to fix it."),
+    ("audit", "operations.audit:audit", "List who changed what, newest first."),
     ("backup", "operations.backup:backup", "Copy the embedded database while it is in use."),
     ("restore", "operations.backup:restore", "Restore a backup made by `mercato backup`."),
     ("sandbox", "sandbox.commands:sandbox", "Simulated partners: merchant, storefront."),
-    ("demo", "sandbox.demo:demo", "Tell the whole story in one process, and prove it."),
+    ("demo", "sandbox.demo:demo", "Run a whole network in one process, and prove each step."),
 ):
     app.command(f"mercato.cli.{function}", name=name, help=text)

@@ -21,7 +21,9 @@ from mercato.kernel.errors import Problem
 from mercato.kernel.settings import SettingsError
 from mercato.kernel.telemetry.tracing import TracingUnavailableError
 
-_AWAY: Final = "The database is busy or unavailable, and nothing was changed. Is it running? Then try again."
+_AWAY: Final = (
+    "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
+)
 _NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
 _OLD: Final = "The database doesn't have this version's tables. Create them with: mercato migrate"
 
@@ -48,7 +50,7 @@ def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> Unusab
             f"Port {port} is taken. Choose another one with --port; --port 0 takes a free one."
         )
     if number in {errno.EACCES, errno.EPERM}:
-        return UnusableError(f"Port {port} may not be used: choose one above 1023 with --port.")
+        return UnusableError(f"This user may not listen on port {port}. Choose one above 1023 with --port.")
     return UnusableError(
         f"{host} isn't an address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
     )

@@ -18,7 +18,7 @@ from mercato.kernel.outbound.signing import signing_key
 from mercato.kernel.wire import parse_instant
 
 MAX_LISTED: Final = 1000
-"""Greatest `--limit`; a greater one is refused, for a list cut short in silence looks complete."""
+"""The largest `--limit`. A larger one is refused: a list that is cut silently looks complete."""
 
 PAGE: Final = 50
 """Entries of a list without `--limit`."""

@@ -163,7 +163,7 @@ def _key(text: str) -> str:
             f"No key is given. Give key, or set {KEY}: mercato partner create prints one."
         )
     if not _PRINTABLE.fullmatch(text):
-        raise ConfigurationError("The key has a space or another character that no key has.")
+        raise ConfigurationError("The key contains a space or another character that keys never have.")
     return text
 
 

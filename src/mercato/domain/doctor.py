@@ -35,7 +35,7 @@ MIN_FREE: Final = 512 * MiB
 """Bytes free beside an embedded database: a backup and the log of a busy hour."""
 
 MAX_LOG: Final = 512 * MiB
-"""Greatest write-ahead log: a longer one is not written back, because some reader never lets go."""
+"""Greatest write-ahead log: a longer one isn't written back, because some reader never ends."""
 
 MAX_SKEW: Final = timedelta(seconds=2)
 MAX_WAIT: Final = timedelta(seconds=60)
@@ -284,8 +284,10 @@ async def _stores(tx: Read) -> Check:
         return _check("stores", "none is failing")
     named = ", ".join(f"{store.store_id} ({store.failed} of {store.calls} calls)" for store in found[:SHOWN])
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    message = f"Cut off after failed order calls in the last 10 minutes: {named}{more}."
-    advice = "Tell the merchants. One call is tried every 10 seconds, and the first success ends it."
+    message = f"Order calls are suspended after failures in the last 10 minutes: {named}{more}."
+    advice = (
+        "Tell the merchants. One call is tried every 10 seconds, and calls resume after the first success."
+    )
     return _check("stores", message, advice, State.NOTE)
 
 

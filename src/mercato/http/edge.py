@@ -208,7 +208,7 @@ class Edge:
             )
         log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
         return errors.InternalError(
-            "This is a fault of ours and was logged. Try again; if it happens again, report the requestId."
+            "This is an error in the service, and it was logged. Try again. If it happens again, report the requestId."
         )
 
 

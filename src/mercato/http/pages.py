@@ -42,7 +42,7 @@ _PAGES: Final = Refusals(ProblemDetail, "text/html", _render)
 
 @pages.get("/", summary="Landing page", returns=str, media_type="text/html")
 async def landing(call: Call[bytes, None]) -> Answer:
-    """Say what this service is to browsers. Whoever doesn't ask for HTML finds nothing here."""
+    """Show browsers a page about this service. Other clients get 404."""
     asked = (call.texts["method"], call.texts["path"])
     if (
         asked not in {("GET", ""), ("HEAD", "")}
@@ -57,7 +57,7 @@ async def landing(call: Call[bytes, None]) -> Answer:
 
 @pages.get("/documentation", summary="Documentation", returns=str, media_type="text/html", refusals=_PAGES)
 async def documentation(call: Call[bytes, None]) -> Answer:
-    """Say where each part of the documentation is, as far as the service holds it."""
+    """Link to the documentation that this service hosts."""
     if call.texts["method"] not in {"GET", "HEAD"}:
         raise errors.MethodNotAllowed(call.texts["method"], ["GET", "HEAD"])
     if call.texts["path"]:

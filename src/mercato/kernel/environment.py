@@ -54,7 +54,7 @@ def _unknown(variable: str, name: str) -> str:
     import difflib  # not needed by a start without faults
 
     close = difflib.get_close_matches(name, Settings.__struct_fields__, n=1)
-    hint = f"Did you mean {PREFIX}{close[0].upper()}?" if close else "Take it out of the environment."
+    hint = f"Did you mean {PREFIX}{close[0].upper()}?" if close else "Remove it from the environment."
     return f"{variable} is not a setting. {hint}"
 
 

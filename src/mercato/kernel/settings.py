@@ -143,7 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         _doc(
             "Bytes that a partner may store in a day (UTC): a storefront by orders, and by validations that a store "
-            "does not answer; a merchant by new CatalogSets. Beyond, 429 until midnight. 0: no bound.",
+            "does not answer; a merchant by new CatalogSets. Above it, 429 until midnight. 0: no limit.",
             ge=0,
             le=2**50,
         ),
@@ -177,14 +177,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     build_memory: Annotated[
         int,
         _doc(
-            "Bytes of memory that the process may take which checks and builds large catalogs: one at a time, with "
+            "Bytes of memory for the process that checks and builds large catalogs: one at a time, with "
             "5 to 20 times the catalog's size. A catalog that needs more fails its run.",
             ge=64 * MiB,
             le=2**40,
         ),
     ] = 448 * MiB
-    ingest_concurrency: Annotated[Positive, _doc("Catalog runs at one time, over all partners.")] = 8
-    ingest_concurrency_per_partner: Annotated[Positive, _doc("Catalog runs of one partner at one time.")] = 2
+    ingest_concurrency: Annotated[Positive, _doc("Catalog runs at the same time, over all partners.")] = 8
+    ingest_concurrency_per_partner: Annotated[
+        Positive, _doc("Catalog runs of one partner at the same time.")
+    ] = 2
     ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10
     catalog_retention_days: Annotated[Days, _doc("Days a superseded CatalogSet stays readable.")] = 30
 
@@ -203,15 +205,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     resend_concurrency: Annotated[
         Positive,
         _doc(
-            "Orders that one process sends again at one time: so many first attempts, "
-            "and so many later ones. A partner gets at most half."
+            "Orders that one process resends at the same time: this many first attempts, "
+            "and this many later ones. A partner gets at most half."
         ),
     ] = 64
 
     webhook_seconds: Annotated[Seconds, _doc("Seconds an event delivery may take.")] = 15.0
-    delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at one time.")] = 32
+    delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at the same time.")] = 32
     delivery_concurrency_per_partner: Annotated[
-        Positive, _doc("Webhook deliveries of one partner at one time, over all workers.")
+        Positive, _doc("Webhook deliveries of one partner at the same time, over all workers.")
     ] = 8
     delivery_retention_days: Annotated[Days, _doc("Days webhook deliveries and attempts are kept.")] = 30
 
@@ -225,7 +227,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     audit_retention_days: Annotated[Days, _doc("Days entries of the audit trail are kept.")] = 365
 
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")
+        Literal["debug", "info", "warning", "error"], _doc("The least severe level that is logged.")
     ] = "info"
     log_format: Annotated[
         Literal["json", "console", "auto"], _doc("`auto`: console on a terminal, else json.")
@@ -244,7 +246,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Port | None,
         _doc(
             "A port for `/metrics` alone, on the same address; where it is taken, the first free one after it. "
-            "For `mercato worker`, which answers nothing else."
+            "For `mercato worker`, which serves nothing else."
         ),
     ] = None
     traces_endpoint: Annotated[
@@ -279,6 +281,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "ID token (`anna@example.com, groups=operators`). Nobody by default."
         ),
     ] = None
-    oidc_viewers: Annotated[
-        str | None, _doc("Who may sign in only to look, written as the operators are.")
-    ] = None
+    oidc_viewers: Annotated[str | None, _doc("Who may sign in with read-only access, in the same form.")] = (
+        None
+    )

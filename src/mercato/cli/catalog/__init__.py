@@ -1,1 +1,1 @@
-"""`mercato catalog` and `url`: what an ingest would say of a document, without a server."""
+"""`mercato catalog` and `url`: check documents as an ingest would, without a server."""

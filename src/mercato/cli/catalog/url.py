@@ -62,7 +62,7 @@ def _lint(document: bytes, bounds: Settings) -> UrlFinding:
     first = report.errors[0]
     if any(error.rule in _NOT_JSON for error in report.errors):
         return UrlFinding(name="catalog", level=Level.FAIL, said=first.message, advice=first.advice)
-    said = f"valid JSON, but no valid catalog: {count_of(len(report.errors), 'error')}. {first.message}"
+    said = f"valid JSON, but not a valid catalog: {count_of(len(report.errors), 'error')}. {first.message}"
     advice = "See all of it: mercato catalog lint URL"
     return UrlFinding(name="catalog", level=Level.WARN, said=said, advice=advice)
 

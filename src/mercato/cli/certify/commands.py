@@ -41,7 +41,7 @@ FIRST_SECONDS: Final = 60.0
 """How long to wait for the first order."""
 
 IDLE_SECONDS: Final = 3.0
-"""Seconds without a request that end a purchase."""
+"""Seconds without a request after which a purchase has ended."""
 
 MANUAL_SECONDS: Final = 3600.0
 

@@ -259,5 +259,5 @@ def _lacking(counts: Counts) -> str | None:
     """Return why the report isn't a certification, or None if it is."""
     if counts.failed:
         failed = count_of(counts.failed, "check")
-        return f"But {failed} failed. Fix what the report says of each, then certify again."
+        return f"But {failed} failed. Fix what the report says about each, then certify again."
     return None if counts.passed else "But no check passed. The report says why each was skipped."

@@ -54,10 +54,10 @@ async def audit(
     """List who changed what, the newest first.
 
     Args:
-        action: Only this operation or command, as setStoreStatus or 'key revoke'.
-        since: Only of the last 2d, 12h, …
+        action: Only this operation or command, such as setStoreStatus or 'key revoke'.
+        since: Only entries of the last 2d, 12h, …
         before: Only entries before this one.
-        limit: Entries at most (50; no more than 1000).
+        limit: How many entries to list (50; at most 1000).
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:

@@ -51,7 +51,7 @@ def restore(file: Path, /, *, replace: bool = False, data_dir: DataDir = None) -
         copies.restore(file, database, replace=replace)
     asyncio.run(_audit_restore(data_dir, file))
     note(
-        f"{file} is restored to {database}. Webhooks that waited at the backup are sent (again) with the same ids."
+        f"Restored {file} to {database}. Webhooks that were pending at the backup are sent (again) with the same ids."
     )
     if settings.encryption_keys is None and not (settings.data_dir / FILE).exists():
         note(f"Put {FILE} into {settings.data_dir} before you start: the copy's secrets need that key.")

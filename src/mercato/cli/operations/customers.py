@@ -17,7 +17,7 @@ customer = group("customer", "Customers: erase.")
 async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data_dir: DataDir = None) -> int:
     """Erase a customer from every order: name, addresses and everything sent about them.
 
-    The orders stay, with what was ordered and paid. Of an embedded database its free space and log are overwritten,
+    The orders stay, with what was ordered and paid. In an embedded database, free space and log are overwritten,
     too: neither its files nor a backup made afterwards holds the customer.
 
     Args:
@@ -37,12 +37,12 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
             _print(would.orders, would.validations, json=json)
             return 0
         found, emptied = await erase_all(session.db, name)
-    note(f"Taken out of {count_of(found, 'order')}." if found else "No order is this customer's.")
+    note(f"Erased from {count_of(found, 'order')}." if found else "No order belongs to this customer.")
     if emptied:
         return 0
     note(
-        "The database's log (mercato.db-wal) may still hold what was erased: a process that reads for long, "
-        f"a backup perhaps, kept it in use for {LOG_SECONDS:g} s. Run the command again once that has ended."
+        "The database's log (mercato.db-wal) may still hold what was erased: a long-running reader, "
+        f"such as a backup, kept it in use for {LOG_SECONDS:g} s. Run the command again once it has ended."
     )
     return FAILED
 
@@ -51,8 +51,9 @@ def _print(orders: list[UUID], validations: int, *, json: bool) -> None:
     if json:
         print_json({"orderIds": orders, "validations": validations})
         return
-    print_table(("Order",), [(order_id,) for order_id in orders], empty="No order is this customer's.")
+    print_table(("Order",), [(order_id,) for order_id in orders], empty="No order belongs to this customer.")
     note(
-        f"The customer would be taken out of {count_of(len(orders), 'order')}, and "
-        f"{count_of(validations, 'unanswered validation')} deleted. Nothing was changed: leave out --dry-run to do it."
+        f"The customer would be erased from {count_of(len(orders), 'order')}, and "
+        f"{count_of(validations, 'unanswered validation')} would be deleted. Nothing was changed: "
+        "leave out --dry-run to do it."
     )

@@ -17,9 +17,9 @@ _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE
 
 
 async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
-    """Look at settings, database, clock, keys, background work and partners, and say what to do. Changes nothing.
+    """Check settings, database, clock, keys, background work and partners, and say what to do. Changes nothing.
 
-    Exit code 0: all is well; 1: something is wrong; 2: nothing works.
+    Exit code 0: nothing is wrong; 1: something is wrong; 2: nothing works.
     """
     found = await _check(data_dir)
     code = max(_CODES[check.state] for check in found)

@@ -15,12 +15,12 @@ from mercato.kernel.wire import Instant, Wire
 job = group("job", "Background work: list, revive.")
 
 PAGE: Final = 100
-_SEE: Final = "See those that are dead: mercato job list"
+_SEE: Final = "List dead jobs: mercato job list"
 _OUTCOMES: Final = {
     Revival.DUE: "Job {} is due again.",
-    Revival.NOT_DEAD: f"Job {{}} is not dead, or gone. {_SEE}",
-    Revival.INVALID: f"{{}} isn't a job's number. {_SEE}",
-    Revival.NOT_NEEDED: "Job {} is not needed: the same work waits already.",
+    Revival.NOT_DEAD: f"Job {{}} isn't dead, or no longer exists. {_SEE}",
+    Revival.INVALID: f"{{}} isn't a job number. {_SEE}",
+    Revival.NOT_NEEDED: "Job {} isn't needed: another job for the same work is queued already.",
 }
 _COLUMNS: Final = {name.title(): name for name in ("kind", "ready", "waiting", "running", "dead")}
 
@@ -36,7 +36,7 @@ class Kind(Wire):
 
 
 class Dead(Wire):
-    """A dead job. Its arguments aren't shown: they may hold a customer's data."""
+    """A dead job, without its arguments: they may hold a customer's data."""
 
     id: int
     kind: str
@@ -54,7 +54,7 @@ async def list_(
 
     Args:
         kind: Only jobs of this kind, such as webhook.deliver.
-        limit: Dead jobs at most (100; no more than 1000).
+        limit: How many dead jobs to list (100; at most 1000).
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
@@ -77,7 +77,7 @@ async def list_(
 async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = None) -> int:
     """Revive dead jobs as if they had never failed: by number, or all of a kind with --kind.
 
-    Exit code 1: one of them isn't dead (any more).
+    Exit code 1: one of them isn't dead, or no longer exists.
 
     Args:
         numbers: The numbers of dead jobs, as the list shows them.

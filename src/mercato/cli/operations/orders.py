@@ -43,7 +43,7 @@ order = group("order", "Orders: list, show, cancel.")
 
 
 class Entry(Wire):
-    """An order in a list. Of its customer nothing is shown."""
+    """An order in a list, without its customer."""
 
     order_id: UUID
     partner_id: UUID
@@ -91,9 +91,9 @@ async def list_(
         state: Only orders in this state.
         partner: Only orders of this partner, as merchant or storefront: its id or name.
         store: Only orders of this store: its id, or the beginning of it.
-        since: Only of the last 2h, 3d, …, or since an instant.
+        since: Only orders of the last 2h, 3d, …, or since an instant.
         before: Only orders placed before this one.
-        limit: Orders at most (50; no more than 1000).
+        limit: How many orders to list (50; at most 1000).
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
@@ -124,7 +124,7 @@ async def list_(
 
 @order.command
 async def show(name: OrderName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
-    """Show an order: who placed it where, its lines, and everything that happened to it. Never who the customer is."""
+    """Show an order: who placed it where, its lines, and everything that happened to it. The customer isn't shown."""
     async with opened(data_dir) as session, session.db.read() as tx:
         found = await operators.get_order(tx, await operators.get_order_id(tx, name))
     if json:
@@ -143,7 +143,7 @@ async def cancel(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Cancel an open order, for good: the store and the storefront are notified as of any other cancellation.
+    """Cancel an open order permanently. The store and the storefront are notified as of any other cancellation.
 
     Args:
         reason: Why, as both sides read it.

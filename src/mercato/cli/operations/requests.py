@@ -37,11 +37,11 @@ async def list_(
     """List the requests of the last 7 days that were refused, of all partners and without a valid key, newest first.
 
     Args:
-        code: Only requests refused with this errorCode, as VALIDATION_FAILED.
+        code: Only requests refused with this errorCode, such as VALIDATION_FAILED.
         store: Only requests that name this store: its id, or the beginning of it.
-        since: Only of the last 2h, 3d, …, or since an instant.
+        since: Only requests of the last 2h, 3d, …, or since an instant.
         before: Only requests before this one: an `id` of --json.
-        limit: Requests at most (50; no more than 1000).
+        limit: How many requests to list (50; at most 1000).
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:

@@ -73,9 +73,9 @@ async def list_(
 
     Args:
         status: Only stores with this status.
-        since: Only created in the last 2h, 3d, …, or since an instant.
+        since: Only stores created in the last 2h, 3d, …, or since an instant.
         before: Only stores created before this one.
-        limit: Stores at most (50; no more than 1000).
+        limit: How many stores to list (50; at most 1000).
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
@@ -120,8 +120,8 @@ async def pause(
     """Pause a store: it takes no orders until it is resumed. Its merchant can resume it, too.
 
     Args:
-        until: For 2h, 3d, …, or until an instant; else until further notice.
-        reason: Why, as its merchant and storefronts read it.
+        until: How long (2h, 3d, …), or until which instant; without it, until further notice.
+        reason: The reason, which its merchant and storefronts can read.
 
     """
     await _change(name, StoreStatusValue.PAUSED, until, reason, json=json, data_dir=data_dir)

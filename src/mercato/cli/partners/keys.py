@@ -108,7 +108,7 @@ async def list_(
     if json:
         print_json({"keys": [_entry(api_key) for api_key in found]})
     else:
-        print_objects(COLUMNS, found, empty="There are no keys. Make one with: mercato key create")
+        print_objects(COLUMNS, found, empty="No keys. Create one with: mercato key create")
     if len(found) == PAGE:
         note(f"There may be more: mercato key list --after {found[-1].id}")
 
@@ -138,7 +138,7 @@ async def roll(
 
 @key.command
 async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
-    """Revoke a key for good: every server refuses it within 2 seconds."""
+    """Revoke a key permanently: every server refuses it within 2 seconds."""
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
@@ -146,7 +146,7 @@ async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = No
     if json:
         print_json(_entry(ended))
         return
-    note(f"The key {old.prefix} is revoked." if revoked else f"The key {old.prefix} was revoked before.")
+    note(f"The key {old.prefix} is revoked." if revoked else f"The key {old.prefix} was revoked already.")
 
 
 def _only_surface(owner: Partner) -> Surface:

@@ -133,7 +133,7 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
     if json:
         print_json({"partners": [view(Entry, account, partner_id=account.id) for account in found]})
     else:
-        print_objects(COLUMNS, found, empty="There are no partners. Make one with: mercato partner create")
+        print_objects(COLUMNS, found, empty="No partners. Create one with: mercato partner create")
     if len(found) == PAGE:
         note(f"There may be more: mercato partner list --after {found[-1].id}")
 
@@ -205,7 +205,7 @@ async def rename(name: PartnerName, new_name: str, /, *, data_dir: DataDir = Non
 async def suspend(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
     """Refuse a partner's keys and hide its stores, within 2 seconds on every server, until it is resumed.
 
-    Its open orders and the deliveries to it go on.
+    Its open orders and its deliveries continue.
     """
     async with opened(data_dir) as session:
         async with session.db.read() as tx:
@@ -221,16 +221,16 @@ async def resume(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
         async with session.db.read() as tx:
             found = await accounts.get_partner_named(tx, name)
         await offboarding.resume(session.db, found.id)
-    note(f"{found.name} is not suspended any more.")
+    note(f"{found.name} is no longer suspended.")
 
 
 @partner.command
 async def delete(
     name: PartnerName, /, *, yes: bool = False, json: Json = False, data_dir: DataDir = None
 ) -> None:
-    """Delete a partner with its keys, secrets, stores, catalogs and deliveries, for good. Orders stay.
+    """Delete a partner with its keys, secrets, stores, catalogs and deliveries, permanently. Orders stay.
 
-    Refused while an order of it is open. It is suspended first; an interrupted deletion is resumed by the same command.
+    Refused while it has open orders. It is suspended first; an interrupted deletion is resumed by the same command.
 
     Args:
         yes: Delete it. Without this, what would be deleted is counted.

@@ -66,7 +66,7 @@ def merchant(
 
     Operations: validate, place, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
     wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
-    for cook: cancel:REASON, leave. Behind an act: x3 (three times), always, 20% (by chance).
+    for cook: cancel:REASON, leave. After an act: x3 (three times), always, 20% (by chance).
 
     Args:
         port: Port to listen on; 0 takes a free one.
@@ -102,7 +102,7 @@ def merchant(
     if secret is None:
         screen.facts.append(("signing secret", secrets[0]))
     for code in sorted(double.behaviour.codes - ORDER_ERROR_CODES):
-        screen.say(f"The specification has no code {code} for orders: storefronts take it as OTHER.")
+        screen.say(f"The specification has no code {code} for orders: storefronts treat it as OTHER.")
     if service is None:
         return screen.run()
     from mercato.cli.sandbox.work import trade
@@ -146,8 +146,8 @@ def storefront(
     With --api and --key its customers buy there; it ends after the last with 0 if every order was answered
     and its sums were right, else 1. Without --api it receives order events until Ctrl-C.
 
-    Operations: order, event. Acts of an order: accept, slow:SECONDS (between validate and place), repeat (sent
-    again with its key), drop (hung up on, then sent again), wrong (another total), declined (a card that is),
+    Operations: order, event. Acts of an order: accept, slow:SECONDS (between validate and place), repeat (send
+    again with the same key), drop (disconnect, then send again), wrong (another total), declined (a declined card),
     unvalidated. Acts of an event: accept, slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES]. Behind
     an act: x3 (three times), always, 20% (by chance).
 
@@ -155,9 +155,9 @@ def storefront(
         port: Port for order events; 0 takes a free one.
         orders: How many customers buy; 0: only listen.
         every: Seconds between two customers; 0: one after the other.
-        follow: Seconds that each order is followed at most.
+        follow: How many seconds each order is followed at most.
         store: storeId to buy at (any that is open).
-        query: Words to look for stores by.
+        query: Words to search for stores.
 
     """
     from mercato.testing.storefront import StorefrontDouble

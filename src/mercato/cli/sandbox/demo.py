@@ -1,4 +1,4 @@
-"""`mercato demo`: the whole story in one process, on a temporary network."""
+"""`mercato demo`: a whole network in one process, with temporary data."""
 
 import asyncio
 import os
@@ -33,9 +33,9 @@ PLACE_SECONDS: Final = 2.0
 
 
 def demo(*, keep: bool = False) -> int:
-    """Tell the whole story in one process, prove every claim of it, and end with 0 if all of them hold.
+    """Run a whole network in one process and prove every claim; end with 0 if all of them hold.
 
-    First the merchant's half, then the storefront's. It needs nothing and leaves nothing: the database is
+    First the merchant's half, then the storefront's. It needs no setup and leaves nothing behind: the database is
     in a temporary directory, and the ports are free ones.
 
     Args:
@@ -55,7 +55,7 @@ async def _until_interrupted(screen: Screen, *, keep: bool) -> int:
     try:
         return await telling
     except asyncio.CancelledError:
-        screen.note("Interrupted. Everything was in a temporary directory, and is gone.")
+        screen.note("Interrupted. Its temporary directory was deleted.")
         return INTERRUPTED
 
 
@@ -84,14 +84,14 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
         if failure is not None:
             screen.note(f"Not proved: {failure}")
             return FAILED
-        screen.note(f"All {len(context.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
+        screen.note(f"All {len(context.proofs)} claims hold. Done in {monotonic() - began:.1f} s.")
         if keep:
             screen.explore([*_commands(context), *await _console_links(context, service)])
-            # Stopping it is no failure: the story is complete, so the exit code is 0.
+            # Stopping it isn't a failure: all steps have run, so the exit code is 0.
             with suppress(asyncio.CancelledError):
                 await context.order_simulator.run()
     if keep:
-        screen.note("Ended. Everything was in a temporary directory, and is gone.")
+        screen.note("Ended. Its temporary directory was deleted.")
     return 0
 
 

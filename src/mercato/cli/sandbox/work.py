@@ -25,7 +25,7 @@ ORDERS_AT_ONCE: Final = 20
 """Orders that the merchant works on at the same time."""
 
 FILE_POLL_SECONDS: Final = 1.0
-"""Seconds between two looks at the catalog's file."""
+"""Seconds between two checks of the catalog's file."""
 
 CUSTOMERS_AT_ONCE: Final = 20
 

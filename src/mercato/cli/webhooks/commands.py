@@ -52,9 +52,9 @@ async def list_(
 
     Args:
         status: Only deliveries with this status.
-        since: Only of the last 2h, 3d, …, or since an instant.
+        since: Only deliveries of the last 2h, 3d, …, or since an instant.
         before: Only deliveries created before this one.
-        limit: Deliveries at most (50; no more than 1000).
+        limit: How many deliveries to list (50; at most 1000).
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
@@ -108,7 +108,7 @@ async def replay(
 ) -> int:
     """Send webhooks again with the same id and body; their disabled endpoints are enabled again.
 
-    Questions to stores (order.validate, order.place) aren't sent again. Exit code 1: one of the ids is unknown.
+    Calls to stores (order.validate, order.place) can't be sent again. Exit code 1: one of the ids is unknown.
 
     Args:
         deliveries: Ids of deliveries, as lists show them.
@@ -197,4 +197,4 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
             # Only the host: the rest of the URL may grant access.
             detail = {"enabled": True, "host": urlsplit(url).hostname}
             await audit(tx, "endpoint", partner_id=owner.id, detail=detail)
-    note(f"{url} is called again." if any(enabled) else f"{url} was not disabled; nothing changed.")
+    note(f"{url} is enabled again." if any(enabled) else f"{url} was not disabled; nothing changed.")

@@ -45,7 +45,7 @@ ATTEMPTS: Final = 3
 
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
 _INTERNAL_ERROR: Final = CatalogFault(
-    message="The run could not be finished because of an error of the service. Notify it of the catalog again.",
+    message="The run failed because of an error in the service. Notify the service of the catalog again.",
     path="",
 )
 

@@ -66,7 +66,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
         The session's id stands for the key where a command made the link.
         """
-        assert self.partner is not None, "the operator is no caller"
+        assert self.partner is not None, "the operator isn't a caller"
         assert surface in self.surfaces, surface
         return Caller(self.partner.id, self.grant.key_id or self.id, surface, self.partner.limits)
 

@@ -45,7 +45,7 @@ KEYS_STEP: Final = timedelta(seconds=30)
 """After which a token with an unknown key makes them be read earlier: the provider may have a new one."""
 
 RETRY_STEP: Final = timedelta(seconds=5)
-"""For how long a provider that failed isn't asked again."""
+"""How long a provider that failed isn't called again."""
 
 SECONDS: Final = 10.0
 MAX_REPLY: Final = 256 * 1024
@@ -68,7 +68,7 @@ _INSTEAD: Final = (
     "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
     "The service's log has the cause."
 )
-_AGAIN: Final = "Begin again with Sign in with single sign-on."
+_AGAIN: Final = "Start again with Sign in with single sign-on."
 
 
 class Configuration(Struct, frozen=True):
@@ -179,14 +179,16 @@ class SignOn:
         """Return what the person may open, and the token for the one link of this attempt. Raises Problem."""
         attempt = self._attempt(kept)
         if attempt is None or not secrets.compare_digest(answer.state.encode(), attempt.state.encode()):
-            raise Forbidden(f"This sign-in wasn't begun in this browser within ten minutes. {_AGAIN}")
+            raise Forbidden(
+                f"This sign-in didn't start in this browser within the last ten minutes. {_AGAIN}"
+            )
         if answer.iss is not None and answer.iss != self._issuer:
-            raise Forbidden(f"This answer is from another provider. {_AGAIN}")
+            raise Forbidden(f"This response came from another provider. {_AGAIN}")
         if answer.error or not answer.code:
             reason = f"{answer.error} {answer.error_description}".strip()[:200] or "no code"
             raise Forbidden(f"The provider refused the sign-in: {reason}. {_AGAIN}")
         if self._running >= MAX_SIGN_INS:
-            raise ServiceUnavailable("Too many people sign in at this moment. Try again in a minute.")
+            raise ServiceUnavailable("Too many people are signing in. Try again in a minute.")
         self._running += 1
         try:
             token = await self._exchange(answer.code, attempt.verifier, callback_url)
@@ -282,7 +284,7 @@ class SignOn:
             raise _failure("token", failed) from failed
         if reply.status == 400:  # noqa: PLR2004  # RFC 6749, 5.2: a code that was used, is too old, or isn't for us
             log.warning("single sign-on refused", step="token", reason="the provider answered 400")
-            raise Forbidden(f"The provider doesn't accept this sign-in any more. {_AGAIN}")
+            raise Forbidden(f"The provider no longer accepts this sign-in. {_AGAIN}")
         if reply.status != 200:  # noqa: PLR2004
             raise ProviderFailed("token", f"the provider answered {reply.status}")
         try:
@@ -304,14 +306,16 @@ class SignOn:
                 claims = self._claims(token, nonce, await self._provider(has_new_key=True))
         except (JoseError, ValueError, TypeError) as error:
             log.warning("single sign-on refused", step="ID token", reason=f"{type(error).__name__}: {error}")
-            raise Forbidden(f"The provider's ID token isn't valid here. {_AGAIN} {_INSTEAD}") from error
+            raise Forbidden(
+                f"The provider's ID token isn't valid for this service. {_AGAIN} {_INSTEAD}"
+            ) from error
         grant = self.people.admit(claims)
         if grant is None:
             log.warning("single sign-on refused", step="person", reason="no rule lets the person in")
             raise Forbidden(
-                "The provider knows you, but this service lets you in neither as an operator nor to look. "
-                "Ask whoever runs it for MERCATO_OIDC_OPERATORS or MERCATO_OIDC_VIEWERS; an e-mail address counts "
-                "if the provider says that it is verified."
+                "The provider knows you, but you have no access to this service. "
+                "Ask its operator to add you to MERCATO_OIDC_OPERATORS or MERCATO_OIDC_VIEWERS. An e-mail address "
+                "counts only if the provider has verified it."
             )
         return grant
 
@@ -355,7 +359,7 @@ def _check(settings: Settings) -> tuple[str, str, str]:
     is_local = parts.hostname in {"localhost", "127.0.0.1", "::1"} or settings.allow_private_networks
     if parts.scheme.lower() != "https" and not is_local:
         raise SettingsError(
-            "MERCATO_OIDC_ISSUER must begin with https://: only a provider on this machine may not."
+            "MERCATO_OIDC_ISSUER must begin with https://. Only a provider on this machine may use http."
         )
     if "openid" not in settings.oidc_scope.split():
         raise SettingsError("MERCATO_OIDC_SCOPE must contain openid, as in 'openid email groups'.")
@@ -382,6 +386,4 @@ def _failure(step: str, failed: RequestFailed) -> ProviderFailed:
 
 def _unavailable(failed: ProviderFailed) -> Problem:
     log.warning("single sign-on failed", step=failed.step, reason=failed.reason)
-    return ServiceUnavailable(
-        f"The sign-in provider can't be used at this moment. Try again in a minute. {_INSTEAD}"
-    )
+    return ServiceUnavailable(f"The sign-in provider is unavailable. Try again in a minute. {_INSTEAD}")

@@ -94,10 +94,10 @@ class Challenges(Struct, frozen=True):
         """Return when the challenge was made. Raises Forbidden for another's, and for one that is too old."""
         head, signature = challenge[: _TIME + _RANDOM], challenge[_TIME + _RANDOM :]
         if not any(hmac.compare_digest(_signature(key, purpose, head), signature) for key in self.keys):
-            raise Forbidden("This isn't an answer to a question of this page. Load the page again.")
+            raise Forbidden("This response doesn't belong to this page. Reload the page.")
         made_at = _EPOCH + timedelta(milliseconds=int.from_bytes(head[:_TIME], "big"))
         if now - made_at >= CHALLENGE_LIFE:
-            raise Forbidden("The page was open for longer than five minutes. Load it again.")
+            raise Forbidden("The page was open for longer than five minutes. Reload it.")
         return made_at
 
 
@@ -116,7 +116,7 @@ def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes]) ->
         user_name=f"operator@{site.host}",
         challenge=challenge,
         authenticator_selection=AuthenticatorSelectionCriteria(
-            # It signs in without being told who comes.
+            # It signs in without a user name.
             resident_key=ResidentKeyRequirement.REQUIRED,
             user_verification=UserVerificationRequirement.REQUIRED,
         ),
@@ -190,7 +190,7 @@ async def sign_in(
         credential_id = parse_authentication_credential_json(credential).raw_id
     row = await tx.first(select(console_passkeys).where(console_passkeys.c.credential_id == credential_id))
     if row is None:
-        raise Forbidden("This passkey isn't known here: it was removed, or belongs to another service.")
+        raise Forbidden("This passkey is unknown: it was removed, or it belongs to another service.")
     with _refusing(refused):
         found = verify_authentication_response(
             credential=credential,
@@ -209,7 +209,7 @@ async def sign_in(
         .values(used_at=now, sign_count=found.new_sign_count)
     )
     if used.rowcount != 1:
-        raise Forbidden("This answer has been used. Load the page again.")
+        raise Forbidden("This response was used already. Reload the page.")
     grant = Grant(partner_id=None, created_by=_actor(row.id))
     return await sessions.begin(tx, grant, now=now)
 

@@ -35,7 +35,7 @@ class People:
             raise SettingsError("\n".join(faults))
         if not self._operators and not self._viewers:
             raise SettingsError(
-                "MERCATO_OIDC_ISSUER lets nobody in. Say who may sign in, as in "
+                "MERCATO_OIDC_ISSUER is set, but nobody may sign in. Name them, as in "
                 "MERCATO_OIDC_OPERATORS='anna@example.com, groups=operators'."
             )
 

@@ -73,7 +73,7 @@ class DiscoverRequest(Wire):
             str,
             Meta(
                 max_length=200,
-                description="Words that all stand in a store's name, description or categories or in names of its "
+                description="Words that must all occur in a store's name, description or categories or in names of its "
                 "sections and items; the last may be the beginning of one.",
             ),
         ]

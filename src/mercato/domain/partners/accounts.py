@@ -121,7 +121,7 @@ async def get_partner_named(tx: Read, name: str) -> Partner:
     found = await queries.list_partners(tx, name=name.encode(errors="replace").decode(), limit=1)
     if found:
         return found[0]
-    raise UnknownAccountError("There is no partner of this name. See them with: mercato partner list")
+    raise UnknownAccountError("There is no partner with this name. See them with: mercato partner list")
 
 
 async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
@@ -258,7 +258,7 @@ def _refuse_taken_name(name: str) -> Iterator[None]:
         if not is_unique_violation(error, partners_one_for_each_name):
             raise
         raise AccountError(
-            f"There is a partner called {name} already. Choose another name, or create another key for that "
+            f"A partner called {name} exists already. Choose another name, or create another key for that "
             f"partner: mercato key create {shlex.quote(name)}"
         ) from None
 

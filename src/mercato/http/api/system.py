@@ -101,7 +101,7 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     if name == "start.js":
         return Answer(raw=START, media_type=b"text/javascript", headers=CACHED)
     if name not in ASSETS:
-        raise errors.NotFound("There is no such asset.")
+        raise errors.NotFound("No asset has this name.")
     return Answer(raw=_asset(name), media_type=ASSETS[name], headers=CACHED)
 
 
@@ -123,7 +123,7 @@ async def error_page(call: Call[None, None]) -> Answer:
     """Explain an error code. A problem's `type` links here; Markdown for clients that prefer `text/markdown`."""
     kind = _kinds().get(call.texts["errorCode"].upper())
     if kind is None:
-        raise errors.NotFound("There is no such error code. /openapi.json lists the codes of each operation.")
+        raise errors.NotFound("No error has this code. /openapi.json lists the codes of each operation.")
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
     text = (as_markdown if markdown else as_html)(kind, call.head.base_url)
     headers = (*own_address_headers(call.app.settings), *static_page_policy(STYLE), (b"vary", b"Accept"))

@@ -60,7 +60,7 @@ def serve_asset(name: str, *, zipped: bool) -> Answer:
     """Return the file of that hashed name. Raises NotFound."""
     asset = _by_hashed_name().get(name)
     if asset is None:
-        raise errors.NotFound("There is no such file. Reload the page for the names of this version's files.")
+        raise errors.NotFound("No file has this name. Reload the page to get this version's files.")
     headers = (*_KEPT, (b"content-encoding", b"gzip")) if zipped else _KEPT
     body = asset.zipped if zipped else asset.content
     return Answer(raw=body, media_type=asset.media_type, headers=headers)

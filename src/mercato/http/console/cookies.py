@@ -73,7 +73,7 @@ def check_same_origin(head: Head) -> None:
     """Raise Forbidden for a form that another site's page sends.
 
     `Sec-Fetch-Site` decides where a browser sends it. Else `Origin` must be ours; pages without a referrer send `null`
-    to plain http, which isn't. A client that sends neither is no browser, and nobody else's page can make it act.
+    to plain http, which isn't. A client that sends neither isn't a browser, so no other site can make it act.
     """
     site = head.headers.get(b"sec-fetch-site")
     if site is not None:
@@ -83,7 +83,7 @@ def check_same_origin(head: Head) -> None:
         is_own = origin is None or origin in {_origin(head.base_url), _origin_of_host(head)}
     if not is_own:
         raise errors.Forbidden(
-            "This form was sent by a page of another site, so nothing was done. Open the console in a tab of its own."
+            "This form was sent by a page of another site, so nothing was done. Open the console in a separate tab."
         )
 
 

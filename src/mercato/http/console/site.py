@@ -71,7 +71,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *account.screens,
 )
 
-_MISSING: Final = "There is nothing at this address of the console. The navigation shows what there is."
+_MISSING: Final = "This page does not exist. Use the navigation to find others."
 
 
 class _Node:
@@ -265,7 +265,7 @@ async def _result(screen: Screen, visit: Visit, method: str) -> Page | Done | Qu
         assert screen.act is not None
         if screen.changes and visit.session.grant.read_only:
             raise errors.Forbidden(
-                "This session can only look, so nothing was done. Sign in with a link that isn't read-only."
+                "This session is read-only, so nothing was done. Sign in with a link that isn't read-only."
             )
         return await screen.act(visit)
     if screen.show is not None:

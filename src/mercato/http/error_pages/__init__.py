@@ -124,7 +124,7 @@ def _example(page: ErrorPage, base_url: str) -> str:
 
 def _variables(page: ErrorPage, base_url: str) -> list[tuple[str, str]]:
     """Return the variables of the example with their meaning, the service's address included."""
-    here = {"URL": f"where the service is, here `{base_url}`"}
+    here = {"URL": f"the address of the service, here `{base_url}`"}
     return list((page.placeholders | here).items())
 
 

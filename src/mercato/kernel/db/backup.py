@@ -31,7 +31,7 @@ def backup(database: Path, copy: Path, *, progress: Progress | None = None) -> N
     if copy.exists():
         raise BackupError(f"{copy} exists already. Name a file that doesn't exist.")
     if not copy.parent.is_dir():
-        raise BackupError(f"There is no directory {copy.parent}. Make it, or name a file in another one.")
+        raise BackupError(f"There is no directory {copy.parent}. Create it, or name a file in another one.")
     unfinished = copy.with_name(f".{copy.name}.{os.getpid()}.part")
     _create_private(unfinished)
     try:
@@ -72,7 +72,7 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
                 _copy(source, target, None)
             if database.exists() and not replace:
                 raise BackupError(
-                    f"{database} was made meanwhile. To replace it with the backup, add --replace."
+                    f"{database} was created in the meantime. To replace it with the backup, add --replace."
                 )
             _finish(unfinished, database)
     except sqlite3.Error as error:

@@ -37,7 +37,7 @@ class OrderBelowMinimum(Problem):
 
 class OrderTotalDifferent(Problem):
     status, code, category = 400, "ORDER_TOTAL_DIFFERENT", "validation"
-    title = "The total differs from the order's present one"
+    title = "The total differs from the order's current total"
 
 
 class AddressInvalid(Problem):
@@ -116,7 +116,7 @@ class OrderNotFound(Problem):
 
 class OrderAlreadyPlaced(Problem):
     status, code, category = 409, "ORDER_ALREADY_PLACED", "conflict"
-    title = "This validated order was placed before"
+    title = "This validated order was placed already"
 
 
 class OrderClosed(Problem):
@@ -126,7 +126,7 @@ class OrderClosed(Problem):
 
 class InvalidStatusTransition(Problem):
     status, code, category = 409, "INVALID_STATUS_TRANSITION", "conflict"
-    title = "An order's status does not go backward"
+    title = "An order's status cannot go backward"
 
 
 class StoreUnreachable(Problem):

@@ -232,14 +232,14 @@ async def list_dead(
 
 
 class Revival(Enum):
-    """What became of a job that was to be revived."""
+    """The result of reviving a job."""
 
     DUE = "due"
     NOT_DEAD = "not dead"
     INVALID = "invalid"
-    """No job has such a number."""
+    """No job has this number."""
     NOT_NEEDED = "not needed"
-    """The same work waits as another job already."""
+    """Another job for the same work is queued."""
 
 
 async def revive_job(database: Database, job_id: int) -> Revival:

@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
 async def _reply(metrics: Metrics, head: bytes, token: str | None, *, allow_any: bool) -> bytes:
     line, *headers = head.split(b"\r\n")
     if not line.startswith(b"GET /metrics "):
-        return _response(b"404 Not Found", b"Ask for GET /metrics.\n")
+        return _response(b"404 Not Found", b"Use GET /metrics.\n")
     if token is None and not allow_any:
         return _response(b"403 Forbidden", b"Set MERCATO_METRICS_TOKEN to read metrics on this address.\n")
     if token is not None and not any(_is_bearer(header, token) for header in headers):

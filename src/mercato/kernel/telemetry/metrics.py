@@ -218,7 +218,7 @@ class Metrics:
             ),
         }
         self._unlogged = self._counter(
-            "mercato_request_log_dropped", "Refused requests that the request log lacks.", "reason"
+            "mercato_request_log_dropped", "Refused requests that the request log dropped.", "reason"
         )
         self._lookups = self._counter(
             "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"

@@ -1,4 +1,4 @@
-"""What a storefront puts into carts: the current catalog, items that can be had, modifiers that are complete."""
+"""What a storefront puts into carts: the current catalog, available items, complete modifiers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -62,13 +62,13 @@ def _pages(context: Context, result: ScenarioResult) -> str:
     context.show(calls)
     pages = [call.answer() for call in calls]
     if not any(member(page, "hasMore") for page in pages):
-        raise Skipped("It searches no stores, or for fewer than fit on a page.")
+        raise Skipped("It doesn't search for stores, or asks for fewer than fit on a page.")
     seen = 0
     for call, page in zip(calls, pages, strict=True):
         if member(page, "stores") is not None:
             offset = body(call).get("offset") or 0
             if offset > seen:
-                raise Failed(f"It passed over the stores from {seen} to {offset}.")
+                raise Failed(f"It skipped the stores from {seen} to {offset}.")
             seen = max(seen, offset + len(page["stores"]))
     total = member(pages[0], "totalCount") or 0
     if not result.placed and seen < total:

@@ -51,7 +51,7 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class UnknownCurrencyError(ValueError):
-    """There is no such currency."""
+    """No currency in use has this code."""
 
 
 def convert(name: str, document: bytes, options: ImportOptions) -> Imported:

@@ -155,7 +155,7 @@ async def _find_reply(tx: Read, row: Row[Any], request: KeyedRequest, now: datet
     """Return the reply of a key in use; None if its work must be continued."""
     if row.request not in request.fingerprints:
         raise errors.IdempotencyKeyReused(
-            "This Idempotency-Key came with another request within the last 24 hours. Send a new key with it."
+            "This Idempotency-Key was used with another request in the last 24 hours. Send this request with a new key."
         )
     if row.status is not None:
         base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
@@ -165,7 +165,7 @@ async def _find_reply(tx: Read, row: Row[Any], request: KeyedRequest, now: datet
         )
     if _is_claimed(row, now, request.lease):
         raise errors.RequestInProgress(
-            "The same request is still running. Ask again with the same key.", retry_after=WAIT_SECONDS
+            "The same request is still in progress. Repeat it with the same key.", retry_after=WAIT_SECONDS
         )
     return None
 
@@ -175,7 +175,7 @@ async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
     updated = await tx.execute(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
     if updated.rowcount != 1:
         raise errors.RequestInProgress(
-            "Another request with the same key has taken over. Ask again with the same key.",
+            "Another request with the same key has taken over. Repeat this one with the same key.",
             retry_after=WAIT_SECONDS,
         )
 

@@ -50,7 +50,7 @@ class Replies(Struct, frozen=True):
             case StoreAnswer.WAITING:
                 await idempotency.release(tx, claim, now=self.clock())
                 problem = errors.StoreUnreachable(
-                    "The store has not answered yet. The order is stored and sent again for some minutes. Repeat the "
+                    "The store has not answered yet. The order is stored and resent for some minutes. Repeat the "
                     "request with the same Idempotency-Key, or read the order.",
                     retry_after=RETRY_SECONDS,
                     extensions=extensions,

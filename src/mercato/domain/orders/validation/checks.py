@@ -272,7 +272,7 @@ def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
     if minimum is None or store.minimum_order_currency != sums.currency or sums.sub_total >= minimum:
         return
     message = (
-        f"The store takes orders from {minor_to_decimal(minimum, sums.scale)} {sums.currency} on; "
+        f"The store's minimum order is {minor_to_decimal(minimum, sums.scale)} {sums.currency}; "
         f"the cart comes to {minor_to_decimal(sums.sub_total, sums.scale)}."
     )
     yield _error(errors.OrderBelowMinimum, message, "/cart/lineItems")

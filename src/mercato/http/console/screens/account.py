@@ -43,12 +43,12 @@ class NewPasskey(Wire):
 def _adding(visit: Visit) -> str:
     """Return what a challenge for a new passkey is bound to. Raises Forbidden.
 
-    A passkey outlives the session, so nobody adds one who came from a provider: it may let them in no more tomorrow.
+    A passkey outlives the session, so it can't be added after single sign-on: the provider may withdraw access.
     """
     if is_signed_on(visit.session.grant):
         raise errors.Forbidden(
-            "You signed in with single sign-on, which decides whether you may come again; a passkey would sign in "
-            "without it. To add one, sign in with a link of mercato console link --operator."
+            "You signed in with single sign-on. A passkey would still sign you in after your access there has ended. "
+            "To add one, sign in with a link of mercato console link --operator."
         )
     return f"add {visit.session.id}"
 
@@ -77,13 +77,13 @@ async def add_passkey(visit: Visit) -> Done:
             created_by=visit.session.grant.created_by,
             now=visit.app.clock(),
         )
-    return Done("The passkey was added. It signs in from now on.", to=ACCOUNT)
+    return Done("The passkey was added. You can now sign in with it.", to=ACCOUNT)
 
 
 async def _ask_to_remove(_visit: Visit) -> Question:
     return Question(
         "Remove the passkey?",
-        "It can't sign in any more, and its sessions end at once. If it signed you in, that is your session, too.",
+        "It can no longer sign in, and its sessions end at once, including yours if you signed in with it.",
         back=ACCOUNT,
     )
 
@@ -93,5 +93,5 @@ async def remove_passkey(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         removed = await passkeys.remove(tx, visit.ids["passkey"])
     if not removed:
-        raise errors.NotFound("There is no such passkey. It may have been removed already.")
+        raise errors.NotFound("This passkey was not found. It may have been removed already.")
     return Done("The passkey was removed.", to=ACCOUNT)

@@ -66,7 +66,7 @@ async def upload_report(visit: Visit) -> Done:
         )
         await app.quota.take(tx, partner_id, size, now=now)
         await audit(tx, "report", report_id, partner_id=partner_id, detail={"kind": report.kind})
-    return Done("The report is uploaded.", to=f"{CERTIFICATION}/{report_id}")
+    return Done("The report was uploaded.", to=f"{CERTIFICATION}/{report_id}")
 
 
 @screens.get("certification/{report}")
@@ -88,7 +88,7 @@ async def show_report(visit: Visit) -> Page:
 
 async def _ask_to_delete(visit: Visit) -> Question:
     back = f"{CERTIFICATION}/{visit.ids['report']}"
-    return Question("Delete the report?", "It is deleted from this service, for good.", back=back)
+    return Question("Delete the report?", "It is permanently deleted from this service.", back=back)
 
 
 @screens.post("certification/{report}/delete", ask=_ask_to_delete)
@@ -98,7 +98,7 @@ async def delete_report(visit: Visit) -> Done:
         if not await queries.delete_report(tx, partner_id, report_id):
             raise _missing()
         await audit(tx, "report", report_id, partner_id=partner_id, detail={"deleted": True})
-    return Done("The report is deleted.", to=CERTIFICATION)
+    return Done("The report was deleted.", to=CERTIFICATION)
 
 
 def _partner_id(visit: Visit) -> UUID:

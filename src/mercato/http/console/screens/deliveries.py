@@ -100,7 +100,7 @@ async def resend_failed(visit: Visit) -> Done:
             sent += 1
             if sent == MAX_RESENT:
                 break
-    more = " Press again for more." if sent == MAX_RESENT else ""
+    more = " Press the button again for more." if sent == MAX_RESENT else ""
     return Done(
         f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}",
         to="/console/deliveries",

@@ -1,4 +1,4 @@
-"""Erasure: a customer is taken out of every order, after a look at what that would be.
+"""Erasure: erases a customer from every order, after showing what that affects.
 
 The customer's name is in forms alone: an address of a page is in logs and in the browser's history.
 """
@@ -47,11 +47,11 @@ async def confirm_erasure(visit: Visit) -> Page:
 @screens.post("erasure/erase")
 async def erase_customer(visit: Visit) -> Done:
     count, emptied = await erase_all(visit.app.db, _customer(visit))
-    said = f"The customer is erased from {count_of(count, 'order')}."
+    said = f"The customer was erased from {count_of(count, 'order')}."
     if not emptied:
         said += (
-            " The database's log may still hold what was erased: something that reads for long, a backup perhaps, kept "
-            f"it in use for {LOG_SECONDS:g} s. Erase once more when that has ended."
+            " The database's log may still hold what was erased: a long-running reader, such as a backup, kept "
+            f"it in use for {LOG_SECONDS:g} s. Erase the customer again once it has ended."
         )
     return Done(said, to="/console/erasure")
 

@@ -61,9 +61,9 @@ async def revive_dead_job(visit: Visit) -> Done:
     number = visit.fields(ReviveForm).job
     found = await revive_job(visit.app.db, number)
     if found in {Revival.NOT_DEAD, Revival.INVALID}:
-        raise NotFound(f"Job {number} isn't dead, or it is gone: somebody may have revived it.")
+        raise NotFound(f"Job {number} isn't dead, or no longer exists. Somebody may have revived it.")
     if found is Revival.NOT_NEEDED:
-        raise Conflict(f"Job {number} isn't needed: the same work waits as another job already.")
+        raise Conflict(f"Job {number} isn't needed: another job for the same work is queued already.")
     return Done(f"Job {number} is due again.", to="/console/jobs")
 
 
@@ -73,7 +73,7 @@ async def revive_dead_jobs(visit: Visit) -> Done:
     async with visit.app.db.read() as tx:
         dead = await list_dead(tx, kind=kind, limit=MAX_REVIVED)
     found = [await revive_job(visit.app.db, one.id) for one in dead]
-    more = " Press again for more." if len(dead) == MAX_REVIVED else ""
+    more = " Press the button again for more." if len(dead) == MAX_REVIVED else ""
     count = found.count(Revival.DUE)
     return Done(f"Due again: {count_of(count, 'job')} of {kind}.{more}", to="/console/jobs")
 

@@ -131,9 +131,11 @@ async def roll_key(visit: Visit) -> Page:
 async def _ask_to_revoke(visit: Visit) -> Question:
     async with visit.app.db.read() as tx:
         key = await _key(tx, visit)
-    text = f"Requests with {key.prefix} are refused within 2 seconds, for good. Its sessions of the console end, too."
+    text = (
+        f"Requests with {key.prefix} are permanently refused within 2 seconds. Its console sessions end, too."
+    )
     if key.id == visit.session.grant.key_id:
-        text += " It made the link of this session: you are signed out."
+        text += " It created the link of this session, so you are signed out."
     return Question("Revoke the key?", text, back=KEYS)
 
 
@@ -142,7 +144,7 @@ async def revoke_key(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         key = await _key(tx, visit)
         revoked = await credentials.revoke_key(tx, key, now=visit.app.clock)
-    return Done(f"The key {key.prefix} {'is revoked' if revoked else 'was revoked before'}.", to=KEYS)
+    return Done(f"The key {key.prefix} {'is revoked' if revoked else 'was revoked already'}.", to=KEYS)
 
 
 @screens.post("keys/rotate-secret")
@@ -163,7 +165,7 @@ async def set_event_url(visit: Visit) -> Done:
     app = visit.app
     async with app.db.write() as tx:
         await change_event_url(tx, _partner(visit), url, now=app.clock(), new_id=app.new_id)
-    return Done("Order events go to the new URL." if url else "Order events are not sent any more.", to=KEYS)
+    return Done("Order events go to the new URL." if url else "Order events are no longer sent.", to=KEYS)
 
 
 @screens.post("keys/webhook-token", audiences=MERCHANTS)
@@ -174,14 +176,14 @@ async def set_token(visit: Visit) -> Done:
 
 
 async def _ask_to_remove(_visit: Visit) -> Question:
-    text = "Calls to your stores carry no token any more. A server that requires it refuses orders."
+    text = "Calls to your stores no longer carry a token. A server that requires one refuses orders."
     return Question("Remove the webhook token?", text, back=KEYS)
 
 
 @screens.post("keys/webhook-token/remove", audiences=MERCHANTS, ask=_ask_to_remove)
 async def remove_token(visit: Visit) -> Done:
     await _set_token(visit, None, None)
-    return Done("The webhook token is removed.", to=KEYS)
+    return Done("The webhook token was removed.", to=KEYS)
 
 
 async def _set_token(visit: Visit, token: str | None, origin: str | None) -> None:
@@ -205,7 +207,7 @@ async def _key(tx: Read, visit: Visit) -> ApiKey:
     key_id: UUID = visit.ids["key"]
     key = await queries.find_key(tx, key_id)
     if key is None or key.partner_id != _partner(visit).id:
-        raise NotFound("This account has no such key. See its keys on the page Keys.")
+        raise NotFound("This account has no such key. The Keys page lists its keys.")
     return key
 
 
@@ -215,7 +217,7 @@ async def _check_room(tx: Read, visit: Visit) -> None:
     if count >= MAX_ACTIVE_KEYS:
         raise AccountError(
             f"This account has {count} active keys; the console makes at most {MAX_ACTIVE_KEYS}. "
-            "Revoke those that aren't used."
+            "Revoke unused ones."
         )
 
 

@@ -52,7 +52,7 @@ async def show_menu(visit: Visit) -> Page:
             "menu.html", f"Menu of {store.name}", values | _list_places(visit, places, catalog, query)
         )
     if query.place >= len(places):
-        raise NotFound("The menu has no such section. It may have changed: see its sections again.")
+        raise NotFound("The menu has no such section. It may have changed: open the menu again.")
     place = places[query.place]
     values |= {
         "place": place,

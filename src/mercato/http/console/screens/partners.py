@@ -96,7 +96,7 @@ async def set_partner_limits(visit: Visit) -> Done:
     limits = Limits(reads=form.reads, writes=form.writes, discovery=form.discovery)
     async with visit.app.db.write() as tx:
         await accounts.set_limits(tx, partner_id, limits)
-    return Done("The limits are set. They hold within a second.", to=f"/console/partners/{partner_id}")
+    return Done("The limits were set. They apply within a second.", to=f"/console/partners/{partner_id}")
 
 
 async def ask_to_suspend(visit: Visit) -> Question:

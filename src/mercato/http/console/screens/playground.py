@@ -166,7 +166,7 @@ async def place_order(visit: Visit) -> Page:
 
 
 def is_sandbox(visit: Visit, store: StoreRow) -> bool:
-    """Return whether no real order comes of a place: the store is the account's own, or a simulation.
+    """Return whether placing creates no real order: the store is the account's own, or a simulation.
 
     A simulation is a store on the service's machine, or without a webhook, of a service for development.
     """
@@ -189,7 +189,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _changed(visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: Exchange) -> Page:
-    """Return the page after a change of the cart: an earlier validation and its key count no more."""
+    """Return the page after a change of the cart: an earlier validation and its key are dropped."""
     cart = form.cart
     too_large = len(exchange.raw) > MAX_CART
     if exchange.succeeded and not too_large:

@@ -49,7 +49,7 @@ async def show_request(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await _find(tx, visit)
         if found is None:
-            raise NotFound("There is no such refused request. Refused requests are kept for 7 days.")
+            raise NotFound("No refused request has this id. Refused requests are deleted after 7 days.")
         key = None if found.key_id is None else await find_key(tx, found.key_id)
         names = await find_names(tx, {found.partner_id}) if found.partner_id and visit.is_operator else {}
     values = {
