@@ -236,11 +236,16 @@ async def test_a_delivery_explains_the_signature_that_was_received(mercato: Serv
         (await browser.open(f"/console/deliveries/{delivery}")).link("Find out why its signature fails")
     )
     assert body.decode() in page.root.all("textarea", name="body")[0].text
+    assert f"webhook-timestamp: {headers['webhook-timestamp']}" in page.field("Headers").text
     right = await browser.press(page, "Explain", headers=lines, body=body.decode())
     assert "The signature is right" in right.text
     changed = await browser.press(page, "Explain", headers=lines, body=body.decode().replace("Tea", "Cake"))
     assert "BODY_CHANGED" in changed.text
     assert "The bodies differ at line 1" in changed.text
+    old = await browser.press(
+        page, "Explain", headers=lines, body=body.decode(), receivedAt="2040-01-01T00:00"
+    )
+    assert "CLOCK_SKEW" in old.text
 
 
 NAMES = ("type", "query", "item", "partner", "state", "status", "cursor", "since", "at", "side", "errorCode")

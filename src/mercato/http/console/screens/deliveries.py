@@ -23,6 +23,9 @@ from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
 
 screens: Final = Screens(EVERYBODY)
 
+MAX_SECRET: Final = 512
+"""Characters of a signing secret that somebody pastes."""
+
 MAX_RESENT: Final = 200
 """Deliveries that one press of `Resend failed` sends: each is a transaction of its own."""
 
@@ -107,21 +110,28 @@ async def resend_failed(visit: Visit) -> Done:
     )
 
 
-@redacted("headers", "body")
+@redacted("headers", "body", "secret")
 class SignatureForm(Wire):
-    """A webhook as it was received: headers as lines, and the body."""
+    """A webhook as it was received, headers as lines, and the secret that it was verified with.
+
+    The secret is used once: it is on no page, and without it the account's own are tried.
+    """
 
     headers: Annotated[str, Meta(max_length=16_384)] = ""
     body: str = ""
+    secret: Annotated[str, Meta(max_length=MAX_SECRET)] = ""
     received_at: Instant | None = None
 
 
 @screens.get("deliveries/{delivery}/signature", audiences=PARTNERS)
 async def show_signature(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
-    sent = [f"webhook-id: {delivery.webhook_id}", "webhook-timestamp: ", "webhook-signature: "]
-    body = bytes(delivery.body).decode()
-    return _signature_page(delivery, SignatureForm(headers="\n".join(sent), body=body), None)
+    last = delivery.attempt_log[-1].at if delivery.attempt_log else None
+    at = None if last is None else parse_instant(last)
+    stamp = "" if at is None else str(int(at.timestamp()))
+    headers = f"webhook-id: {delivery.webhook_id}\nwebhook-timestamp: {stamp}\nwebhook-signature: "
+    form = SignatureForm(headers=headers, body=bytes(delivery.body).decode(), received_at=last)
+    return _signature_page(delivery, form, None)
 
 
 @screens.post("deliveries/{delivery}/signature", audiences=PARTNERS, changes=False)
@@ -138,6 +148,7 @@ async def explain_signature(visit: Visit) -> Page:
         headers={name.strip(): value.strip() for name, _, value in lines if name.strip()},
         # A browser sends every line end of a field as two characters.
         body=form.body.replace("\r\n", "\n"),
+        secrets=[form.secret] if form.secret else None,
         delivery_id=delivery.delivery_id,
         received_at=form.received_at,
     )
