@@ -14,9 +14,9 @@ from tests.service import Service
 from mercato.domain.webhooks import endpoints
 from mercato.kernel import clock
 from mercato.kernel.telemetry import traffic
-from mercato.kernel.telemetry.metrics import BUCKETS, Metrics
+from mercato.kernel.telemetry.metrics import Metrics
 from mercato.kernel.telemetry.multiprocess import DIRECTORY
-from mercato.kernel.telemetry.traffic import Traffic, quantile
+from mercato.kernel.telemetry.traffic import BUCKETS, Traffic, quantile
 
 
 async def test_health_shows_what_the_doctor_finds(mercato: Service):

@@ -4,7 +4,7 @@ No label names a partner or store: there are too many, and metrics must not disc
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Final
@@ -24,6 +24,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from mercato.kernel.telemetry import multiprocess
+from mercato.kernel.telemetry.traffic import BUCKETS, Totals, totals_of
 
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -32,9 +33,6 @@ QUEUE_SECONDS: Final = 5.0
 
 UPDATE_SECONDS: Final = 5.0
 """Greatest age of another process's gauges and cache lookups."""
-
-BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
-"""Upper bounds of every histogram, in seconds."""
 
 
 class MetricDescription(Struct, frozen=True, kw_only=True):
@@ -67,20 +65,6 @@ class QueueDepth(Struct, frozen=True, kw_only=True):
     oldest: float = 0.0
 
 
-class Totals(Struct, frozen=True):
-    """The requests of partners since the start: all, those with a status of 500 or more, and how many took how long.
-
-    `buckets` are cumulative, for each of BUCKETS and for all.
-    """
-
-    requests: float
-    failed: float
-    buckets: tuple[float, ...]
-
-
-CONSOLE: Final = "console"
-"""The operation of the console's pages, which aren't partners' requests."""
-
 ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
 """Reads the queue from the database; None if it doesn't answer."""
 
@@ -101,12 +85,19 @@ class _Timed:
         children[1].observe(seconds)
 
 
+_QUEUE: Final = (
+    ("mercato_jobs", "Jobs in the queue; 100,000 of each state are counted.", "kind", "state"),
+    ("mercato_jobs_oldest_seconds", "Seconds the oldest due job has waited.", "kind"),
+    ("mercato_database_up", "1 if the database answered the last query for the queue."),
+)
+
+
 class _QueueCollector(Collector):
     """The queue as it was last read from the database."""
 
     def __init__(self, described: Sequence[MetricDescription]) -> None:
         self.read: ReadQueue | None = None
-        self._jobs, self._oldest, self._up = described
+        self._described = described
         self._depths: Sequence[QueueDepth] | None = None
         self._read_at = -QUEUE_SECONDS
 
@@ -117,7 +108,9 @@ class _QueueCollector(Collector):
             self._depths = await self.read()
 
     def collect(self) -> Iterator[Metric]:
-        jobs, oldest, up = map(_family, (self._jobs, self._oldest, self._up))
+        jobs, oldest, up = (
+            GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described
+        )
         for depth in self._depths or ():
             for state in ("ready", "waiting", "running", "dead"):
                 jobs.add_metric((depth.kind, state), getattr(depth, state))
@@ -125,25 +118,6 @@ class _QueueCollector(Collector):
         if self.read is not None:
             up.add_metric((), float(self._depths is not None))
         yield from (jobs, oldest, up)
-
-
-def _totals(families: Iterable[Metric]) -> Totals:
-    requests = failed = 0.0
-    buckets = dict.fromkeys((*BUCKETS, float("inf")), 0.0)
-    for family in families:
-        for sample in family.samples:
-            if sample.labels.get("operation") == CONSOLE:
-                continue
-            if sample.name == "mercato_requests_total":
-                requests += sample.value
-                failed += sample.value if sample.labels["status"] >= "500" else 0
-            elif sample.name == "mercato_request_seconds_bucket":
-                buckets[float(sample.labels["le"])] += sample.value
-    return Totals(requests, failed, tuple(buckets.values()))
-
-
-def _family(described: MetricDescription) -> GaugeMetricFamily:
-    return GaugeMetricFamily(described.name, described.help, labels=described.labels)
 
 
 class Metrics:
@@ -185,25 +159,7 @@ class Metrics:
         self._breakers_open = self._gauge(
             "mercato_store_breakers_open", "Addresses of stores whose circuit breaker is open."
         )
-        self._queue = _QueueCollector(
-            [
-                self._describe(
-                    "gauge",
-                    "mercato_jobs",
-                    "Jobs in the queue; 100,000 of each state are counted.",
-                    "kind",
-                    "state",
-                ),
-                self._describe(
-                    "gauge", "mercato_jobs_oldest_seconds", "Seconds the oldest due job has waited.", "kind"
-                ),
-                self._describe(
-                    "gauge",
-                    "mercato_database_up",
-                    "1 if the database answered the last query for the queue.",
-                ),
-            ]
-        )
+        self._queue = _QueueCollector([self._describe("gauge", *gauge) for gauge in _QUEUE])
         self.registry.register(self._queue)
         self._activity = {
             "carts": self._counter("mercato_carts", "Carts priced."),
@@ -302,7 +258,7 @@ class Metrics:
             families = multiprocess.collect()
         else:
             families = [*self._requests.collect(), *self._request_seconds.collect()]
-        return _totals(families)
+        return totals_of(families)
 
     async def run(self) -> None:
         """Keep this process's files up to date where several processes share a port, until cancelled."""

@@ -6,16 +6,25 @@ in memory, and begins with a look. Where several processes share a port, it is t
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from prometheus_client import Metric
 
 from mercato.kernel.clock import Clock
-from mercato.kernel.telemetry.metrics import BUCKETS, Metrics, Totals
+
+if TYPE_CHECKING:
+    from mercato.kernel.telemetry.metrics import Metrics
+
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+"""Upper bounds of every histogram, in seconds."""
+
+CONSOLE: Final = "console"
+"""The operation of the console's pages, which aren't partners' requests."""
 
 INTERVAL: Final = timedelta(seconds=10)
 """The time between two samples."""
@@ -24,6 +33,33 @@ HISTORY: Final = timedelta(hours=1)
 """How much is kept, and for how long it goes on after the last look."""
 
 _RECENT: Final = timedelta(minutes=1)
+
+
+class Totals(Struct, frozen=True):
+    """The requests of partners since the start: all, those with a status of 500 or more, and how many took how long.
+
+    `buckets` are cumulative, for each of BUCKETS and for all.
+    """
+
+    requests: float
+    failed: float
+    buckets: tuple[float, ...]
+
+
+def totals_of(families: Iterable[Metric]) -> Totals:
+    """Return the totals of the metrics of requests."""
+    requests = failed = 0.0
+    buckets = dict.fromkeys((*BUCKETS, float("inf")), 0.0)
+    for family in families:
+        for sample in family.samples:
+            if sample.labels.get("operation") == CONSOLE:
+                continue
+            if sample.name == "mercato_requests_total":
+                requests += sample.value
+                failed += sample.value if sample.labels["status"] >= "500" else 0
+            elif sample.name == "mercato_request_seconds_bucket":
+                buckets[float(sample.labels["le"])] += sample.value
+    return Totals(requests, failed, tuple(buckets.values()))
 
 
 class Interval(Struct, frozen=True, kw_only=True):
@@ -39,7 +75,7 @@ class Interval(Struct, frozen=True, kw_only=True):
 class Traffic:
     """The samples, and the task that takes them."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: "Metrics", clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
         self._samples: deque[tuple[float, datetime, Totals]] = deque(maxlen=HISTORY // INTERVAL + 1)
