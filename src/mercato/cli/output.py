@@ -1,4 +1,4 @@
-"""What commands print: tables, facts, findings, live progress and JSON on standard output, notes on standard error.
+"""What commands print: tables, facts, findings and JSON on standard output, notes on standard error.
 
 Text fits the terminal's width, 80 columns in a pipe, and other people's words never control the terminal.
 """
@@ -7,18 +7,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UnsetType
 
 from mercato.cli import command_name
 from mercato.kernel.wire import Wire, instant
-
-if TYPE_CHECKING:
-    from mercato.devtools.sandbox.context import Watch
 
 W = TypeVar("W", bound=Wire)
 
@@ -244,74 +240,3 @@ def view(kind: type[W], source: object, **members: Any) -> W:
     return kind(
         **{name: instant(value) if isinstance(value, datetime) else value for name, value in values.items()}
     )
-
-
-# --- live progress --------------------------------------------------------------------------------
-
-
-class Screen:
-    """Live progress: chapters, progress bars, a table of proofs. In a pipe it is plain text."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(highlight=False)
-
-    def chapter(self, title: str) -> None:
-        """Begin a part."""
-        self._print(title, style="bold", before="\n")
-
-    def say(self, line: str) -> None:
-        """Tell what happened."""
-        from rich.padding import Padding
-        from rich.text import Text
-
-        self._console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
-
-    def note(self, line: str) -> None:
-        """Print a line."""
-        self._print(line)
-
-    @contextmanager
-    def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> Iterator["Watch"]:
-        """Show a progress bar for each name while the block runs; a pipe gets only their last state."""
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (
-            TextColumn("  {task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[status]}", markup=False),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self._console) as progress:
-            first, last = next(iter(steps)), max(steps.values())
-            bars = {name: progress.add_task(name, total=last, status=first) for name in names}
-
-            def watch(name: str, status: str) -> None:
-                progress.update(bars[name], completed=steps[status], status=status)
-
-            yield watch
-
-    def table(self, proofs: Iterable[tuple[bool, str, str]]) -> None:
-        """Print each proof: whether it holds, the claim, the measurement."""
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("", "What was claimed", "What was measured", box=box.SIMPLE_HEAD, pad_edge=False)
-        for holds, claim, seen in proofs:
-            verdict = Text("ok", style="green") if holds else Text("FAIL", style="bold red")
-            table.add_row(verdict, Text(claim), Text(seen, overflow="fold"))
-        self._console.print()
-        self._console.print(table)
-
-    def explore(self, lines: Iterable[str]) -> None:
-        """Print commands for another terminal, never wrapped, so that they can be copied."""
-        self._print("Still running. Ctrl-C ends it. In another terminal:", style="bold", before="\n")
-        for line in lines:
-            self._print(line, soft_wrap=True)
-
-    def _print(self, line: str, *, style: str = "", before: str = "", soft_wrap: bool = False) -> None:
-        from rich.text import Text
-
-        self._console.print(Text(before + line, style=style), soft_wrap=soft_wrap)

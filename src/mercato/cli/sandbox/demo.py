@@ -3,15 +3,14 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
 from mercato.cli import FAILED, INTERRUPTED
-from mercato.cli.output import Screen
 from mercato.devtools.sandbox.context import DemoContext, ProofFailed
 from mercato.devtools.sandbox.demo import run_demo
 from mercato.domain.console import sessions
@@ -23,6 +22,7 @@ from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.storefront import StorefrontDouble
 
 if TYPE_CHECKING:
+    from mercato.devtools.sandbox.context import Watch
     from mercato.http.local import LocalService
 
 POS: Final = "Sandbox POS"
@@ -30,6 +30,74 @@ SHOP: Final = "Sandbox Storefront"
 
 PLACE_SECONDS: Final = 2.0
 """A store's time to answer an order; with the default of 15 s the demo would only wait."""
+
+
+class Screen:
+    """Live progress: chapters, progress bars, a table of proofs. In a pipe it is plain text."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(highlight=False)
+
+    def chapter(self, title: str) -> None:
+        """Begin a part."""
+        self._print(title, style="bold", before="\n")
+
+    def say(self, line: str) -> None:
+        """Tell what happened."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self._console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+
+    def note(self, line: str) -> None:
+        """Print a line."""
+        self._print(line)
+
+    @contextmanager
+    def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> Iterator["Watch"]:
+        """Show a progress bar for each name while the block runs; a pipe gets only their last state."""
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("  {task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[status]}", markup=False),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console) as progress:
+            first, last = next(iter(steps)), max(steps.values())
+            bars = {name: progress.add_task(name, total=last, status=first) for name in names}
+
+            def watch(name: str, status: str) -> None:
+                progress.update(bars[name], completed=steps[status], status=status)
+
+            yield watch
+
+    def table(self, proofs: Iterable[tuple[bool, str, str]]) -> None:
+        """Print each proof: whether it holds, the claim, the measurement."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("", "What was claimed", "What was measured", box=box.SIMPLE_HEAD, pad_edge=False)
+        for holds, claim, seen in proofs:
+            verdict = Text("ok", style="green") if holds else Text("FAIL", style="bold red")
+            table.add_row(verdict, Text(claim), Text(seen, overflow="fold"))
+        self._console.print()
+        self._console.print(table)
+
+    def explore(self, lines: Iterable[str]) -> None:
+        """Print commands for another terminal, never wrapped, so that they can be copied."""
+        self._print("Still running. Ctrl-C ends it. In another terminal:", style="bold", before="\n")
+        for line in lines:
+            self._print(line, soft_wrap=True)
+
+    def _print(self, line: str, *, style: str = "", before: str = "", soft_wrap: bool = False) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(before + line, style=style), soft_wrap=soft_wrap)
 
 
 def demo(*, keep: bool = False) -> int:

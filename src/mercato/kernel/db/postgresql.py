@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
+from mercato.kernel.clock import MILLISECOND
 from mercato.kernel.db.errors import (
     DatabaseUnavailable,
     UnusableUrl,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 _SESSION: Final = {
     "application_name": "mercato",
@@ -183,8 +182,8 @@ class Sessions:
         self._dsn = driver_url(url)
         self._bounds = bounds
         self._session = _SESSION | {
-            "statement_timeout": f"{bounds.statement_timeout // _MILLISECOND}",
-            "lock_timeout": f"{bounds.lock_timeout // _MILLISECOND}",
+            "statement_timeout": f"{bounds.statement_timeout // MILLISECOND}",
+            "lock_timeout": f"{bounds.lock_timeout // MILLISECOND}",
         }
         if read_only:  # otherwise the server's default, which an operator may change
             self._session["default_transaction_read_only"] = "on"
