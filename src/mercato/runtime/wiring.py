@@ -1,13 +1,11 @@
 """The parts of the service, built from the settings."""
 
-import asyncio
 import random
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from sqlalchemy import text
 
 from mercato.domain.catalog import ingest as catalog_ingest
 from mercato.domain.catalog.building.builder import Builder
@@ -29,17 +27,16 @@ from mercato.domain.orders.validation.checks import OrderChecker
 from mercato.domain.orders.validation.service import Validations
 from mercato.domain.orders.validation.tokens import OrderTokens
 from mercato.domain.partners.callers import Callers
-from mercato.domain.partners.limits import Failures, Limiter
+from mercato.domain.partners.limits import Failures, Limiter, limiter_of
 from mercato.domain.partners.storage import StorageQuota
 from mercato.domain.partners.tokens import PURPOSE, Tokens
 from mercato.domain.partners.vault import Vault
 from mercato.domain.requests.log import RequestLog
-from mercato.domain.stores import places
 from mercato.domain.stores.cache import Menus, StoreCache
 from mercato.domain.stores.catalogs import CatalogBodies, IdMappings
 from mercato.domain.stores.events import StoreEvents
 from mercato.domain.stores.onboarding import Onboardings
-from mercato.domain.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
+from mercato.domain.stores.places import TimezoneLookup
 from mercato.domain.stores.service import Stores
 from mercato.domain.webhooks import model as webhooks
 from mercato.domain.webhooks.calls import StoreCalls
@@ -49,7 +46,6 @@ from mercato.kernel import clock
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.health import WriteProbe
 from mercato.kernel.jobs import Handler, Handlers, Worker
 from mercato.kernel.outbound.client import Outbound, PullLimits
@@ -63,8 +59,6 @@ if TYPE_CHECKING:
     # Imported if they are set: they need extras.
     from mercato.domain.console.oidc import SignOn
     from mercato.domain.partners.shared_limits import SharedLimiter
-
-READY_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -103,15 +97,6 @@ class Runtime:
     request_log: RequestLog
     traffic: Traffic
     sign_on: "SignOn | None"
-
-    async def check_ready(self) -> None:
-        """Return if the database answers and can be written. Raises DatabaseUnavailable."""
-        try:
-            async with asyncio.timeout(READY_SECONDS), self.db.read() as tx:
-                await tx.scalar(text("SELECT 1"))
-        except TimeoutError:
-            raise DatabaseUnavailable("the database did not answer in time") from None
-        await self.write_probe.check()
 
 
 def build(
@@ -156,16 +141,11 @@ def build(
         metrics=metrics,
     )
     menus = Menus(db, cache, compiled)
-    calls = StoreCalls(
-        outbound=outbound,
-        credentials=credentials,
-        clock=now,
-        metrics=metrics,
-    )
+    calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
     ordering = _ordering(
         settings, db=db, now=now, vault=vault, menus=menus, calls=calls, quota=quota, activity=activity
     )
-    limiter = _limiter(settings, now)
+    limiter = limiter_of(settings, now)
     return Runtime(
         settings=settings,
         clock=now,
@@ -281,28 +261,11 @@ def _handlers(
         submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
         submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
         CANCELLED_KIND: Handler(fn=ordering.orders.record_cancelled, payload=CancelledJob),
-        places.ONBOARDING_TIMEZONE: Handler(
-            fn=timezones.set_onboarding_timezone, payload=OnboardingTimezoneJob, concurrency=2, max_attempts=3
-        ),
-        places.STORE_TIMEZONE: Handler(
-            fn=timezones.set_store_timezone, payload=StoreTimezoneJob, concurrency=2, max_attempts=3
-        ),
+        **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
         ),
     }
-
-
-def _limiter(settings: Settings, now: Clock) -> Limiter | None:
-    if not settings.rate_limits:
-        return None
-    return Limiter(
-        reads=settings.rate_limit_reads,
-        writes=settings.rate_limit_writes,
-        discovery=settings.rate_limit_discovery,
-        workers=settings.workers,
-        clock=now,
-    )
 
 
 def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "SharedLimiter | None":

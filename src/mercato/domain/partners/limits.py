@@ -10,6 +10,7 @@ import msgspec
 
 from mercato.domain.partners.model import Caller
 from mercato.kernel.clock import Clock, now
+from mercato.kernel.settings import Settings
 
 WINDOW: Final = 60
 """Seconds. All partners' windows begin with the minute, so that one reset clears every counter."""
@@ -96,6 +97,19 @@ class Limiter:
         self._minute = minute
         for counts in self._counts.values():
             counts.clear()
+
+
+def limiter_of(settings: Settings, clock: Clock) -> Limiter | None:
+    """Return the limiter of one process that serves, or None if the settings have none."""
+    if not settings.rate_limits:
+        return None
+    return Limiter(
+        reads=settings.rate_limit_reads,
+        writes=settings.rate_limit_writes,
+        discovery=settings.rate_limit_discovery,
+        workers=settings.workers,
+        clock=clock,
+    )
 
 
 class Failures:

@@ -18,7 +18,7 @@ from mercato.domain.stores.model import Onboarding, StoreRow
 from mercato.kernel import jobs
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.geo.gazetteer import AddressParts, Location, locate
-from mercato.kernel.jobs import Done, Job, Outcome
+from mercato.kernel.jobs import Done, Handler, Handlers, Job, Outcome
 from mercato.kernel.wire import Wire
 
 ONBOARDING_TIMEZONE: Final = "store.place"
@@ -65,6 +65,14 @@ class TimezoneLookup(Struct, frozen=True):
 
     db: Database
     on_change: OnChange
+
+    def handlers(self) -> Handlers:
+        """Return the handlers of both kinds of job."""
+        onboarding = Handler(
+            fn=self.set_onboarding_timezone, payload=OnboardingTimezoneJob, concurrency=2, max_attempts=3
+        )
+        store = Handler(fn=self.set_store_timezone, payload=StoreTimezoneJob, concurrency=2, max_attempts=3)
+        return {ONBOARDING_TIMEZONE: onboarding, STORE_TIMEZONE: store}
 
     async def set_onboarding_timezone(self, job: Job[OnboardingTimezoneJob]) -> Outcome:
         """Set the time zone of an onboarding, and of its store if it exists."""

@@ -49,7 +49,7 @@ async def healthz(_call: Call[None, None]) -> Health:
 @system.get("/readyz", summary="Readiness", returns=Health)
 async def readyz(call: Call[None, None]) -> Health:
     """Answer 200 if requests can be served: the database answers and can be written."""
-    await call.app.check_ready()
+    await call.app.write_probe.check_ready()
     return Health(status="ok")
 
 

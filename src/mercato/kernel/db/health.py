@@ -17,6 +17,9 @@ from mercato.kernel.db.tables import write_probes
 from mercato.kernel.db.types import now_ms
 from mercato.kernel.db.url import sqlite_path
 
+READY_SECONDS: Final = 2.0
+"""How long a read may take until the database counts as away."""
+
 PROBE_INTERVAL: Final = 1.0
 """Seconds for which the result of a write is reused: frequent checks cost no more writes."""
 
@@ -39,6 +42,15 @@ class WriteProbe:
         self._probing = asyncio.Lock()
         self._until = 0.0
         self._failure: str | None = None
+
+    async def check_ready(self) -> None:
+        """Return if the database answers and can be written. Raises DatabaseUnavailable."""
+        try:
+            async with asyncio.timeout(READY_SECONDS), self._db.read() as tx:
+                await tx.scalar(text("SELECT 1"))
+        except TimeoutError:
+            raise DatabaseUnavailable("the database did not answer in time") from None
+        await self.check()
 
     async def check(self) -> None:
         """Return if the last write succeeded. Raises DatabaseUnavailable."""
