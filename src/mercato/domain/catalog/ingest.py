@@ -90,22 +90,13 @@ async def accept(
         notified=notified,
         callback_url=callback_url,
         status=RunStatus.QUEUED,
-        errors=(),
-        warnings=(),
-        set_id=None,
         traceparent=traceparent,
         created_at=now,
         updated_at=now,
     )
     await queries.insert_run(tx, run)
-    await enqueue(
-        tx,
-        KIND,
-        IngestJob(run_id=run.id),
-        ordering_key=f"catalog:{owner.id}",
-        group=str(owner.partner_id),
-        dedup=str(run.id),
-    )
+    job, key = IngestJob(run_id=run.id), f"catalog:{owner.id}"
+    await enqueue(tx, KIND, job, ordering_key=key, group=str(owner.partner_id), dedup=str(run.id))
     return run
 
 
@@ -208,12 +199,10 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return await self._fail(job, run, faults, partner_warnings(result.warnings), result.excerpts)
         if isinstance(result, Unchanged):
             assert current is not None
+            finished = Finished(run, RunStatus.SUCCEEDED, (), self.clock(), partner_warnings(result.warnings))
             async with self._fenced(job) as tx:
                 await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
-                warnings = partner_warnings(result.warnings)
-                await self._end(
-                    tx, Finished(run, RunStatus.SUCCEEDED, (), self.clock(), warnings), current.id
-                )
+                await self._end(tx, finished, current.id)
             return Done()
         with self.metrics.stage("store"):
             return await self._switch(job, run, current, pulled, set_id, result)

@@ -45,7 +45,7 @@ class Owner(Struct, frozen=True):
     partner_id: UUID
 
 
-class Run(Struct, frozen=True):
+class Run(Struct, frozen=True, kw_only=True):
     """A run as it is stored."""
 
     id: UUID
@@ -53,9 +53,9 @@ class Run(Struct, frozen=True):
     notified: bool
     callback_url: str
     status: RunStatus
-    errors: tuple[CatalogFault, ...]
-    warnings: tuple[PartnerWarning, ...]
-    set_id: UUID | None
+    errors: tuple[CatalogFault, ...] = ()
+    warnings: tuple[PartnerWarning, ...] = ()
+    set_id: UUID | None = None
     traceparent: str
     created_at: datetime
     updated_at: datetime

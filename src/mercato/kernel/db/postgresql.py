@@ -69,7 +69,6 @@ class Bounds:
 
 
 _PARAMETER: Final = re.compile(r"\$(\d+)")
-
 _ROWS: Final = re.compile(
     r"\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b", re.IGNORECASE | re.DOTALL
 )
@@ -96,8 +95,7 @@ class Connection:
             made = compiled(statement, DIALECT, given)
             return await self._run(made, made.values(given))
         made = compiled(statement, DIALECT, parameters[0])
-        values = [made.values(given) for given in parameters]
-        await self._call(made.sql, self._driver.executemany, made.sql, values)
+        await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
         return Result([], -1)
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
@@ -118,7 +116,8 @@ class Connection:
             found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
         status = await self._call(made.sql, self._driver.execute, made.sql, *values)
-        return Result([], _row_count(status))
+        number = status.rpartition(" ")[2]  # as in `UPDATE 3`; other statements end with a word
+        return Result([], int(number) if number.isdecimal() else -1)
 
     async def command(self, sql: str) -> None:
         """Run a statement without values, such as BEGIN."""
@@ -162,17 +161,10 @@ def _joined(texts: tuple[str, ...]) -> str:
         return texts[0]
     parts, before = [], 0
     for number, text in enumerate(texts):
-        own = {int(found) for found in _PARAMETER.findall(text)}
         renumbered = _PARAMETER.sub(lambda found, before=before: f"${int(found[1]) + before}", text)  # type: ignore[misc]
         parts.append(f"deferred_{number} AS ({renumbered})")
-        before += len(own)
+        before += len(set(_PARAMETER.findall(text)))
     return f"WITH {', '.join(parts)} SELECT 1"
-
-
-def _row_count(status: str) -> int:
-    """Return the number at the end of a status such as `UPDATE 3`; -1 where there is none."""
-    number = status.rpartition(" ")[2]
-    return int(number) if number.isdecimal() else -1
 
 
 class Sessions:
@@ -194,11 +186,12 @@ class Sessions:
     async def connection(self) -> AsyncIterator[Connection]:
         """Yield a session; each statement on it is a transaction of its own. Raises DatabaseUnavailable."""
         pool = self._pool or await self._open()
+        seconds = self._bounds.pool_timeout.total_seconds()
         try:
-            driver = await pool.acquire(timeout=self._bounds.pool_timeout.total_seconds())
+            driver = await pool.acquire(timeout=seconds)
         except TimeoutError:
             raise DatabaseUnavailable(
-                f"no connection to the database was free within {self._bounds.pool_timeout.total_seconds():g} s"
+                f"no connection to the database was free within {seconds:g} s"
             ) from None
         except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't know
             raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
