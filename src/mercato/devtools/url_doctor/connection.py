@@ -25,6 +25,24 @@ MAX_NAMES: Final = 4
 
 _ERRORS: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
+DESCRIPTIONS: Final = {
+    Verdict.ALLOWED: "may be reached",
+    Verdict.BENCHMARK: "a network for measurements",
+    Verdict.BROADCAST: "the broadcast address",
+    Verdict.DOCUMENTATION: "a network for examples in documents",
+    Verdict.LINK_LOCAL: "an address of one network segment (link-local)",
+    Verdict.LOOPBACK: "the machine itself (loopback)",
+    Verdict.METADATA: "a cloud's metadata service",
+    Verdict.MULTICAST: "a multicast address",
+    Verdict.PRIVATE: "a private network",
+    Verdict.RESERVED: "a reserved network",
+    Verdict.SCOPED: "an address with a network zone",
+    Verdict.SHARED: "a provider's internal network (CGNAT)",
+    Verdict.TRANSITION: "a tunnel that hides another address",
+    Verdict.UNREADABLE: "not an address",
+    Verdict.UNSPECIFIED: "the unspecified address",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAddress:

@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractResolver
 from msgspec import Meta
 from msgspec.structs import replace
 
-from mercato.devtools.url_doctor.connection import ConnectionTest, connect, describe, resolve
+from mercato.devtools.url_doctor.connection import DESCRIPTIONS, ConnectionTest, connect, describe, resolve
 from mercato.kernel.clock import now
 from mercato.kernel.outbound.addresses import DEVELOPMENT, AddressPolicy, Verdict
 from mercato.kernel.outbound.body import ACCEPT_ENCODING
@@ -47,24 +47,6 @@ SLOW: Final = 1 / 3
 """Share of a pull's timeout from which it counts as slow."""
 
 _MEBI: Final = 1 << 20
-
-_DESCRIPTIONS: Final = {
-    Verdict.ALLOWED: "may be reached",
-    Verdict.BENCHMARK: "a network for measurements",
-    Verdict.BROADCAST: "the broadcast address",
-    Verdict.DOCUMENTATION: "a network for examples in documents",
-    Verdict.LINK_LOCAL: "an address of one network segment (link-local)",
-    Verdict.LOOPBACK: "the machine itself (loopback)",
-    Verdict.METADATA: "a cloud's metadata service",
-    Verdict.MULTICAST: "a multicast address",
-    Verdict.PRIVATE: "a private network",
-    Verdict.RESERVED: "a reserved network",
-    Verdict.SCOPED: "an address with a network zone",
-    Verdict.SHARED: "a provider's internal network (CGNAT)",
-    Verdict.TRANSITION: "a tunnel that hides another address",
-    Verdict.UNREADABLE: "not an address",
-    Verdict.UNSPECIFIED: "the unspecified address",
-}
 
 
 class Level(StrEnum):
@@ -152,7 +134,7 @@ class UrlDoctor:
         for resolved in addresses:
             literal = parsed.address is not None
             address = resolved.address if literal else f"{parsed.host} is at {resolved.address}"
-            what = f"{address}: {_DESCRIPTIONS[resolved.verdict]}"
+            what = f"{address}: {DESCRIPTIONS[resolved.verdict]}"
             if resolved.verdict.allowed:
                 self.findings.append(_ok("dns", what, None if literal else ms))
             else:

@@ -69,9 +69,7 @@ class Bounds:
 
 
 _PARAMETER: Final = re.compile(r"\$(\d+)")
-_ROWS: Final = re.compile(
-    r"\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b", re.IGNORECASE | re.DOTALL
-)
+_ROWS: Final = re.compile(r"(?is)\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b")
 """Matches a textual statement that returns rows."""
 
 
