@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mercato.http.openapi.llms import ABOUT
+from mercato.http.app import ABOUT
 
 HERE: Final = Path(__file__).parent
 
