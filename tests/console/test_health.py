@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
-from pytest import approx
+import pytest
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
@@ -63,7 +63,7 @@ async def test_requests_are_measured_from_the_first_visit_on():
     await measured._sample()
     (found,) = await measured.look()
     assert found.per_second > 0
-    assert found.failed_per_second * 10 == approx(found.per_second)
+    assert found.failed_per_second * 10 == pytest.approx(found.per_second)
     assert found.median is not None
     assert found.p95 is not None
     assert 2.5 < found.median <= 5
