@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mercato.http.app import ABOUT
+from mercato.http.app import LLMS_INTRODUCTION
 
 HERE: Final = Path(__file__).parent
 
@@ -35,7 +35,7 @@ def llms(api: Mapping[str, Any], generated: Mapping[str, str]) -> str:
     """Return the text of llms.txt, whose links are relative to it. `generated` pages may not be on the disk yet."""
     sections = [f"## {title}\n\n" + "\n".join(_links(patterns, generated)) for title, patterns in PARTS]
     sections.insert(-1, "## Operations\n\n" + "\n".join(_operations(api)))
-    return "\n\n".join([f"{ABOUT}\n{MORE}", *sections]) + "\n"
+    return "\n\n".join([f"{LLMS_INTRODUCTION}\n{MORE}", *sections]) + "\n"
 
 
 def _links(patterns: tuple[str, ...], generated: Mapping[str, str]) -> Iterator[str]:

@@ -184,18 +184,15 @@ class Sessions:
     async def connection(self) -> AsyncIterator[Connection]:
         """Yield a session; each statement on it is a transaction of its own. Raises DatabaseUnavailable."""
         pool = self._pool or await self._open()
-        seconds = self._bounds.pool_timeout.total_seconds()
+        wait = self._bounds.pool_timeout.total_seconds()
         try:
-            driver = await pool.acquire(timeout=seconds)
+            driver = await pool.acquire(timeout=wait)
         except TimeoutError:
-            raise DatabaseUnavailable(
-                f"no connection to the database was free within {seconds:g} s"
-            ) from None
+            raise DatabaseUnavailable(f"no connection to the database was free within {wait:g} s") from None
         except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't know
             raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
         except connection_errors() as error:
-            # Every reason (no server, too many connections, a changed password) may pass.
-            raise no_connection(error) from error
+            raise no_connection(error) from error  # whatever the reason, it may pass
         connection = Connection(driver, (self._bounds.statement_timeout + GRACE).total_seconds())
         try:
             yield connection
@@ -262,8 +259,7 @@ class Backend:
     dialect: Final = "postgresql"
 
     def __init__(self, url: str, bounds: Bounds) -> None:
-        # A session whose every transaction is READ ONLY sees the same rows as a READ COMMITTED transaction, without the
-        # round trips of BEGIN and COMMIT.
+        # In a session that only reads, a statement sees what it would in a transaction, without BEGIN and COMMIT.
         self._readers = Sessions(url, bounds, read_only=True)
         self._writers = Sessions(url, bounds, read_only=False)
         self.reading = self._readers.connection
@@ -282,11 +278,9 @@ async def listen(url: str, channel: str, callback: Callable[[str], None]) -> Non
     """
     import asyncpg
 
-    lost = asyncio.Event()
+    lost, session = asyncio.Event(), {"application_name": "mercato listen"}
     try:
-        connection = await asyncpg.connect(
-            driver_url(url), timeout=CONNECT_SECONDS, server_settings={"application_name": "mercato listen"}
-        )
+        connection = await asyncpg.connect(driver_url(url), timeout=CONNECT_SECONDS, server_settings=session)
     except connection_errors() as error:
         raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
     try:
