@@ -66,6 +66,68 @@ async def test_a_suspension_asks_first_and_is_undone(mercato: Service):
     assert {"console.suspendPartner", "console.resumePartner"} <= {one.action for one in found}
 
 
+async def test_a_partner_is_renamed_unless_another_has_the_name(mercato: Service):
+    made, _ = await mercato.partner(name="Old")
+    await mercato.partner(name="Taken")
+    browser, _ = await enter_as_operator(mercato)
+    page = await browser.open(f"/console/partners/{made.id}")
+    refused = await browser.press(page, "Rename", name="Taken")
+    assert (refused.status, "Choose another name" in refused.text) == (409, True)
+    assert "mercato " not in refused.text
+    done = await browser.press(page, "Rename", name="New")
+    assert (done.status_region, done.heading) == ("Old is now called New.", "New")
+
+
+async def test_an_operator_revokes_a_partners_key_after_being_asked(mercato: Service):
+    made, client = await mercato.partner()
+    other, _ = await mercato.partner(name="Other")
+    browser, _ = await enter_as_operator(mercato)
+    question = await browser.press(await browser.open(f"/console/partners/{made.id}"), "Revoke key")
+    assert (await client.get("/v1/commerce/stores")).status == 200
+    done = await browser.press(question, "Confirm")
+    assert "is revoked" in done.status_region
+    assert (await client.get("/v1/commerce/stores")).status == 401
+    assert "Revoke key" not in done.buttons
+    assert made.commerce_key is not None
+    path = f"/console/partners/{other.id}/keys/{made.commerce_key.id}/revoke"
+    assert (await browser.open(path)).status == (await browser.post(path)).status == 404
+
+
+async def test_a_partner_is_deleted_after_being_asked_unless_an_order_is_open(
+    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    browser, _ = await enter_as_operator(mercato)
+    page = await browser.open("/console/partners")
+    page = await browser.open(
+        page.link(next(row[0] for row in page.rows("Partners") if row[1] == "commerce"))
+    )
+    question = await browser.press(page, "Delete")
+    assert "1 store" in question.text
+    refused = await browser.press(question, "Confirm")
+    assert (refused.status, "has open orders: 1" in refused.text) == (409, True)
+    assert "page Orders" in refused.text
+    await deal.update(order, state="completed")
+    monkeypatch.setattr("mercato.http.console.screens.partners.MAX_DELETED", 0)
+    assert "mercato partner delete" in (await browser.press(question, "Confirm")).text
+    monkeypatch.undo()
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == f"{page.heading} is deleted."
+    assert page.heading not in [row[0] for row in done.rows("Partners")]
+    assert (await deal.pos.get("/v1/commerce/stores")).status == 401
+    async with mercato.app.db.read() as tx:
+        assert "console.deletePartner" in {one.action for one in await list_entries(tx, limit=20)}
+
+
+async def test_a_name_of_no_partner_is_refused_with_where_to_look(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    for path in ("orders", "stores", "deliveries", "requests", "audit"):
+        page = await browser.open(f"/console/{path}?partner=nobody")
+        assert (page.status, "See them on the page Partners." in page.text) == (404, True)
+        assert "mercato partner" not in page.text
+
+
 async def test_a_partners_limits_are_set_and_removed(mercato: Service):
     made, _ = await mercato.partner()
     browser, _ = await enter_as_operator(mercato)

@@ -132,7 +132,9 @@ async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
     browser, page = await open_playground(mercato, deal)
     page = await browser.press(page, "Add to cart")
     asked = await browser.press(page, "Place order")
-    assert (asked.title, asked.buttons) == ("Place a real order?", ["Sign out", "Confirm"])
+    assert (asked.title, asked.buttons) == ("Place a real order?", ["Sign out", "Confirm", "Cancel"])
+    kept = await browser.press(asked, "Cancel")
+    assert kept.rows("Cart") == page.rows("Cart"), "the cart is kept"
     assert not (await deal.pos.get("/v1/commerce/orders")).json()["orders"]
     placed = await browser.press(asked, "Confirm")
     assert answer(placed)[0] == "201 Created"

@@ -82,6 +82,28 @@ async def test_servers_count_together_and_to_the_whole_limit(now: HandClock) -> 
             assert (await other.take(who, "writes")).remaining == 9
 
 
+async def test_how_much_is_used_is_what_all_servers_have_counted(now: HandClock) -> None:
+    who = caller()
+    with redis() as port:
+        async with limiter(port, now) as one, limiter(port, now) as other:
+            assert await one.used(who, "writes") == 0
+            for _ in range(11):
+                await other.take(who, "writes")
+            assert (await one.used(who, "writes"), await one.used(who, "reads")) == (10, 0)
+            now.advance(timedelta(minutes=1))
+            assert await one.used(who, "writes") == 0
+
+
+async def test_without_redis_how_much_is_used_is_what_this_process_has_counted(now: HandClock) -> None:
+    who = caller()
+    with redis() as port:
+        pass
+    async with limiter(port, now) as alone:
+        assert not alone.connected
+        await alone.take(who, "writes")
+        assert await alone.used(who, "writes") == 1
+
+
 async def test_a_partners_own_limit_holds(now: HandClock) -> None:
     who = caller(Limits(writes=1))
     with redis() as port:

@@ -133,8 +133,10 @@ async def _refuse_open(tx: Read, partner_id: UUID) -> None:
     count = await _count_open(tx, partner_id)
     if count:
         raise AccountError(
-            f"The partner has open orders: {count:,}. Deleting it would leave the other side without an answer. "
-            f"Complete or cancel them first: mercato order list --state open --partner {partner_id}"
+            f"The partner has open orders: {count:,}. Deleting it would leave the other side "
+            "without an answer.",
+            command=f"Complete or cancel them first: mercato order list --state open --partner {partner_id}",
+            console="See them on the page Orders, and let them be completed or cancelled first.",
         )
 
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from mercato.domain.partners import keys, queries
 from mercato.domain.partners.credentials import OVERLAP, TOPIC, NewKey, checked_overlap, insert_key
 from mercato.domain.partners.model import (
+    SEE_PARTNERS,
     AccountError,
     Limits,
     Partner,
@@ -121,7 +122,7 @@ async def get_partner_named(tx: Read, name: str) -> Partner:
     found = await queries.list_partners(tx, name=name.encode(errors="replace").decode(), limit=1)
     if found:
         return found[0]
-    raise UnknownAccountError("There is no partner with this name. See them with: mercato partner list")
+    raise UnknownAccountError("There is no partner with this name.", **SEE_PARTNERS)
 
 
 async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
@@ -246,7 +247,7 @@ def _require(partner: Partner | None, partner_id: UUID) -> Partner:
 
 
 def _unknown_partner(partner_id: UUID) -> UnknownAccountError:
-    return UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
+    return UnknownAccountError(f"There is no partner {partner_id}.", **SEE_PARTNERS)
 
 
 @contextmanager
@@ -258,8 +259,10 @@ def _refuse_taken_name(name: str) -> Iterator[None]:
         if not is_unique_violation(error, partners_one_for_each_name):
             raise
         raise AccountError(
-            f"A partner called {name} exists already. Choose another name, or create another key for that "
-            f"partner: mercato key create {shlex.quote(name)}"
+            f"A partner called {name} exists already.",
+            command="Choose another name, or create another key for that partner: "
+            f"mercato key create {shlex.quote(name)}",
+            console="Choose another name, or search for that partner in the field at the top.",
         ) from None
 
 

@@ -94,8 +94,9 @@ async def roll_key(
     at = now()
     if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
         raise AccountError(
-            f"The key {key.prefix} is {key.state(at)} and cannot be rolled. Create a new one with: "
-            f"mercato key create {key.partner_id} --surface {key.surface}"
+            f"The key {key.prefix} is {key.state(at)} and cannot be rolled.",
+            command=f"Create a new one with: mercato key create {key.partner_id} --surface {key.surface}",
+            console="Create a new one.",
         )
     await announce(tx, TOPIC, str(key.partner_id))
     life = None if key.expires_at is None else key.expires_at - key.created_at

@@ -111,7 +111,18 @@ class SigningSecret(Struct, frozen=True, kw_only=True):
 
 
 class AccountError(ValueError):
-    """The request can't be granted; the message says why and what to do."""
+    """The request can't be granted. The text says why, and what to do with a command or in the console."""
+
+    def __init__(self, why: str, *, command: str = "", console: str = "") -> None:
+        super().__init__(f"{why} {command}".rstrip())
+        self.in_console: Final = f"{why} {console}".rstrip()
+
+
+SEE_PARTNERS: Final = {
+    "command": "See them with: mercato partner list",
+    "console": "See them on the page Partners.",
+}
+"""What to do about a partner that doesn't exist."""
 
 
 class UnknownAccountError(AccountError):

@@ -81,7 +81,7 @@ class SharedLimiter:
         reset = (minute + 1) * WINDOW
         try:
             async with asyncio.timeout(COUNT_TIMEOUT):
-                taken = await self._count(f"mercato:{rate}:{caller.partner_id.hex}:{minute}")
+                taken = await self._count(_key(caller, rate, minute))
         except _UNAVAILABLE as error:
             self._fall_back(error)
             return self._local.take(caller, rate)
@@ -89,6 +89,19 @@ class SharedLimiter:
         if taken > limit:
             return Quota(limit, 0, reset, reset - second)
         return Quota(limit, limit - taken, reset)
+
+    async def used(self, caller: Caller, rate: str) -> int:
+        """Return how many requests of a kind have been counted in this minute for the caller's partner."""
+        minute = int(self._clock().timestamp()) // WINDOW
+        try:
+            async with asyncio.timeout(COUNT_TIMEOUT):
+                taken = None if self._reconnecting else await self._redis.get(_key(caller, rate, minute))
+        except _UNAVAILABLE as error:
+            self._fall_back(error)
+        if self._reconnecting is not None:
+            return self._local.used(caller, rate)
+        # Those that were refused are counted, too.
+        return min(int(taken or 0), self._local.limit_of(caller, rate))
 
     async def close(self) -> None:
         if self._reconnecting is not None:
@@ -124,3 +137,7 @@ class SharedLimiter:
     async def _ping(self) -> None:
         async with asyncio.timeout(2 * CONNECT_TIMEOUT):
             await self._redis.ping()
+
+
+def _key(caller: Caller, rate: str, minute: int) -> str:
+    return f"mercato:{rate}:{caller.partner_id.hex}:{minute}"

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from mercato.domain.partners import queries
 from mercato.domain.partners.credentials import TOPIC
 from mercato.domain.partners.model import (
+    SEE_PARTNERS,
     AccountError,
     PartnerKind,
     Surface,
@@ -86,7 +87,7 @@ async def set_webhook_token(
     """
     partner = await queries.lock_partner(tx, partner_id)
     if partner is None:
-        raise UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
+        raise UnknownAccountError(f"There is no partner {partner_id}.", **SEE_PARTNERS)
     if token is not None:
         check_has_stores(partner.kind)
     if url is not None:
@@ -181,7 +182,8 @@ def _single_origin(urls: Collection[str]) -> list[str]:
     origins = sorted({origin for url in urls if (origin := origin_of(url)) is not None})
     if len(origins) > 1:
         raise AccountError(
-            f"The partner's stores use {len(origins)} origins: {', '.join(origins[:5])}. "
-            "Name the one that gets the token with --webhook-origin"
+            f"The partner's stores use {len(origins)} origins: {', '.join(origins[:5])}.",
+            command="Name the one that gets the token with --webhook-origin",
+            console="Name the one that gets the token in the field beside it.",
         )
     return origins

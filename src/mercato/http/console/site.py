@@ -165,7 +165,9 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
         return _with_headers(render_refusal(problem, call.head.request_id, view=view), headers)
     except AccountError as refusal:
         kind = errors.NotFound if isinstance(refusal, UnknownAccountError) else errors.Conflict
-        return _with_headers(render_refusal(kind(str(refusal)), call.head.request_id, view=view), headers)
+        return _with_headers(
+            render_refusal(kind(refusal.in_console), call.head.request_id, view=view), headers
+        )
     if isinstance(result, Done):
         said = cookies.write(MESSAGE, result.message[:MAX_MESSAGE], seconds=MESSAGE_SECONDS)
         return Answer(status=303, headers=((b"location", result.to.encode()), *renewed, said))

@@ -31,7 +31,14 @@ from mercato.kernel.db.types import now_ms
 from mercato.kernel.jobs.settle import IDLE
 from mercato.kernel.telemetry.metrics import QueueDepth
 
-_STATES: Final = ("ready", "waiting", "running", "dead")
+_IN_ORDER: Final = {
+    "ready": (jobs.c.kind, jobs.c.group_key, jobs.c.ordering_key, jobs.c.id),
+    "waiting": (jobs.c.run_at,),
+    "running": (jobs.c.kind, jobs.c.group_key),
+    "dead": (jobs.c.kind, jobs.c.run_at),
+}
+"""The states, each with the columns of its index."""
+
 _MAX_ID: Final = 2**63 - 1
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _READ_SECONDS: Final = 2.0
@@ -39,7 +46,7 @@ _READ_SECONDS: Final = 2.0
 BATCH: Final = 500
 """Rows that one maintenance statement changes at most: transactions stay short."""
 
-MAX_COUNTED: Final = 5_000
+MAX_COUNTED: Final = 2_000
 """Jobs of a state that are counted for an operator: a table of a million isn't counted for a page."""
 
 MAX_MEASURED: Final = 100_000
@@ -90,7 +97,7 @@ def _poll_of(kinds: tuple[str, ...]) -> Select[Any]:
 
 def _first_ready(kind: str) -> ColumnElement[int]:
     # In the order of the index: else SQLite reads the whole table if it thinks that the kind selects little.
-    order = jobs.c.group_key, jobs.c.ordering_key, jobs.c.id
+    order = _IN_ORDER["ready"][1:]
     first = select(jobs.c.id).where(_in_state("ready"), jobs.c.kind == kind).order_by(*order).limit(1)
     return first.scalar_subquery()
 
@@ -185,8 +192,10 @@ class DeadJob(Struct, frozen=True):
 async def list_depths(tx: Read, *, most: int = MAX_COUNTED) -> list[QueueDepth]:
     """Return the queue depth of every kind that has rows, by kind, of at most so many rows in each state."""
     kinds: dict[str, dict[str, Any]] = {}
-    for state in _STATES:
-        some = select(jobs.c.kind, jobs.c.run_at).where(_in_state(state)).limit(most).subquery()
+    for state, order in _IN_ORDER.items():
+        # In the order of the index: else PostgreSQL reads the table from its beginning.
+        rows = select(jobs.c.kind, jobs.c.run_at).where(_in_state(state)).order_by(*order)
+        some = rows.limit(most).subquery()
         age = now_ms() - func.min(some.c.run_at, type_=Integer)
         for kind, count, oldest in await tx.all(select(some.c.kind, func.count(), age).group_by(some.c.kind)):
             depth = kinds.setdefault(kind, {})
@@ -198,7 +207,7 @@ async def list_depths(tx: Read, *, most: int = MAX_COUNTED) -> list[QueueDepth]:
 
 def is_capped(depths: Sequence[QueueDepth], *, most: int = MAX_COUNTED) -> bool:
     """Return whether there may be more jobs of a state than `most`, which were counted."""
-    return any(sum(getattr(depth, state) for depth in depths) == most for state in _STATES)
+    return any(sum(getattr(depth, state) for depth in depths) == most for state in _IN_ORDER)
 
 
 async def find_depths(database: Database) -> Sequence[QueueDepth] | None:

@@ -63,7 +63,7 @@ class Secret(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Requests of one kind: the limit a minute, and how many this process has counted in this minute."""
+    """Requests of one kind: the limit a minute, and how many were counted in this minute."""
 
     rate: str
     limit: int
@@ -92,8 +92,8 @@ async def show_keys(visit: Visit) -> Page:
         "max_token": MAX_TOKEN,
         "secrets": secrets,
         "origins": origins,
-        "usage": _usage(visit),
-        "shared": app.shared_limiter is not None,
+        "usage": await _usage(visit),
+        "shared": app.shared_limiter is not None and app.shared_limiter.connected,
         "stored": stored,
         "per_day": app.quota.per_day,
     }
@@ -230,14 +230,15 @@ def _shown(title: str, secret: Secret) -> Page:
     return Page("shown_once.html", title, {"secret": secret})
 
 
-def _usage(visit: Visit) -> list[Usage]:
+async def _usage(visit: Visit) -> list[Usage]:
     """Return the partner's limits; none if this deployment has none."""
-    limiter = visit.app.limiter
+    limiter, shared = visit.app.limiter, visit.app.shared_limiter
     if limiter is None:
         return []
     caller = visit.caller_of(None)
-    names = [Rate.READ, Rate.WRITE, *([Rate.DISCOVERY] if Surface.MARKETFRONT in visit.surfaces else [])]
-    return [
-        Usage(name.value, limiter.limit_of(caller, name.value), limiter.used(caller, name.value))
-        for name in names
-    ]
+    rates = [Rate.READ, Rate.WRITE, *([Rate.DISCOVERY] if Surface.MARKETFRONT in visit.surfaces else [])]
+    usage = []
+    for name in (rate.value for rate in rates):
+        used = limiter.used(caller, name) if shared is None else await shared.used(caller, name)
+        usage.append(Usage(name, limiter.limit_of(caller, name), used))
+    return usage

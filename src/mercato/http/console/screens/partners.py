@@ -1,4 +1,4 @@
-"""Partners: created, shown with what they have, limited, suspended and resumed."""
+"""Partners: created, shown with what they have, renamed, limited, suspended, resumed and deleted."""
 
 from typing import Annotated, Final
 
@@ -6,17 +6,23 @@ from msgspec import Meta
 
 from mercato.domain import offboarding
 from mercato.domain.orders.operators import OrderFilter, list_orders
-from mercato.domain.partners import accounts, queries
-from mercato.domain.partners.model import Limits, Partner, PartnerKind
+from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners.model import ApiKey, KeyState, Limits, Partner, PartnerKind
 from mercato.domain.stores.operators import StoreFilter, list_stores
 from mercato.http.console.screen import OPERATORS, Done, Page, Question, Screens, Visit
+from mercato.kernel.db.engine import Read
+from mercato.kernel.errors import Conflict, NotFound
 from mercato.kernel.outbound.urls import origin_of
+from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Wire
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
 screens: Final = Screens(OPERATORS)
 
 MAX_KEYS: Final = 200
+MAX_DELETED: Final = 5_000
+"""Deliveries of a partner up to which it is deleted while a page waits: each 500 are a transaction."""
+
 SHOWN: Final = 10
 """Stores and orders of a partner that its page shows, the newest."""
 
@@ -35,6 +41,10 @@ class NewPartnerForm(Wire):
     kind: PartnerKind
     name: str = ""
     event_url: str | None = None
+
+
+class NameForm(Wire):
+    name: str = ""
 
 
 class LimitsForm(Wire):
@@ -83,6 +93,7 @@ async def show_partner(visit: Visit) -> Page:
         # The rest of the address may grant access.
         "event_origin": None if partner.event_url is None else origin_of(partner.event_url),
         "keys": [(key, key.state(now)) for key in keys],
+        "active": KeyState.ACTIVE,
         "stores": stores,
         "orders": orders,
         "limits": _limits(visit, partner),
@@ -97,6 +108,61 @@ async def set_partner_limits(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         await accounts.set_limits(tx, partner_id, limits)
     return Done("The limits were set. They apply within a second.", to=f"/console/partners/{partner_id}")
+
+
+@screens.post("partners/{partner}/name")
+async def rename_partner(visit: Visit) -> Done:
+    name, partner = visit.fields(NameForm).name, await _partner(visit)
+    async with visit.app.db.write() as tx:
+        await accounts.rename_partner(tx, partner.id, name)
+    return Done(f"{partner.name} is now called {name.strip()}.", to=f"/console/partners/{partner.id}")
+
+
+async def ask_to_revoke(visit: Visit) -> Question:
+    async with visit.app.db.read() as tx:
+        key = await _key(tx, visit)
+    return Question(
+        "Revoke the key?",
+        f"Requests with {key.prefix} are refused within 2 seconds, for good. Its sessions of the console end, too.",
+        back=f"/console/partners/{key.partner_id}",
+    )
+
+
+@screens.post("partners/{partner}/keys/{key}/revoke", ask=ask_to_revoke)
+async def revoke_partner_key(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        key = await _key(tx, visit)
+        revoked = await credentials.revoke_key(tx, key, now=visit.app.clock)
+    done = "is revoked" if revoked else "was revoked before"
+    return Done(f"The key {key.prefix} {done}.", to=f"/console/partners/{key.partner_id}")
+
+
+async def ask_to_delete(visit: Visit) -> Question:
+    partner = await _partner(visit)
+    async with visit.app.db.read() as tx:
+        has = await offboarding.count_holdings(tx, partner.id)
+    return Question(
+        f"Delete {partner.name}?",
+        f"It is deleted for good, with its stores, catalogs and keys: {count_of(has.stores, 'store')}, "
+        f"{count_of(has.keys, 'key')}, {count_of(has.deliveries, 'delivery', 'deliveries')} "
+        f"({has.pending_deliveries:,} pending). {count_of(has.orders, 'order')} stay. "
+        f"It can't be deleted while an order is open: {has.open_orders:,} are.",
+        back=f"/console/partners/{partner.id}",
+    )
+
+
+@screens.post("partners/{partner}/delete", ask=ask_to_delete)
+async def delete_partner(visit: Visit) -> Done:
+    partner, app = await _partner(visit), visit.app
+    async with app.db.read() as tx:
+        has = await offboarding.count_holdings(tx, partner.id)
+    if has.deliveries > MAX_DELETED:
+        raise Conflict(
+            f"{partner.name} has {has.deliveries:,} deliveries, which take too long to delete while a page waits. "
+            f"Delete it with: mercato partner delete {partner.id} --yes"
+        )
+    await offboarding.delete(app.db, partner.id, now=app.clock)
+    return Done(f"{partner.name} is deleted.", to="/console/partners")
 
 
 async def ask_to_suspend(visit: Visit) -> Question:
@@ -130,6 +196,14 @@ async def _partner(visit: Visit) -> Partner:
     """Return the partner of the path. Raises AccountError."""
     async with visit.app.db.read() as tx:
         return await accounts.get_partner(tx, visit.ids["partner"])
+
+
+async def _key(tx: Read, visit: Visit) -> ApiKey:
+    """Return the key of the path. Raises NotFound, also for another partner's."""
+    key = await queries.find_key(tx, visit.ids["key"])
+    if key is None or key.partner_id != visit.ids["partner"]:
+        raise NotFound("This partner has no such key. Its page lists them.")
+    return key
 
 
 def _limits(visit: Visit, partner: Partner) -> list[tuple[str, str, int | None, int]]:
