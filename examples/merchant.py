@@ -22,12 +22,12 @@ ITEMS = {
 }
 MENU = {"currency": "USD", "sections": {"all": {"name": "All", "itemIds": list(ITEMS)}}, "items": ITEMS}
 URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
-BOOK: dict[UUID, types.PlaceReply] = {}  # a real one is kept in a database
+BOOK: dict[UUID, types.PlaceReply] = {}  # a real system keeps it in a database
 KITCHEN: asyncio.Queue[UUID] = asyncio.Queue()
 
 
 def reasons(order: types.OrderTold) -> list[types.StoreReason]:
-    """Say what is wrong with an order, line by line."""
+    """Return what is wrong with an order, line by line."""
     found = []
     for number, line in enumerate(order.cart.line_items):
         item, at = ITEMS.get(line.partner_item_id), f"/cart/lineItems/{number}"
@@ -38,24 +38,24 @@ def reasons(order: types.OrderTold) -> list[types.StoreReason]:
     return found
 
 
-def validate(asked: types.ValidateData) -> types.ValidateReply:
-    wrong = reasons(asked.order)
+def validate(data: types.ValidateData) -> types.ValidateReply:
+    wrong = reasons(data.order)
     return types.ValidateReply(is_valid=not wrong, errors=wrong)
 
 
-def place(asked: types.PlaceData) -> types.PlaceReply:
-    """Take an order, once: whoever asks again gets the first answer."""
-    if asked.order_id not in BOOK:
-        wrong = reasons(asked.order)
+def place(data: types.PlaceData) -> types.PlaceReply:
+    """Accept an order once: a repeated call gets the first answer."""
+    if data.order_id not in BOOK:
+        wrong = reasons(data.order)
         reply = types.PlaceReply(accepted=not wrong, partner_order_id=f"A-{len(BOOK) + 1}", errors=wrong)
-        BOOK[asked.order_id] = reply
+        BOOK[data.order_id] = reply
         if not wrong:
-            KITCHEN.put_nowait(asked.order_id)
-    return BOOK[asked.order_id]
+            KITCHEN.put_nowait(data.order_id)
+    return BOOK[data.order_id]
 
 
 async def open_shop(receiver: Receiver, port: int) -> str:
-    """Serve the menu, and answer webhooks; return where."""
+    """Serve the menu and answer webhooks; return the base URL."""
 
     async def menu(_: web.Request) -> web.Response:
         return web.json_response(MENU)
@@ -63,7 +63,7 @@ async def open_shop(receiver: Receiver, port: int) -> str:
     async def webhook(request: web.Request) -> web.Response:
         try:
             sent = await request.read()
-        except ConnectionError:  # whoever sent it hung up: nobody waits for an answer
+        except ConnectionError:  # the sender disconnected and waits for no answer
             return web.Response(status=400)
         status, body = receiver.answer(request.headers, sent)
         return web.Response(status=status, body=body, content_type="application/json")
@@ -75,7 +75,7 @@ async def open_shop(receiver: Receiver, port: int) -> str:
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()
     except OSError:
-        sys.exit(f"Port {port} cannot be had. Write another behind the file; 0 takes a free one.")
+        sys.exit(f"Port {port} cannot be used. Give another one after the file; 0 takes a free one.")
     return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
 
@@ -104,7 +104,7 @@ async def cook(mercato: AsyncClient, order_id: UUID) -> None:
         await asyncio.sleep(0.5)
         await mercato.update_order_status(order_id, types.OrderStatusUpdate(status=status))
     await mercato.update_order_status(order_id, types.OrderStatusUpdate(state="completed"))
-    print(f"Order {order_id} is handed over.", flush=True)
+    print(f"Order {order_id} was handed over.", flush=True)
 
 
 async def main(partner: dict[str, str], port: int) -> None:
@@ -122,12 +122,16 @@ async def main(partner: dict[str, str], port: int) -> None:
 
 
 def read(file: str) -> dict[str, str]:
-    """Return what a partner's file holds; end where it is none."""
+    """Return the contents of a partner's file; exit if it isn't one."""
     try:
         found = json.loads(Path(file).read_text())
     except (OSError, ValueError) as fault:
-        sys.exit(f"{file} cannot be read: {fault}. Make it with mercato partner create … --json > {file}")
-    return found if isinstance(found, dict) else sys.exit(f"{file} is no partner's file: it holds no object.")
+        sys.exit(f"{file} cannot be read: {fault}. Create it with mercato partner create … --json > {file}")
+    return (
+        found
+        if isinstance(found, dict)
+        else sys.exit(f"{file} isn't a partner's file: it has no JSON object.")
+    )
 
 
 if __name__ == "__main__":
@@ -135,7 +139,7 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     port = sys.argv[2] if sys.argv[2:] else "9200"
     if not port.isdecimal() or int(port) > 65535:
-        sys.exit(f"{port} is no port: write a number up to 65535 behind the file.")
+        sys.exit(f"{port} isn't a port: give a number up to 65535 after the file.")
     try:
         asyncio.run(main(read(sys.argv[1]), int(port)))
     except KeyError as missing:

@@ -3,7 +3,7 @@
     python examples/storefront.py shop.json [WORD]
 
 `shop.json` is what `mercato partner create "My Shop" --kind marketfront --json` has printed. Without it the key is
-MERCATO_KEY; with MERCATO_STORE_ID any dish of that store will do.
+MERCATO_KEY; with MERCATO_STORE_ID it buys any dish of that store.
 """
 
 import json
@@ -21,11 +21,11 @@ CUSTOMER = types.Customer(
 BROWSER = types.ClientContext(ip="203.0.113.7", user_agent="my-shop/1.0")
 URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
 STORE_ID = os.environ.get("MERCATO_STORE_ID")
-NOTHING = "Nothing that is open sells {!r}. Is a merchant's store live? See docs/start-here.md."
+NOTHING = "No open store sells {!r}. Is a merchant's store live? See docs/start-here.md."
 
 
 def stores(mercato: Client, word: str) -> Iterator[types.MarketfrontStore]:
-    """Yield the stores that are open and have the word somewhere, the best match first."""
+    """Yield the open stores that match the word, best match first."""
     if STORE_ID:
         yield mercato.get_marketfront_store(STORE_ID)
     else:
@@ -33,7 +33,7 @@ def stores(mercato: Client, word: str) -> Iterator[types.MarketfrontStore]:
 
 
 def choices(menu: types.CatalogSet, item_id: str, sold_out: set[str]) -> list[types.CartModifierGroup] | None:
-    """Choose what an item can't be had without; None if it can't be had at all."""
+    """Choose the required modifiers of an item; None if it isn't available."""
     item = menu.items.get(item_id)
     if item is None or item.is_available is False or item_id in sold_out:
         return None
@@ -63,15 +63,15 @@ def fill_cart(mercato: Client, word: str) -> types.Cart:
             if chosen is not None and item.base_price and word.lower() in str(item.name).lower():
                 print(f"{store.name} sells {item.name} for {item.base_price}.", flush=True)
                 line = types.LineItem(item_id=UUID(item_id), quantity=2, modifier_groups=chosen)
-                asked = types.AddCartItemRequest(
+                request = types.AddCartItemRequest(
                     item=line, store_id=store.store_id, catalog_set_id=store.catalog_set_id
                 )
-                return as_cart(mercato.add_cart_item(asked))
+                return as_cart(mercato.add_cart_item(request))
     sys.exit(NOTHING.format(word))
 
 
 def buy(mercato: Client, cart: types.Cart) -> types.Order:
-    """Validate and place an order; whatever happens on the way, it is placed once."""
+    """Validate and place an order, exactly once even after a failure."""
     pickup = types.PickupFulfillment(schedule_type=types.ScheduleType.ASAP)
     tip = types.ValidateAmounts(tip="2.00")
     order = types.OrderCore(
@@ -81,7 +81,7 @@ def buy(mercato: Client, cart: types.Cart) -> types.Order:
     if not validated.is_valid:
         sys.exit("\n".join(f"{one.code}: {one.message}" for one in validated.order.errors))
     key = str(uuid4())
-    # Kept before it is sent: after a crash the same key finds the order.
+    # Stored before it is sent: after a crash the same key finds the order.
     Path("last-order.key").write_text(key)
     return mercato.place_order(to_place(order, validated, payment={"type": "external"}), idempotency_key=key)
 
@@ -93,18 +93,22 @@ def main(key: str, word: str) -> None:
         print(f"Order {order.order_id} is placed: {total}.", flush=True)
         order = mercato.wait_until_closed(order.order_id)
         for entry in mercato.get_marketfront_order_timeline(order.order_id).entries:
-            said = entry.detail.get("status") or entry.detail.get("total") or ""
-            print(f"  {entry.at}  {entry.type:16} {said}".rstrip())
+            detail = entry.detail.get("status") or entry.detail.get("total") or ""
+            print(f"  {entry.at}  {entry.type:16} {detail}".rstrip())
         print(f"The order is {order.state}.")
 
 
 def read(file: str) -> dict[str, str]:
-    """Return what a partner's file holds; end where it is none."""
+    """Return the contents of a partner's file; exit if it isn't one."""
     try:
         found = json.loads(Path(file).read_text())
     except (OSError, ValueError) as fault:
-        sys.exit(f"{file} cannot be read: {fault}. Make it with mercato partner create … --json > {file}")
-    return found if isinstance(found, dict) else sys.exit(f"{file} is no partner's file: it holds no object.")
+        sys.exit(f"{file} cannot be read: {fault}. Create it with mercato partner create … --json > {file}")
+    return (
+        found
+        if isinstance(found, dict)
+        else sys.exit(f"{file} isn't a partner's file: it has no JSON object.")
+    )
 
 
 if __name__ == "__main__":
@@ -121,4 +125,6 @@ if __name__ == "__main__":
     except (errors.MercatoError, OSError, ValueError) as fault:
         sys.exit(str(fault))
     except KeyboardInterrupt:
-        sys.exit("Stopped. If an order was placed, it goes on without us: its key is in last-order.key.")
+        sys.exit(
+            "Stopped. If an order was placed, its store continues with it. Its key is in last-order.key."
+        )

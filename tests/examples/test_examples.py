@@ -93,7 +93,7 @@ async def test_a_storefront_buys_from_a_merchant(mercato: Service, desk: Path):
         assert lines[-1] == "The order is completed."
         assert shop.stdout is not None
         async with asyncio.timeout(60):
-            assert b"is handed over." in await shop.stdout.readline()
+            assert b"was handed over." in await shop.stdout.readline()
         assert await interrupted(shop) == (0, "Closed.\n", "")
 
 
@@ -113,7 +113,9 @@ async def test_a_storefront_that_is_interrupted_says_what_becomes_of_its_order(m
         assert b"is placed: 29.00 USD." in await bought.stdout.readline()
     code, out, err = await interrupted(bought)
     assert (code, out) == (1, "")
-    assert err == "Stopped. If an order was placed, it goes on without us: its key is in last-order.key.\n"
+    assert (
+        err == "Stopped. If an order was placed, its store continues with it. Its key is in last-order.key.\n"
+    )
     assert len((desk / "last-order.key").read_text()) == 36
 
 
@@ -148,7 +150,7 @@ async def test_a_merchant_survives_a_webhook_that_is_cut_off_without_a_traceback
 async def test_a_storefront_that_finds_nothing_says_so(mercato: Service, desk: Path):
     code, out, err = await told(await started(desk, mercato.base, "storefront.py", "shop.json", "caviar"))
     assert (code, out) == (1, "")
-    assert "Nothing that is open sells 'caviar'" in err
+    assert "No open store sells 'caviar'" in err
 
 
 @pytest.mark.parametrize(("name", "file"), [("merchant.py", "partner.json"), ("storefront.py", "shop.json")])
@@ -165,8 +167,8 @@ async def test_faults_are_explained_in_plain_words(mercato: Service, desk: Path,
         (mercato.base, ["wrong.json", *port], "UNAUTHENTICATED"),
         (mercato.base, ["empty.json", *port], "of a partner of the other kind"),
         (mercato.base, ["broken.json", *port], "line 1"),
-        (mercato.base, ["none.json", *port], "Make it with mercato partner create"),
-        (mercato.base, ["list.json", *port], "it holds no object"),
+        (mercato.base, ["none.json", *port], "Create it with mercato partner create"),
+        (mercato.base, ["list.json", *port], "it has no JSON object"),
         (mercato.base, [], f"python examples/{name}"),
     ):
         code, out, err = await told(await started(desk, url, name, *arguments))
@@ -178,10 +180,10 @@ async def test_faults_are_explained_in_plain_words(mercato: Service, desk: Path,
 async def test_a_merchant_on_an_invalid_or_used_port_says_how_to_choose_another(mercato: Service, desk: Path):
     taken = mercato.base.rpartition(":")[2]
     for port, words in (
-        ("foo", "foo is no port"),
-        ("-1", "-1 is no port"),
-        ("65536", "65536 is no port"),
-        (taken, f"Port {taken} cannot be had. Write another behind the file"),
+        ("foo", "foo isn't a port"),
+        ("-1", "-1 isn't a port"),
+        ("65536", "65536 isn't a port"),
+        (taken, f"Port {taken} cannot be used. Give another one after the file"),
     ):
         code, out, err = await told(await started(desk, mercato.base, "merchant.py", "partner.json", port))
         assert (code, out) == (1, "")
