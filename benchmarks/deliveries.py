@@ -28,6 +28,7 @@ from mercato.cli.processes.start import NEW_OBJECTS
 from mercato.domain.partners.accounts import create_partner
 from mercato.domain.partners.model import PartnerKind, Surface
 from mercato.domain.webhooks.credentials import WebhookCredentials
+from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import KIND
 from mercato.domain.webhooks.outbox import push
 from mercato.domain.webhooks.sender import Sender
@@ -190,8 +191,7 @@ class Deliveries:
                 surface=Surface.COMMERCE,
                 store_id=None,
                 base_url=self._sink,
-                suffix="catalog-sync",
-                type="catalog.sync",
+                type=EventType.CATALOG_SYNC_SUCCEEDED,
                 webhook_id=new_id(),
                 data=DATA,
                 traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

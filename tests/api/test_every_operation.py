@@ -15,6 +15,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.domain.partners.model import PartnerKind, Surface
+from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.outbox import push
 from mercato.http.app import document, operations
 from mercato.http.operations import Access, Operation
@@ -78,8 +79,7 @@ async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Me
             surface=Surface.MARKETFRONT,
             store_id=store_id,
             base_url=shop.base + "/events",
-            suffix="",
-            type="order.created",
+            type=EventType.ORDER_CREATED,
             webhook_id=new_id(),
             data={},
             traceparent="",

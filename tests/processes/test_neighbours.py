@@ -30,6 +30,7 @@ from mercato.domain.orders.placement.submission import schedule, submission_of
 from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import outbox
+from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.tables import stores
@@ -144,8 +145,7 @@ async def push(here: Trade, tx: Write, *, partner_id: UUID, url: str, webhook_id
         surface=Surface.COMMERCE,
         store_id=new_id(),
         base_url=url,
-        suffix=outbox.CATALOG_SYNC,
-        type="catalog.sync.succeeded",
+        type=EventType.CATALOG_SYNC_SUCCEEDED,
         webhook_id=webhook_id,
         data={"status": "succeeded", "errors": []},
         traceparent=TRACE,

@@ -20,7 +20,7 @@ from mercato.domain.partners.webhook_tokens import bind_token
 from mercato.domain.webhooks import deliveries
 from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.model import KIND, DeliverJob
-from mercato.domain.webhooks.outbox import CATALOG_SYNC, push
+from mercato.domain.webhooks.outbox import push
 from mercato.domain.webhooks.sender import Sender
 from mercato.domain.webhooks.wire import WebhookDeliveryDetail
 from mercato.kernel import clock
@@ -79,7 +79,6 @@ class Harness:
             "surface": Surface.COMMERCE,
             "store_id": new_id(),
             "base_url": base_url,
-            "suffix": CATALOG_SYNC,
             "type": "catalog.sync.succeeded",
             "webhook_id": new_id(),
             "data": {"status": "succeeded", "errors": []},

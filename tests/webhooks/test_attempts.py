@@ -215,7 +215,7 @@ async def test_a_reply_of_any_bytes_can_be_stored(harness: Harness) -> None:
 async def test_an_event_url_is_called_as_it_is_and_never_gets_the_token(harness: Harness) -> None:
     async with receiving() as receiver:
         delivery = await harness.push(
-            receiver.url + "/events?shop=1", suffix="", surface=Surface.MARKETFRONT, type="order.created"
+            receiver.url + "/events?shop=1", surface=Surface.MARKETFRONT, type="order.created"
         )
         await harness.attempt()
     [request] = receiver.requests

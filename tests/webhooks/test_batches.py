@@ -15,8 +15,8 @@ from tests.webhooks.harness import Harness
 
 from mercato.domain.webhooks import attempts, endpoints, sender
 from mercato.domain.webhooks.attempts import LARGE
+from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.domain.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
-from mercato.domain.webhooks.outbox import CATALOG_SYNC
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.tables import deliveries as delivery_rows
@@ -46,7 +46,7 @@ async def pushed(harness: Harness, base: str, count: int) -> list[UUID]:
 
 async def fails(harness: Harness, base: str, *, since: timedelta, disabled: bool = False) -> None:
     """Record that the endpoint has failed for so long."""
-    url = target(base, CATALOG_SYNC)
+    url = target(base, SUFFIXES[EventType.CATALOG_SYNC_SUCCEEDED])
     async with harness.db.write() as tx:
         await endpoints.insert_failing(tx, harness.partner.id, url, since=harness.now - since)
         if disabled:

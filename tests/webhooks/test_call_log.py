@@ -189,4 +189,4 @@ async def test_events_of_one_order_have_one_ordering_key(harness: Harness) -> No
 async def test_a_store_call_never_disables_its_endpoint(harness: Harness) -> None:
     base = "https://store.example/hooks"
     await record(harness, failed(harness, status=410), status=DeliveryStatus.FAILED)
-    assert (await harness.get(await harness.push(base, suffix="place"))).endpoint_disabled is None
+    assert (await harness.get(await harness.push(base, type="order.place"))).endpoint_disabled is None

@@ -53,7 +53,7 @@ class Sent:
         self.url = url
         self.failed = self.push(status="failed", attempts=1, error="The receiver answered 503.")
         self.event = self.push(
-            partner_id=self.other, type="order.updated", surface=Surface.MARKETFRONT, suffix="", key="x"
+            partner_id=self.other, type="order.updated", surface=Surface.MARKETFRONT, key="x"
         )
         self.old = self.push(age=timedelta(days=3), status="failed")
         self.question = new_id()
@@ -70,7 +70,7 @@ class Sent:
     async def _push(self, delivery_id: UUID, changes: dict[str, Any], columns: dict[str, Any]) -> None:
         given = {
             "partner_id": self.partner, "surface": Surface.COMMERCE, "store_id": new_id(), "base_url": URL,
-            "suffix": "catalog-sync", "type": "catalog.sync.failed", "webhook_id": new_id(),
+            "type": "catalog.sync.failed", "webhook_id": new_id(),
             "data": {"status": "failed"}, "traceparent": "", "now": clock.now(),
         }  # fmt: skip
         async with Database.open(self.url) as db, db.write() as tx:

@@ -11,8 +11,8 @@ from tests.webhooks.harness import Harness, job_of
 
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
 from mercato.domain.webhooks.endpoints import enable
+from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob, DeliveryStatus
-from mercato.domain.webhooks.outbox import ORDER_CANCELLED
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import deliveries as delivery_rows
 from mercato.kernel.db.tables import endpoints
@@ -156,7 +156,7 @@ async def test_an_endpoint_is_one_url_with_its_suffix(harness: Harness) -> None:
     async with receiving(reply(410), reply(204)) as receiver:
         await harness.push(receiver.url)
         await harness.attempt()
-        other = await harness.push(receiver.url, suffix=ORDER_CANCELLED)
+        other = await harness.push(receiver.url, type=EventType.ORDER_CANCELLED)
         await harness.attempt()
     assert (await harness.get(other)).status is DeliveryStatus.SUCCEEDED
 

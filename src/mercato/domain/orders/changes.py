@@ -16,7 +16,7 @@ from mercato.domain.orders.validation.replies import Acceptance
 from mercato.domain.partners.model import Surface
 from mercato.domain.partners.queries import find_event_url
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.outbox import ORDER_CANCELLED, push
+from mercato.domain.webhooks.outbox import push
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Write
@@ -89,7 +89,6 @@ class Changes(Struct, frozen=True):
                 partner_id=order.storefront_id,
                 surface=Surface.MARKETFRONT,
                 base_url=event_url,
-                suffix="",
                 type_=EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED,
                 data=event_data(changed),
                 now=now,
@@ -181,7 +180,6 @@ class Changes(Struct, frozen=True):
             partner_id=order.partner_id,
             surface=Surface.COMMERCE,
             base_url=url,
-            suffix=ORDER_CANCELLED,
             type_=EventType.ORDER_CANCELLED,
             data=cancelled_data(order),
             now=now,

@@ -18,7 +18,7 @@ from mercato.domain.stores import places, queries
 from mercato.domain.stores.cache import OnChange, publish_change
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.outbox import CATALOG_SYNC, announce_change, origin_changed, push
+from mercato.domain.webhooks.outbox import announce_change, origin_changed, push
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write
@@ -54,7 +54,6 @@ class StoreEvents(Struct, frozen=True):
             partner_id=run.owner.partner_id,
             store_id=run.owner.store_id,
             base_url=store.webhook_url,
-            suffix=CATALOG_SYNC,
             type=SYNC_EVENTS[finished.status],
             webhook_id=run.id,
             data=CatalogSyncWebhookData(

@@ -12,9 +12,8 @@ from mercato.domain.compression import compress
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.webhooks import endpoints, queries
 from mercato.domain.webhooks.attempts import enqueue_attempt, insert_attempts
-from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
+from mercato.domain.webhooks.event_types import STORE_CALLS, SUFFIXES, EventType
 from mercato.domain.webhooks.model import CallResult, DeliverJob, DeliveryStatus, StoreCall, partition_of
-from mercato.domain.webhooks.outbox import SUFFIXES
 from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.domain.webhooks.wire import (
     DeliveryAttempt,
@@ -182,7 +181,10 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
 
 async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
     """Enable every endpoint of a `webhookUrl`. Return whether one was disabled."""
-    enabled = [await endpoints.enable(tx, partner_id, target(base_url, suffix)) for suffix in SUFFIXES]
+    suffixes = {suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS}
+    enabled = [
+        await endpoints.enable(tx, partner_id, target(base_url, suffix)) for suffix in sorted(suffixes)
+    ]
     return any(enabled)
 
 

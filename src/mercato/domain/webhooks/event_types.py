@@ -1,4 +1,4 @@
-"""The types of webhooks. `mercato.domain.events` has the payload of each."""
+"""The types of webhooks and their paths. `mercato.domain.events` has the payload of each."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,6 +17,16 @@ class EventType(StrEnum):
     CATALOG_SYNC_FAILED = "catalog.sync.failed"
     ENDPOINT_CHANGED = "endpoint.changed"
 
+
+SUFFIXES: Final[Mapping[str, str]] = {
+    EventType.ORDER_VALIDATE: "validate",
+    EventType.ORDER_PLACE: "place",
+    EventType.ORDER_CANCELLED: "order-cancelled",
+    EventType.CATALOG_SYNC_SUCCEEDED: "catalog-sync",
+    EventType.CATALOG_SYNC_FAILED: "catalog-sync",
+    EventType.ENDPOINT_CHANGED: "endpoint-changed",
+}
+"""The path of each type below a `webhookUrl`. An event URL is called as it is."""
 
 STORE_CALLS: Final[Mapping[str, str]] = {
     EventType.ORDER_VALIDATE: (

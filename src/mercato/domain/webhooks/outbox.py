@@ -1,7 +1,6 @@
 """The outbox: stores an event for a partner, and the job that sends it, in the transaction that causes the event."""
 
 from datetime import datetime
-from typing import Final
 from uuid import UUID
 
 from mercato.domain.compression import compress
@@ -9,7 +8,7 @@ from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Partner, Surface
 from mercato.domain.webhooks import endpoints, queries
 from mercato.domain.webhooks.attempts import enqueue_attempt
-from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.domain.webhooks.model import DeliverJob, DeliveryStatus, envelope, partition_of
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
@@ -17,13 +16,6 @@ from mercato.kernel.db.engine import Write
 from mercato.kernel.outbound.signing import target
 from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.telemetry import tracing
-
-CATALOG_SYNC: Final = "catalog-sync"
-ORDER_CANCELLED: Final = "order-cancelled"
-ENDPOINT_CHANGED: Final = "endpoint-changed"
-
-SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED, ENDPOINT_CHANGED)
-"""The paths of events below a `webhookUrl`. An event URL has none: its suffix is ''."""
 
 
 async def push(
@@ -34,8 +26,7 @@ async def push(
     surface: Surface,
     store_id: UUID | None,
     base_url: str,
-    suffix: str,
-    type: str,  # noqa: A002  # the envelope's own word
+    type: EventType,  # noqa: A002  # the envelope's own word
     webhook_id: UUID,
     data: object,
     traceparent: str,
@@ -45,11 +36,13 @@ async def push(
 ) -> None:
     """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction.
 
+    `base_url` is a webhookUrl of the Commerce surface, or an event URL of the Marketfront surface.
+
     The body is compressed with the order's content, so that content isn't stored twice. Deliveries about one order to
     one address are sent one after the other in the order of their pushes; one that waits for a retry blocks none.
     While the address is disabled the delivery is stored as failed, so that it can be redelivered.
     """
-    url = target(base_url, suffix) if suffix else base_url
+    url = target(base_url, SUFFIXES[type]) if surface is Surface.COMMERCE else base_url
     partition = partition_of(order_id or webhook_id)
     disabled = await endpoints.find_disabled_reason(tx, partner_id, url)
     due: dict[str, object] = {
@@ -102,7 +95,6 @@ async def announce_change(
         surface=Surface.COMMERCE if event_url is None else Surface.MARKETFRONT,
         store_id=data.store_id if isinstance(data.store_id, UUID) else None,
         base_url=base_url,
-        suffix=ENDPOINT_CHANGED if event_url is None else "",
         type=EventType.ENDPOINT_CHANGED,
         webhook_id=event_id,
         data=data,

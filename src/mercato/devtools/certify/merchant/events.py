@@ -15,8 +15,7 @@ from mercato.domain.catalog.runs import RunStatus
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
 from mercato.domain.orders.wire import CancelledData
 from mercato.domain.stores.events import SYNC_EVENTS
-from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.outbox import CATALOG_SYNC, ORDER_CANCELLED
+from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.kernel.clock import new_id
 
 FAULT: Final = CatalogFault(message="items/a: basePrice is not a decimal.", path="/items/a/basePrice")
@@ -55,12 +54,14 @@ async def _sync(
         status=status,
         errors=(FAULT,) if status is RunStatus.FAILED else (),
     )
-    return context.message(CATALOG_SYNC, SYNC_EVENTS[status], data, webhook_id=run_id, change=change)
+    return context.message(
+        SUFFIXES[SYNC_EVENTS[status]], SYNC_EVENTS[status], data, webhook_id=run_id, change=change
+    )
 
 
 async def _unknown_type(context: Context) -> Message:
     data = {"storeId": str(context.store.id), "news": "something that is not invented yet"}
-    return context.message(CATALOG_SYNC, "catalog.sync.paused", data)
+    return context.message(SUFFIXES[EventType.CATALOG_SYNC_FAILED], "catalog.sync.paused", data)
 
 
 async def _cancelled(context: Context, order_id: UUID | None = None) -> Message:
@@ -72,7 +73,7 @@ async def _cancelled(context: Context, order_id: UUID | None = None) -> Message:
         cancel_reason="STORE_UNREACHABLE",
         order=(await context.agreed_order()).order,
     )
-    return context.message(ORDER_CANCELLED, EventType.ORDER_CANCELLED, data)
+    return context.message(SUFFIXES[EventType.ORDER_CANCELLED], EventType.ORDER_CANCELLED, data)
 
 
 async def _placed_and_cancelled(context: Context) -> Message:

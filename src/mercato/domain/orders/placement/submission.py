@@ -33,7 +33,7 @@ from mercato.domain.orders.validation.replies import (
 from mercato.domain.partners.vault import Vault
 from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.deliveries import find_store_call, record_store_call, update_store_call
-from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall, masked
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.engine import Database, Read, Write
@@ -44,7 +44,7 @@ from mercato.kernel.wire import Wire
 
 log = structlog.get_logger("mercato.orders")
 
-PLACE: Final = "place"
+PLACE: Final = SUFFIXES[EventType.ORDER_PLACE]
 
 FIRST_WAIT: Final = 0.5
 """Seconds between the first two attempts of a request. Every further wait is twice as long."""

@@ -17,7 +17,7 @@ from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
 from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.deliveries import record_store_call
-from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall, envelope
 from mercato.kernel import errors
 from mercato.kernel.clock import Clock, MakeId, rfc3339
@@ -26,7 +26,7 @@ from mercato.kernel.errors import OrderError
 from mercato.kernel.outbound.signing import target
 from mercato.kernel.telemetry.activity import Activity
 
-VALIDATE: Final = "validate"
+VALIDATE: Final = SUFFIXES[EventType.ORDER_VALIDATE]
 
 RETRY_SECONDS: Final = 5
 """The Retry-After of a request whose store didn't answer."""
