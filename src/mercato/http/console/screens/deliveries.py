@@ -72,8 +72,15 @@ async def show_delivery(visit: Visit) -> Page:
         # The query may be what grants access, which is the partner's.
         "address": delivery.url.partition("?")[0] if visit.is_operator else delivery.url,
         "why_not": STORE_CALLS.get(delivery.type),
+        "partner": await _partner(visit) if visit.is_operator else None,
     }
     return Page("delivery.html", f"Delivery {delivery.delivery_id}", values)
+
+
+async def _partner(visit: Visit) -> tuple[UUID, str | None] | None:
+    """Return the id and the name of the partner that the delivery goes to."""
+    async with visit.app.db.read() as tx:
+        return await operators.find_partner(tx, visit.ids["delivery"])
 
 
 @screens.post("deliveries/{delivery}/resend")

@@ -1,5 +1,6 @@
 """Orders: the newest first, and all that happened to one of them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from mercato.domain.orders.model import OrderState, TimelineEntry, state_fault
 from mercato.domain.orders.record import OrderRow
 from mercato.domain.orders.request import PickupFulfillment
 from mercato.domain.orders.service import list_timeline
+from mercato.domain.partners.queries import find_names
 from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.kernel.errors import OrderNotFound
 from mercato.kernel.wire import Instant, Wire, parse_instant
@@ -17,6 +19,13 @@ from mercato.kernel.wire.checks import validator
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
 screens: Final = Screens(EVERYBODY)
+
+
+ATTEMPT: Final = "webhook.attempt"
+"""The type of a timeline's entry for a call."""
+
+_NAMES: Final = {"cancelReason": "reason", "estimatedReadyAt": "ready at", "errors": "reason"}
+"""Members of an entry in words."""
 
 
 class OrdersQuery(Wire):
@@ -55,8 +64,10 @@ async def show_order(visit: Visit) -> Page:
         "order": row,
         "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
         "timeline": [(entry, _words(entry)) for entry in entries],
+        "attempt": ATTEMPT,
         # Who ordered is between the storefront and the merchant.
         "customer": None if visit.is_operator else row.customer,
+        "partners": await _partners(visit, row),
     }
     return Page("order.html", f"Order {order_id}", values)
 
@@ -78,15 +89,27 @@ async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEn
     raise OrderNotFound(order_id)
 
 
+async def _partners(visit: Visit, row: OrderRow) -> Mapping[str, tuple[UUID, str]]:
+    """Return both sides of the order for operators: the id and the name, which is the id of one that is deleted."""
+    if not visit.is_operator:
+        return {}
+    sides = {"Merchant": row.partner_id, "Storefront": row.storefront_id}
+    async with visit.app.db.read() as tx:
+        names = await find_names(tx, sides.values())
+    return {side: (its_id, names.get(its_id, str(its_id))) for side, its_id in sides.items()}
+
+
 def _words(entry: TimelineEntry) -> str:
     """Return what is said of an entry, in words."""
     detail = entry.detail
-    if entry.type == "webhook.attempt":
+    if entry.type == "placed":
+        return f"{detail['total']} {detail['currency']}"
+    if entry.type == ATTEMPT:
         answer = "no answer" if detail["status"] is None else f"HTTP {detail['status']}"
         reason = f": {detail['error']}" if detail.get("error") else ""
         call = f"{detail['event']} to the {detail['to']}, attempt {detail['number']}"
         return f"{call}: {answer}, {detail['ms']} ms{reason}"
-    return ", ".join(f"{name}: {_value(value)}" for name, value in detail.items())
+    return ", ".join(f"{_NAMES.get(name, name)}: {_value(value)}" for name, value in detail.items())
 
 
 def _value(value: Any) -> str:

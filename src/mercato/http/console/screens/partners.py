@@ -141,12 +141,12 @@ async def ask_to_delete(visit: Visit) -> Question:
     partner = await _partner(visit)
     async with visit.app.db.read() as tx:
         has = await offboarding.count_holdings(tx, partner.id)
+    stays = f"{count_of(has.orders, 'order')} stay" if has.orders else "It has no orders"
+    opened = f", but {has.open_orders:,} of them are open, and until they end it can't be deleted"
     return Question(
         f"Delete {partner.name}?",
-        f"It is deleted for good, with its stores, catalogs and keys: {count_of(has.stores, 'store')}, "
-        f"{count_of(has.keys, 'key')}, {count_of(has.deliveries, 'delivery', 'deliveries')} "
-        f"({has.pending_deliveries:,} pending). {count_of(has.orders, 'order')} stay. "
-        f"It can't be deleted while an order is open: {has.open_orders:,} are.",
+        f"It is deleted for good, with {count_of(has.keys, 'key')}, {count_of(has.stores, 'store')} and "
+        f"{count_of(has.deliveries, 'delivery', 'deliveries')}. {stays}{opened if has.open_orders else ''}.",
         back=f"/console/partners/{partner.id}",
     )
 
