@@ -1,13 +1,17 @@
 """What a merchant's overview says needs attention."""
 
+from datetime import UTC
 from typing import Any
 
+import pytest
 from aiohttp import web
 from tests.api.trade import trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.service import Merchant, Service
+
+from mercato.domain.catalog.model import DAYS
 
 
 async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merchant):
@@ -32,6 +36,27 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     assert len(page.rows("Stores that need attention")) == 1
     stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert "Nothing needs your attention." in page.text
+    assert stranger.cookies
+
+
+async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_they_open(
+    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    today = mercato.app.clock().astimezone(UTC)
+    other = DAYS[(today.isoweekday() + 3) % 7]
+    document = cafe()
+    (catalog,) = document["catalogs"].values()
+    catalog["availability"] = [{"dayOfWeek": other, "start": "09:00:00", "end": "17:00:00"}]
+    deal = await trade(mercato, shop, catalog=document)
+    await mercato.live(deal.pos, shop.host(cafe(), "/open.json"), name="b")
+    browser, page = await enter_as_partner(mercato, deal.pos)
+    zone = deal.store["timezone"]
+    assert page.rows("Stores closed by their hours") == [["Test Store", f"{other} 09:00", zone]]
+    assert "Nothing needs your attention." in page.text
+    monkeypatch.setattr("mercato.domain.discovery.closed.MAX_SEARCHED", 1)
+    assert "Stores closed by their hours" not in (await browser.open("/console/overview")).captions
+    stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
+    assert "Stores closed by their hours" not in page.captions
     assert stranger.cookies
 
 

@@ -35,11 +35,20 @@ class Openings:
 
     def is_open(self, timezone: str, spans: bytes) -> bool:
         """Return whether hours from `pack_spans` are open now in the time zone."""
+        # Spans don't touch each other, so between an opening and its closing the number of edges passed is odd.
+        return bisect_right(_edges(spans), self._second(timezone)) % 2 == 1
+
+    def next_opening(self, timezone: str, spans: bytes) -> int | None:
+        """Return the second of the local week at which closed hours open next, None if there are none."""
+        openings = _edges(spans)[::2]
+        second = self._second(timezone)
+        return next((one for one in openings if one > second), openings[0] if openings else None)
+
+    def _second(self, timezone: str) -> int:
         second = self._seconds.get(timezone)
         if second is None:
             second = self._seconds[timezone] = second_of_week(self._now.astimezone(zone(timezone)))
-        # Spans don't touch each other, so between an opening and its closing the number of edges passed is odd.
-        return bisect_right(_edges(spans), second) % 2 == 1
+        return second
 
 
 @lru_cache(maxsize=4096)

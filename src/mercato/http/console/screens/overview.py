@@ -11,6 +11,7 @@ from sqlalchemy import Row
 
 from mercato.domain.catalog import operators as catalogs
 from mercato.domain.catalog.operators import RunFilter
+from mercato.domain.discovery.closed import MAX_SEARCHED, list_closed
 from mercato.domain.orders.model import OrderState
 from mercato.domain.orders.operators import OrderFilter, count_orders, list_orders
 from mercato.domain.partners.model import Surface
@@ -98,7 +99,7 @@ async def _refusals(
 async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
     """Return a merchant's catalog runs that failed, its paused stores, and those whose calls failed last."""
     if Surface.COMMERCE not in visit.surfaces:
-        return {"is_merchant": False, "runs": [], "stores": []}
+        return {"is_merchant": False, "runs": [], "stores": [], "closed": []}
     partner_id, now = visit.caller(Surface.COMMERCE).partner_id, visit.app.clock()
     failed = RunFilter(partner_id=partner_id, store_id=visit.store_id, failed=True, since=since)
     paused = StoreFilter(partner_id=partner_id, store_id=visit.store_id, status=StoreStatusValue.PAUSED)
@@ -120,7 +121,15 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
             why = f"A call to it failed. {call.type}: {call.error}"
             found.append(Closed(store.id, store.name, why, call.created_at))
     runs = await catalogs.list_runs(tx, failed, limit=SHOWN)
-    return {"is_merchant": True, "runs": runs, "stores": found}
+    closed, more = await list_closed(tx, partner_id, store_id=visit.store_id, now=now)
+    return {
+        "is_merchant": True,
+        "runs": runs,
+        "stores": found,
+        "closed": closed[:SHOWN],
+        "closed_count": len(closed),
+        "searched": MAX_SEARCHED if more else None,
+    }
 
 
 def _paused(store: StoreSummary) -> Closed:
