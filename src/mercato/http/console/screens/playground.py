@@ -23,13 +23,15 @@ from mercato.domain.stores.storefront import FulfillmentMode
 from mercato.http.api.carts import carts
 from mercato.http.api.orders import marketfront_orders
 from mercato.http.console.api_calls import Exchange, operation_of, perform
-from mercato.http.console.choices import ChoiceForm, Group, number_of
 from mercato.http.console.order_form import (
     FIRST_FORM,
     MAX_CART,
+    ChoiceForm,
+    Group,
     OrderForm,
     cart_json,
     cart_of,
+    number_of,
     order_of,
     payment_of,
     read_form,
@@ -108,11 +110,7 @@ async def add_to_cart(visit: Visit) -> Page:
     }
     cart = cart_of(form)
     if cart is None or cart.store_id != store.id or not cart.line_items:
-        body: Mapping[str, Any] = {
-            "storeId": store.id,
-            "catalogSetId": store.catalog_set_id,
-            "item": line,
-        }
+        body: Mapping[str, Any] = {"storeId": store.id, "catalogSetId": store.catalog_set_id, "item": line}
     else:
         body = {"cart": cart_json(form, store), "item": line}
     return await _changed(visit, form, fields, await perform(visit, _ADD, body))
@@ -210,11 +208,9 @@ async def _page(
     items = [key for key, item in catalog.items.items() if _is_sold(catalog, item)]
     chosen = form.item.int if form.item is not None and form.item.int in catalog.items else None
     chosen = next(iter(items), None) if chosen is None else chosen
-    shown = (
-        items[:MAX_ITEMS]
-        if chosen is None or chosen in items[:MAX_ITEMS]
-        else [chosen, *items[: MAX_ITEMS - 1]]
-    )
+    shown = items[:MAX_ITEMS]
+    if chosen is not None and chosen not in shown:
+        shown = [chosen, *items[: MAX_ITEMS - 1]]
     choices = ChoiceForm(catalog, frozenset(sold_out), fields)
     groups: Sequence[Group] = () if chosen is None else choices.groups(UUID(int=chosen))
     cart = cart_of(form)
