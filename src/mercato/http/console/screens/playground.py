@@ -120,11 +120,8 @@ async def add_to_cart(visit: Visit) -> Page:
 async def update_line(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
-    body = {
-        "cart": cart_json(form, store),
-        "lineItemId": form.line,
-        "quantity": number_of(fields.get(f"{_UNITS}{form.line}", "0")),
-    }
+    quantity = number_of(fields.get(f"{_UNITS}{form.line}", "0"))
+    body = {"cart": cart_json(form, store), "lineItemId": form.line, "quantity": quantity}
     return await _changed(visit, form, fields, await perform(visit, _UPDATE, body))
 
 
@@ -188,10 +185,8 @@ def _is_loopback(host: str) -> bool:
 
 async def _changed(visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: Exchange) -> Page:
     """Return the page after a change of the cart: an earlier validation and its key are dropped."""
-    cart = form.cart
     too_large = len(exchange.raw) > MAX_CART
-    if exchange.succeeded and not too_large:
-        cart = exchange.raw.decode()
+    cart = exchange.raw.decode() if exchange.succeeded and not too_large else form.cart
     page = await _page(visit, replace(form, cart=cart, token=None, key=None), fields, exchange)
     return replace(page, values={**page.values, "too_large": too_large})
 
