@@ -167,7 +167,7 @@ async def test_what_a_partner_is_called_is_shown_as_text(mercato: Service):
 
 
 async def test_partners_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.http.console.screens.partners.PAGE", 2)
+    monkeypatch.setattr("mercato.http.console.screens.operators.partners.PAGE", 2)
     names = [(await mercato.partner(name=f"P{number}"), f"P{number}")[1] for number in range(3)]
     browser, _ = await enter_as_operator(mercato)
     first = await browser.open("/console/partners")

@@ -26,24 +26,19 @@ from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
 from mercato.http.console.screens import (
     account,
-    audit,
     catalogs,
     certification,
     deliveries,
     discovery,
-    erasure,
-    health,
-    jobs,
     keys,
     menus,
     orders,
     overview,
-    partners,
     playground,
     requests,
-    search,
     stores,
 )
+from mercato.http.console.screens.operators import audit, erasure, health, jobs, partners, search
 from mercato.http.operations import Answer, Call
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem

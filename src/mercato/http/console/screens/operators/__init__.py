@@ -1,0 +1,1 @@
+"""The screens of operators, which partners do not find."""
