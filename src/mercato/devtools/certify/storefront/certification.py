@@ -13,7 +13,7 @@ from mercato.devtools.certify.storefront.drivers import Driver
 from mercato.devtools.certify.storefront.events import EVENTS
 from mercato.devtools.certify.storefront.failures import REFUSAL, RETRY
 from mercato.devtools.certify.storefront.purchases import ORDER, REQUEST
-from mercato.devtools.certify.storefront.scenario_runner import ScenarioRunner
+from mercato.devtools.certify.storefront.scenarios import ScenarioRunner
 from mercato.devtools.certify.storefront.stores import offer
 from mercato.devtools.certify.suite import Check, Report, Runner, Suite
 from mercato.domain.certification.report import Outcome

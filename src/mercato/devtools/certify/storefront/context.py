@@ -11,8 +11,7 @@ import msgspec
 from mercato.devtools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
 from mercato.devtools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
 from mercato.devtools.certify.storefront.proxy import DROPPED, Call
-from mercato.devtools.certify.storefront.scenario_runner import ScenarioRunner
-from mercato.devtools.certify.storefront.scenarios import ScenarioResult
+from mercato.devtools.certify.storefront.scenarios import ScenarioResult, ScenarioRunner
 from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.carts.model import LineItem
 from mercato.domain.certification.report import Exchange
