@@ -31,6 +31,7 @@ from mercato.domain.webhooks.model import envelope
 from mercato.kernel.clock import rfc3339
 from mercato.kernel.errors import OrderError
 from mercato.kernel.wire import Wire
+from mercato.kernel.wire.base import uuid_text
 
 
 class StoreAnswer(StrEnum):
@@ -96,7 +97,7 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
             groups.append(
                 CommerceModifierGroup(
                     modifier_group_id=group_id,
-                    partner_modifier_group_id=str(group_id) if partner_id is None else partner_id,
+                    partner_modifier_group_id=uuid_text(group_id) if partner_id is None else partner_id,
                     line_items=order_lines(group.line_items, catalog),
                 )
             )
@@ -105,7 +106,7 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
         converted.append(
             CommerceLine(
                 item_id=line.item_id,
-                partner_item_id=str(line.item_id) if partner_id is None else partner_id,
+                partner_item_id=uuid_text(line.item_id) if partner_id is None else partner_id,
                 line_item_id=line.line_item_id,
                 quantity=line.quantity,
                 modifier_groups=tuple(groups),

@@ -58,6 +58,9 @@ Instant = Annotated[
 
 as_json: Final = msgspec.json.Encoder().encode
 
+uuid_text: Final[Callable[[UUID], str]] = msgspec.to_builtins
+"""Return the canonical text of a UUID, in a fifth of the time of `str`, which runs Python code."""
+
 MAX_ENTRIES: Final = 1000
 """Entries of a list in a request body, unless it has a smaller bound."""
 
