@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import inspect
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -34,8 +35,8 @@ class Provider:
     """Members of the configuration that differ."""
     forge: Callable[[dict[str, Any]], str | None] = lambda _: None
     """Returns another ID token for these claims."""
-    answers: dict[str, Callable[[web.Request], web.Response]] = field(default_factory=dict)
-    """Other answers, by path."""
+    answers: dict[str, Callable[[web.Request], Any]] = field(default_factory=dict)
+    """Other answers, by path: functions or coroutines."""
     asked: list[dict[str, str]] = field(default_factory=list)
     """The requests for authorization."""
     calls: list[str] = field(default_factory=list)
@@ -49,11 +50,12 @@ class Provider:
         told = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 300, "nonce": nonce}
         return told | (self.person or {})
 
-    async def serve(self, request: web.Request) -> web.Response:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         self.calls.append(request.path)
         other = self.answers.get(request.path)
         if other is not None:
-            return other(request)
+            answer: web.StreamResponse = other(request)
+            return await answer if inspect.isawaitable(answer) else answer
         match request.path:
             case "/.well-known/openid-configuration":
                 return web.json_response(self._configuration())

@@ -1,5 +1,6 @@
 """Single sign-on of operators, with a provider on loopback."""
 
+import asyncio
 import base64
 import hmac
 import json
@@ -11,16 +12,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jwt
-from joserfc.jwk import RSAKey
+from joserfc.jwk import KeySet, RSAKey
 from tests.api.trade import Time
 from tests.console.browser import Browser, Page
 from tests.console.provider import CLIENT_ID, CLIENT_SECRET, Provider, provider
 from tests.service import Service, service
 
-from mercato.domain.console import oidc
+from mercato.domain.console import provider as providers
 from mercato.domain.console.model import Grant
 from mercato.domain.console.people import People
 from mercato.kernel import clock
@@ -352,7 +356,7 @@ def redirect(_: web.Request) -> web.Response:
 
 
 def fill(_: web.Request) -> web.Response:
-    return web.Response(body=b" " * (oidc.MAX_REPLY + 1) + b"{}", content_type="application/json")
+    return web.Response(body=b" " * (providers.MAX_REPLY + 1) + b"{}", content_type="application/json")
 
 
 @pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys", "/token"])
@@ -375,9 +379,78 @@ async def test_a_failing_provider_is_reported_on_a_page(
     assert (await come(mercato))[1].status == 200
 
 
-async def test_an_unreachable_or_silent_provider_is_reported_on_a_page(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+async def hang(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def pour(request: web.Request) -> web.StreamResponse:
+    """Answer slowly and without end, less than is read at most."""
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    await answer.write(b" ")
+    return await hang(request)
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys", "/token"])
+async def test_a_silent_provider_is_reported_on_a_page(
+    mercato: Service, there: Provider, clock_ahead: Time, monkeypatch: pytest.MonkeyPatch, path: str
 ):
+    monkeypatch.setattr(providers, "SECONDS", 0.2)
+    monkeypatch.setattr(providers, "_LIMITS", msgspec.structs.replace(providers._LIMITS, total=0.2))
+    for answer in (hang, pour):
+        there.answers[path] = answer
+        async with asyncio.timeout(5):
+            browser, page = await come(mercato)
+        assert (page.status, "passkey" in said(page)) == (503, True)
+        assert not browser.cookies
+        clock_ahead.ahead += timedelta(seconds=6)
+    there.answers.clear()
+    monkeypatch.undo()
+    assert (await come(mercato))[1].status == 200
+
+
+DEEP = b"[" * 50_000
+BAD_KEYS: list[Any] = [
+    {"keys": []},
+    {"keys": [{}]},
+    {"keys": [{"kty": "EC", "crv": "a new one", "x": "a", "y": "b"}]},
+    {"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "1"}]},
+    {"keys": [1]},
+    b'{"keys": [{"x": ' + DEEP + b"]" * 50_000 + b"}]}",
+]
+
+
+async def test_unreadable_keys_are_reported_on_a_page(mercato: Service, there: Provider, clock_ahead: Time):
+    for keys in BAD_KEYS:
+        body = keys if isinstance(keys, bytes) else json.dumps(keys).encode()
+        there.answers["/keys"] = lambda _, body=body: web.Response(body=body)  # type: ignore[misc]
+        assert (await come(mercato))[1].status == 503, keys
+        clock_ahead.ahead += timedelta(seconds=6)
+
+
+async def test_a_key_of_an_unknown_kind_beside_the_right_one_does_not_matter(
+    mercato: Service, there: Provider
+):
+    own = KeySet([there.key]).as_dict()["keys"]
+    odd = [{"kty": "EC", "crv": "a new one", "x": "a", "y": "b"}, {"kty": "LATTICE"}, {"kty": "RSA"}]
+    there.answers["/keys"] = lambda _: web.json_response({"keys": [*odd, *own]})
+    assert (await come(mercato))[1].status == 200
+
+
+async def test_an_id_token_that_is_nested_without_end_signs_nobody_in(mercato: Service, there: Provider):
+    def forge(_claims: dict[str, Any]) -> str:
+        parts = [base64.urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"RS256","kid":"1"}', DEEP)]
+        text = b".".join(parts)
+        private: Any = there.key.private_key
+        signature = private.sign(text, PKCS1v15(), SHA256())
+        return (text + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
+
+    there.forge = forge
+    assert (await come(mercato))[1].status == 403
+
+
+async def test_an_unreachable_provider_is_reported_on_a_page(start: Start):
     async with start(oidc_issuer="http://127.0.0.1:9") as mercato:
         assert (await come(mercato))[1].status == 503
 
@@ -454,16 +527,16 @@ def test_incomplete_settings_stop_the_start(changes: dict[str, Any], match: str)
         "oidc_operators": "anna@example.com",
     }
     with pytest.raises(SettingsError, match=match):
-        oidc._check(Settings(**(options | changes)))
+        providers.check_settings(Settings(**(options | changes)))
 
 
 def test_without_the_extra_the_start_says_which_command_installs_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(oidc, "find_spec", lambda _: None)
+    monkeypatch.setattr(providers, "find_spec", lambda _: None)
     settings = Settings(
         oidc_issuer="https://login.example.com", oidc_client_id="a", oidc_client_secret=Secret("b")
     )
     with pytest.raises(SettingsError, match=r"pip install 'mercato\[oidc\]'"):
-        oidc._check(settings)
+        providers.check_settings(settings)
 
 
 def test_a_rule_matches_only_its_own_claim():

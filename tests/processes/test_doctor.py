@@ -12,18 +12,22 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from aiohttp import web
 from sqlalchemy import insert, update
+from tests.console.provider import provider
 from tests.databases import only_postgresql, only_sqlite, with_database
 from tests.partners.test_commands import MERCATO, Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 
+from mercato.cli.operations import doctor
 from mercato.domain import doctor as checks
 from mercato.domain.partners.vault import FILE
 from mercato.kernel import clock, processes
 from mercato.kernel.db import health, tables
 from mercato.kernel.db.engine import Database, Read
 from mercato.kernel.jobs.worker import Worker
+from mercato.kernel.settings import Secret, Settings
 from mercato.runtime import GRACE
 
 __all__ = ["fresh", "shell"]
@@ -338,3 +342,38 @@ def test_a_database_with_secrets_and_no_key_is_wrong_and_no_new_key_is_advised(s
     found = report(shell, code=1)["encryption"]
     assert found["state"] == "wrong"
     assert f"put their {FILE} there" in found["advice"]
+
+
+SIGN_ON: dict[str, Any] = {
+    "oidc_client_id": "a",
+    "oidc_client_secret": Secret("b"),
+    "oidc_operators": "anna@example.com",
+}
+
+
+async def test_it_checks_the_provider_of_single_sign_on():
+    async def found(**settings: Any) -> tuple[str, str]:
+        check = await doctor.check_sign_on(Settings(**(SIGN_ON | settings)))
+        return check.state, f"{check.message} {check.advice}"
+
+    state, words = await found()
+    assert (state, "MERCATO_OIDC_ISSUER" in words) == ("unusable", True)
+    assert (await found(oidc_issuer="http://127.0.0.1:9"))[0] == "wrong"
+    async with provider() as there:
+        assert (await found(oidc_issuer=there.issuer))[0] == "ok"
+        state, words = await found(oidc_issuer=there.issuer, oidc_operators="anna")
+        assert (state, "neither an e-mail address" in words) == ("unusable", True)
+        there.answers["/keys"] = lambda _: web.json_response({"keys": [{"kty": "EC", "crv": "x"}]})
+        state, words = await found(oidc_issuer=there.issuer)
+        assert (state, "none of its keys" in words) == ("wrong", True)
+        there.configuration = {"issuer": "https://evil.example"}
+        state, words = await found(oidc_issuer=there.issuer)
+        assert (state, "the issuer is 'https://evil.example'" in words) == ("wrong", True)
+
+
+def test_the_provider_is_among_the_checks_where_one_is_set(shell: Shell, monkeypatch: pytest.MonkeyPatch):
+    shell("migrate")
+    monkeypatch.setenv("MERCATO_OIDC_ISSUER", "https://login.example.com")
+    said = report(shell, code=2)["sign-on"]
+    assert said["state"] == "unusable"
+    assert "MERCATO_OIDC_OPERATORS" in said["advice"]

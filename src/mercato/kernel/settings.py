@@ -284,3 +284,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oidc_viewers: Annotated[str | None, _doc("Who may sign in with read-only access, in the same form.")] = (
         None
     )
+
+    @property
+    def has_sign_on(self) -> bool:
+        """Whether a setting of single sign-on is set, which needs the others."""
+        needed = (self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret)
+        return any(one is not None for one in (*needed, self.oidc_operators, self.oidc_viewers))

@@ -57,7 +57,7 @@ from mercato.kernel.telemetry.traffic import Traffic
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.
-    from mercato.domain.console.oidc import SignOn
+    from mercato.domain.console.sign_on import SignOn
     from mercato.domain.partners.shared_limits import SharedLimiter
 
 
@@ -281,9 +281,8 @@ def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "Sha
 
 def _sign_on(settings: Settings, vault: Vault, now: Clock) -> "SignOn | None":
     """Return the sign-in of operators with a provider, if one is set. Raises SettingsError."""
-    needed = (settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret)
-    if needed == (None, None, None) and settings.oidc_operators is None and settings.oidc_viewers is None:
+    if not settings.has_sign_on:
         return None
-    from mercato.domain.console.oidc import SignOn
+    from mercato.domain.console.sign_on import SignOn
 
     return SignOn(settings, vault, now)

@@ -10,8 +10,9 @@ from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
 from mercato.domain.doctor import Check, State, checks
+from mercato.kernel import clock
 from mercato.kernel.environment import load
-from mercato.kernel.settings import SettingsError
+from mercato.kernel.settings import Settings, SettingsError
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 
@@ -35,7 +36,7 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
 
 async def _check(data_dir: Path | None) -> list[Check]:
     try:
-        load(os.environ, data_dir=data_dir)
+        settings = load(os.environ, data_dir=data_dir)
     except SettingsError as error:
         return [_failed("settings", error)]
     found = [Check(name="settings", state=State.OK, message="they can be read")]
@@ -45,7 +46,36 @@ async def _check(data_dir: Path | None) -> list[Check]:
                 found.append(check)  # noqa: PERF401  # what was found stays when a later check fails
     except Exception as error:  # noqa: BLE001  # whatever makes the database unusable is a finding
         found.append(_failed("database", error))
+    if settings.has_sign_on:
+        found.append(await check_sign_on(settings))
     return found
+
+
+async def check_sign_on(settings: Settings) -> Check:
+    """Return whether the settings are complete, and the provider's configuration and keys can be read."""
+    from mercato.domain.console.people import People
+    from mercato.domain.console.provider import Provider, ProviderFailed
+
+    name: Final = "sign-on"
+    try:
+        People(settings.oidc_operators, settings.oidc_viewers)
+        provider = Provider(settings, clock.now)
+    except SettingsError as error:
+        message = "The settings of single sign-on are incomplete or wrong: no server starts with them."
+        return Check(name=name, state=State.UNUSABLE, message=message, advice=str(error))
+    try:
+        await provider.configuration()
+    except ProviderFailed as failed:
+        return Check(
+            name=name,
+            state=State.WRONG,
+            message=f"The provider can't be used: {failed.step}: {failed.reason}.",
+            advice="Compare MERCATO_OIDC_ISSUER with what the provider states. Until it works, operators sign in with "
+            "a passkey or with: mercato console link --operator",
+        )
+    finally:
+        await provider.close()
+    return Check(name=name, state=State.OK, message="the provider answers, and its keys can be used")
 
 
 def _failed(name: str, error: Exception) -> Check:

@@ -11,8 +11,8 @@ import msgspec
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import LinkRefused
-from mercato.domain.console.oidc import ATTEMPT_LIFE, Callback, SignOn
 from mercato.domain.console.people import person_of
+from mercato.domain.console.sign_on import ATTEMPT_LIFE, Callback, SignOn
 from mercato.http.console.cookies import SIGN_ON, Cookies
 from mercato.http.console.rendering import render, render_refusal
 from mercato.http.console.sign_in import work_context
