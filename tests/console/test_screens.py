@@ -8,8 +8,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.domain.partners.model import PartnerKind
+from mercato.http.console.routes import SCREENS
 from mercato.http.console.screen import NAVIGATION, OPERATORS, Audience
-from mercato.http.console.site import SCREENS
 from mercato.kernel.db.audit import list_entries
 
 MERCHANT = [

@@ -11,8 +11,8 @@ from tests.service import Service
 from mercato.domain.console import sessions
 from mercato.domain.partners import accounts, credentials
 from mercato.domain.partners.accounts import NewPartner
+from mercato.http.console.routes import SCREENS
 from mercato.http.console.screen import Audience
-from mercato.http.console.site import SCREENS
 from mercato.kernel import clock
 from mercato.kernel.db.audit import list_entries
 from mercato.kernel.db.errors import DatabaseUnavailable

@@ -14,6 +14,7 @@ import structlog
 
 from mercato.domain.partners.limits import Limiter, network_of
 from mercato.domain.partners.model import Caller, Surface
+from mercato.domain.requests.log import without_secrets
 from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors
@@ -206,7 +207,8 @@ class Edge:
             return errors.ServiceUnavailable(
                 "The database is busy or unavailable. Try again.", retry_after=DATABASE_RETRY_SECONDS
             )
-        log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
+        path = without_secrets(head.path)
+        log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=path, exc_info=bug)
         return errors.InternalError(
             "This is an error in the service, and it was logged. Try again. If it happens again, report the requestId."
         )

@@ -192,7 +192,8 @@ def entry_of(refusal: Refusal) -> RefusedRequest:
     )
 
 
-_SECRET: Final = re.compile(r"(mk_|mt_|whsec_)[^\s/]{8,}")
+_SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
+"""Keys and tokens, and one-time links of the console."""
 
 
 _CODES: Final = frozenset(kind.code for kind in all_problems())
@@ -203,9 +204,13 @@ def _known(code: str) -> str:
     return code if code in _CODES else OTHER
 
 
+def without_secrets(text: str) -> str:
+    return _SECRET.sub(r"\1***", text)
+
+
 def _bounded(text: str, length: int = MAX_TEXT) -> str:
     """Return the text shortened, without keys, and without control characters, which a terminal would obey."""
-    masked = _SECRET.sub(r"\1***", text[:length])
+    masked = without_secrets(text[:length])
     return "".join(char if char.isprintable() else "\ufffd" for char in masked)
 
 

@@ -13,12 +13,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from mercato.domain.partners.model import Caller, Surface
+from mercato.domain.partners.model import Surface
+from mercato.http.console.limits import count_request
 from mercato.http.console.rendering import CONTROLS
 from mercato.http.console.screen import Visit
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, Operation
-from mercato.kernel.errors import PayloadTooLarge, Problem, RateLimited
+from mercato.kernel.errors import PayloadTooLarge, Problem
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.problem import represent
 
@@ -84,7 +85,8 @@ async def _answer(visit: Visit, operation: Operation, raw: bytes, head: Head) ->
     """Return the status and the body of the answer. Raises the API's problems."""
     caller, decode = visit.caller(Surface.MARKETFRONT), operation.decode
     assert decode is not None, operation.id
-    await _count(visit, caller, operation)
+    if operation.rate is not None:
+        await count_request(visit.app, caller, operation.rate)
     limit = operation.body_limit or visit.app.settings.body_limit
     if len(raw) > limit:
         raise PayloadTooLarge(limit)
@@ -93,20 +95,6 @@ async def _answer(visit: Visit, operation: Operation, raw: bytes, head: Head) ->
     answer = result if isinstance(result, Answer) else Answer(result)
     body = as_json(answer.value) if answer.raw is None else answer.raw
     return operation.status if answer.status is None else answer.status, body
-
-
-async def _count(visit: Visit, caller: Caller, operation: Operation) -> None:
-    """Count the request in the partner's limits. Raises RateLimited."""
-    limiter, shared = visit.app.limiter, visit.app.shared_limiter
-    if limiter is None or operation.rate is None:
-        return
-    rate = operation.rate.value
-    quota = limiter.take(caller, rate) if shared is None else await shared.take(caller, rate)
-    if quota.wait is not None:
-        raise RateLimited(
-            f"The limit is {quota.limit} requests of this kind a minute. Wait {quota.wait} s.",
-            retry_after=quota.wait,
-        )
 
 
 def _api_head(head: Head, key: str | None) -> Head:

@@ -9,6 +9,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from mercato.http.console import uploads
 from mercato.http.head import Head
 from mercato.kernel import errors
 from mercato.kernel.settings import Settings
@@ -22,7 +23,11 @@ SIGN_ON: Final = "mercato-sign-on"
 
 MESSAGE_SECONDS: Final = 60
 MAX_MESSAGE: Final = 1000
+"""Bytes of a message. Escaped, each may take three, and browsers refuse a cookie of more than 4,096."""
+
 MAX_AGE: Final = 7 * 24 * 3600
+
+FORM: Final = b"application/x-www-form-urlencoded"
 
 Header = tuple[bytes, bytes]
 
@@ -85,6 +90,13 @@ def check_same_origin(head: Head) -> None:
         raise errors.Forbidden(
             "This form was sent by a page of another site, so nothing was done. Open the console in a separate tab."
         )
+
+
+def check_form(head: Head) -> None:
+    """Raise UnsupportedMediaType for a body that isn't a form."""
+    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if head.content_length != 0 and kind not in {b"", FORM, uploads.KIND}:
+        raise errors.UnsupportedMediaType(f"Send the form as {FORM.decode()}, as the console's pages do.")
 
 
 def _origin(url: str) -> bytes:

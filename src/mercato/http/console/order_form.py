@@ -104,7 +104,7 @@ def cart_json(form: OrderForm, store: StoreRow) -> Any:
 def payment_of(text: str) -> msgspec.Raw:
     try:
         msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise ValidationFailed.at(None, "Payment isn't JSON. Write an object, or nothing.") from None
     return msgspec.Raw(text.encode())
 

@@ -1,8 +1,7 @@
 """From a request below `/console` to an answer: the session, the screen, and what every answer has in common."""
 
 from collections.abc import Mapping
-from typing import Any, Final
-from uuid import UUID
+from typing import Any
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Session
@@ -18,82 +17,20 @@ from mercato.http.console.cookies import (
     MESSAGE_SECONDS,
     SESSION,
     Cookies,
+    check_form,
     check_same_origin,
 )
+from mercato.http.console.limits import count_page
 from mercato.http.console.oidc import sign_in_with_provider
 from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
-from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
-from mercato.http.console.screens import (
-    account,
-    catalogs,
-    certification,
-    deliveries,
-    discovery,
-    keys,
-    menus,
-    orders,
-    overview,
-    playground,
-    requests,
-    stores,
-)
-from mercato.http.console.screens.operators import audit, erasure, health, jobs, partners, search
+from mercato.http.console.routes import find_screen, navigation_of
+from mercato.http.console.screen import Done, Page, Question, Screen, Visit
 from mercato.http.operations import Answer, Call
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry.context import set_context
-from mercato.kernel.wire import parse_uuid
 
-SCREENS: Final[tuple[Screen, ...]] = (
-    *overview.screens,
-    *health.screens,
-    *orders.screens,
-    *stores.screens,
-    *menus.screens,
-    *partners.screens,
-    *catalogs.screens,
-    *playground.screens,
-    *discovery.screens,
-    *deliveries.screens,
-    *jobs.screens,
-    *requests.screens,
-    *search.screens,
-    *keys.screens,
-    *audit.screens,
-    *erasure.screens,
-    *certification.screens,
-    *account.screens,
-)
-
-_MISSING: Final = "This page does not exist. Use the navigation to find others."
-
-
-class _Node:
-    __slots__ = ("children", "parameter", "screens")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.parameter: tuple[str, _Node] | None = None
-        self.screens: list[Screen] = []
-
-
-def _tree() -> _Node:
-    root = _Node()
-    for screen in SCREENS:
-        node = root
-        for segment in screen.path.split("/"):
-            if segment.startswith("{"):
-                node.parameter = node.parameter or (segment[1:-1], _Node())
-                assert node.parameter[0] == segment[1:-1], "one name for an id at one place"
-                node = node.parameter[1]
-            else:
-                node = node.children.setdefault(segment, _Node())
-        node.screens.append(screen)
-    return root
-
-
-_ROOT: Final = _tree()
 load()
 
 
@@ -133,6 +70,7 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     method = call.texts["method"]
     if method == "POST":
         check_same_origin(call.head)
+        check_form(call.head)
     elif method not in {"GET", "HEAD"}:
         raise errors.MethodNotAllowed(method, ["GET", "POST"])
     cookies = Cookies(call.head, call.app.settings)
@@ -145,6 +83,7 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     session, renewed = await _session(call, cookies)
     if session is None:
         return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
+    await count_page(call.app, session, method)
     if path in {"", "sign-out"}:
         return await _home(call, cookies, session, path)
     # A page that refreshes a part of itself shows no message: that is for the page that somebody opened.
@@ -152,7 +91,7 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
     view = _view(session, path, message)
     try:
-        screen, ids = _find(session, method, path)
+        screen, ids = find_screen(session, method, path)
         visit = Visit(call.app, call.head, session, screen.action, path, ids, call.body)
         set_context(visit.context)
         result = await _result(screen, visit, method)
@@ -164,7 +103,8 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
             render_refusal(kind(refusal.in_console), call.head.request_id, view=view), headers
         )
     if isinstance(result, Done):
-        said = cookies.write(MESSAGE, result.message[:MAX_MESSAGE], seconds=MESSAGE_SECONDS)
+        message = result.message.encode("utf-8", "replace")[:MAX_MESSAGE].decode(errors="ignore")
+        said = cookies.write(MESSAGE, message, seconds=MESSAGE_SECONDS)
         return Answer(status=303, headers=((b"location", result.to.encode()), *renewed, said))
     if isinstance(result, Question):
         values: dict[str, Any] = {"question": result, "path": f"/console/{path}"}
@@ -223,38 +163,11 @@ async def _home(call: Call[bytes, None], cookies: Cookies, session: Session, pat
         said = cookies.write(MESSAGE, "", seconds=0)
         gone = cookies.write(SESSION, "", seconds=0)
         return Answer(status=303, headers=((b"location", b"/console"), gone, said))
-    first = next(name for name, _ in _navigation(session)).lower()
+    first = next(name for name, _ in navigation_of(session)).lower()
     return Answer(status=303, headers=((b"location", f"/console/{first}".encode()),))
 
 
 # --- screens ------------------------------------------------------------------------------------------
-
-
-def _find(session: Session, method: str, path: str) -> tuple[Screen, Mapping[str, UUID]]:
-    """Return the screen of a path that the session may see, and the ids in it. Raises NotFound, MethodNotAllowed."""
-    node, ids = _ROOT, {}
-    for segment in path.split("/"):
-        child = node.children.get(segment)
-        if child is None:
-            read = parse_uuid(segment)
-            if node.parameter is None or read is None:
-                raise errors.NotFound(_MISSING)
-            name, child = node.parameter
-            ids[name] = read
-        node = child
-    seen = [screen for screen in node.screens if _may_see(session, screen)]
-    if not seen:
-        raise errors.NotFound(_MISSING)
-    wanted = [one for one in seen if (one.act if method == "POST" else one.show or one.ask) is not None]
-    if not wanted:
-        raise errors.MethodNotAllowed(method, ["GET" if method == "POST" else "POST"])
-    return wanted[0], ids
-
-
-def _may_see(session: Session, screen: Screen) -> bool:
-    if screen.whole_account and session.grant.store_id is not None:
-        return False
-    return bool(screen.audiences & audiences_of(session))
 
 
 async def _result(screen: Screen, visit: Visit, method: str) -> Page | Done | Question:
@@ -271,21 +184,10 @@ async def _result(screen: Screen, visit: Visit, method: str) -> Page | Done | Qu
     return await screen.ask(visit)
 
 
-def _navigation(session: Session) -> list[tuple[str, str]]:
-    """Return the names and paths of what the session can open."""
-    there = {screen.path for screen in SCREENS if screen.show is not None and _may_see(session, screen)}
-    mine = audiences_of(session)
-    return [
-        (name, f"/console/{name.lower()}")
-        for name, audiences in NAVIGATION
-        if audiences & mine and name.lower() in there
-    ]
-
-
 def _view(session: Session, path: str, message: str | None) -> Mapping[str, Any]:
     """Return what the frame of every page shows."""
     console = {
-        "navigation": _navigation(session),
+        "navigation": navigation_of(session),
         "section": "/console/" + path.partition("/")[0],
         "message": message,
         "account": "Operator" if session.partner is None else session.partner.name,

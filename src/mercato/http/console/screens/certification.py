@@ -35,7 +35,7 @@ class UploadForm(Wire):
 class ReportQuery(Wire):
     """`check` is the number of the check whose requests and responses are shown."""
 
-    check: Annotated[int, Meta(ge=0, lt=MAX_CHECKS)] | None = None
+    check: Annotated[int, Meta(ge=0, le=MAX_CHECKS - 1)] | None = None
 
 
 @screens.get("certification")

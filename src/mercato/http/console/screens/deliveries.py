@@ -13,10 +13,10 @@ from mercato.domain.webhooks.debugger.findings import SignatureExplanation
 from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
-from mercato.domain.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail
+from mercato.domain.webhooks.wire import MAX_BODY, MAX_HEADERS, ExplainSignatureRequest, WebhookDeliveryDetail
 from mercato.http.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
 from mercato.kernel.db.engine import Read
-from mercato.kernel.errors import DeliveryNotFound
+from mercato.kernel.errors import DeliveryNotFound, ValidationFailed
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire, parse_instant, redacted
 from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
@@ -125,7 +125,7 @@ class SignatureForm(Wire):
     """
 
     headers: Annotated[str, Meta(max_length=16_384)] = ""
-    body: str = ""
+    body: Annotated[str, Meta(max_length=MAX_BODY)] = ""
     secret: Annotated[str, Meta(max_length=MAX_SECRET)] = ""
     received_at: Instant | None = None
 
@@ -150,7 +150,11 @@ async def explain_signature(visit: Visit) -> Page:
     delivery, surface = await _read(visit)
     assert surface is not None, "a screen of partners"
     form, app = visit.fields(SignatureForm), visit.app
-    lines = (line.partition(":") for line in form.headers.splitlines())
+    lines = [line.partition(":") for line in form.headers.splitlines()]
+    if len(lines) > MAX_HEADERS:
+        raise ValidationFailed.at(
+            None, f"A webhook has at most {MAX_HEADERS} headers. Paste those that begin with webhook-."
+        )
     request = ExplainSignatureRequest(
         headers={name.strip(): value.strip() for name, _, value in lines if name.strip()},
         # A browser sends every line end of a field as two characters.

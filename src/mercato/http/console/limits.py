@@ -1,0 +1,29 @@
+"""Rate limits of the console: a session's own, and those of its partner for requests that a page makes to the API."""
+
+from mercato.domain.console.model import Session
+from mercato.domain.partners.model import Caller, Limits, Surface
+from mercato.http.operations import Rate
+from mercato.kernel.errors import RateLimited
+from mercato.runtime import Runtime
+
+
+async def count_request(app: Runtime, caller: Caller, rate: Rate) -> None:
+    """Count a request in the limits of the caller's partner. Raises RateLimited."""
+    limiter, shared = app.limiter, app.shared_limiter
+    if limiter is None:
+        return
+    quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
+    if quota.wait is not None:
+        raise RateLimited(
+            f"The limit is {quota.limit} requests of this kind a minute. Wait {quota.wait} s.",
+            retry_after=quota.wait,
+        )
+
+
+async def count_page(app: Runtime, session: Session, method: str) -> None:
+    """Count a page in the session's own limits, which are the deployment's for a partner. Raises RateLimited.
+
+    So a script with a stolen cookie is held up, and nobody who looks at pages uses up the limits of their programs.
+    """
+    rate = Rate.WRITE if method == "POST" else Rate.READ
+    await count_request(app, Caller(session.id, session.id, Surface.COMMERCE, Limits()), rate)

@@ -1,0 +1,322 @@
+"""The console against hostile partners and visitors: other people's ids, odd forms, and too many of them."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.trade import Trade, trade
+from tests.console.browser import Browser
+from tests.console.test_certification import report, signed, upload
+from tests.console.visiting import (
+    enter,
+    enter_as_operator,
+    enter_as_partner,
+    partner_link,
+)
+from tests.service import CATALOG, Client, Merchant, Service, service
+
+from mercato.domain.console import sessions
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.console.routes import SCREENS
+from mercato.http.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.kernel import clock
+from mercato.kernel.db.errors import DatabaseUnavailable
+
+
+@pytest.fixture
+async def limited(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    settings: dict[str, Any] = {"rate_limits": True, "rate_limit_reads": 5, "rate_limit_writes": 50}
+    async with service(database_url, tmp_path / "data", **settings) as running:
+        yield running
+
+
+LINK = re.compile(rb'"/console/([a-z/]+)/([0-9a-f-]{36})[/"?]')
+PLACES = {
+    "orders": "order",
+    "stores": "store",
+    "deliveries": "delivery",
+    "catalogs": "run",
+    "requests": "request",
+    "keys": "key",
+    "certification": "report",
+    "account/sessions": "session",
+}
+
+
+def path_of(screen: Screen, ids: Mapping[str, str]) -> str:
+    """Return the path of the screen with these ids, and random ones for others."""
+    parts = screen.path.split("/")
+    return "/console/" + "/".join(
+        ids.get(part[1:-1], str(clock.new_id())) if part.startswith("{") else part for part in parts
+    )
+
+
+async def ids_on(browser: Browser, *pages: str) -> dict[str, str]:
+    """Return an id of each kind that the pages link to."""
+    found = {}
+    for page in pages:
+        for place, one in LINK.findall((await browser.open(f"/console/{page}")).body):
+            if place.decode() in PLACES:
+                found[PLACES[place.decode()]] = one.decode()
+    return found
+
+
+async def all_ids(deal: Trade, client: Client, *, merchant: bool) -> dict[str, str]:
+    """Return an id of each kind that the client's account has, among them those of another session and of a report."""
+    browser, _ = await enter_as_partner(deal.mercato, client)
+    await enter_as_partner(deal.mercato, client)
+    if merchant:
+        await upload(browser, signed(deal.mercato, report()))
+    side = "commerce" if merchant else "marketfront"
+    assert (await client.get(f"/v1/{side}/orders/{clock.new_id()}")).status == 404
+    await deal.mercato.app.request_log.flush()
+    pages = ["orders", "stores", "deliveries", "requests", "keys", "account"]
+    return await ids_on(browser, *pages, *(["catalogs", "certification"] if merchant else []))
+
+
+VALID = {"stores/{store}/items": {"itemId": str(clock.new_id()), "available": "true"}}
+"""Fields of actions that look at them first."""
+
+
+async def visit(browser: Browser, screen: Screen, ids: Mapping[str, str]) -> int:
+    path = path_of(screen, ids)
+    if screen.act is not None:
+        return (await browser.post(path, VALID.get(screen.path))).status
+    return (await browser.open(path)).status
+
+
+async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await deal.placed()
+    await mercato.until(deal.front, "/v1/marketfront/webhook-deliveries", lambda page: page["deliveries"])
+    merchants = await all_ids(deal, deal.pos, merchant=True)
+    storefronts = await all_ids(deal, deal.front, merchant=False)
+    assert set(merchants) == set(PLACES.values())
+    assert set(storefronts) >= {"order", "delivery", "request", "session"}
+    commerce, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    front, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
+    with_ids = [one for one in SCREENS if "{" in one.path]
+    assert len(with_ids) > 20
+    for screen in with_ids:
+        # A storefront sees every store of the network.
+        is_public = screen.path in {"stores/{store}", "stores/{store}/menu"}
+        for ids in (merchants, storefronts):
+            assert await visit(commerce, screen, ids) == 404, screen.path
+            assert await visit(front, screen, ids) == (200 if is_public and "store" in ids else 404), (
+                screen.path
+            )
+
+
+async def test_a_session_for_one_store_reaches_nothing_of_another_store(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await deal.placed()
+    other = await mercato.live(deal.pos, shop.host(CATALOG, "/b.json"), name="b")
+    ids = await all_ids(deal, deal.pos, merchant=True)
+    ids["store"] = deal.store["storeId"]
+    browser, _ = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    for screen in SCREENS:
+        if "{" in screen.path or (screen.whole_account and screen.act is not None):
+            assert await visit(browser, screen, ids) == 404, screen.path
+    done = await browser.post("/console/deliveries/resend-failed", {"storeId": deal.store["storeId"]})
+    assert done.status_region == "0 failed deliveries sent again."
+
+
+SIGNED_IN = "application/x-www-form-urlencoded"
+
+
+async def send(browser: Browser, path: str, body: bytes, kind: str = SIGNED_IN, **headers: str) -> int:
+    """Send a body as it is; return the status."""
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    sent = {"Content-Type": kind, "Sec-Fetch-Site": "same-origin", "Cookie": cookies} | headers
+    async with browser._session.post(
+        browser.base + path, data=body, headers=sent, allow_redirects=False
+    ) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def test_a_body_that_is_no_form_is_refused(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    for kind in (
+        "text/plain",
+        "application/json",
+        "application/octet-stream",
+    ):
+        assert await send(browser, "/console/sign-out", b"a=b", kind) == 415, kind
+    assert (await browser.open("/console/account")).status == 200
+    assert await send(browser, "/console/sign-out", b"", SIGNED_IN + "; charset=UTF-8") == 303
+
+
+FIELDS = (
+    *(
+        "side",
+        "status",
+        "type",
+        "storeId",
+        "orderId",
+        "code",
+        "since",
+        "partner",
+        "cursor",
+        "kind",
+        "job",
+        "surface",
+    ),
+    *(
+        "description",
+        "expiresInDays",
+        "eventUrl",
+        "webhookToken",
+        "origin",
+        "customer",
+        "name",
+        "reads",
+        "writes",
+    ),
+    *(
+        "pauseReason",
+        "resumeAt",
+        "itemId",
+        "available",
+        "item",
+        "report",
+        "headers",
+        "body",
+        "receivedAt",
+        "text",
+    ),
+    *(
+        "credential",
+        "store",
+        "quantity",
+        "cart",
+        "token",
+        "key",
+        "line",
+        "mode",
+        "scheduledTime",
+        "tip",
+        "payment",
+    ),
+)
+ODD = (
+    *(
+        b"%00",
+        b"%ff",
+        b"%ED%A0%80",
+        b"\xff",
+        b"x" * 10_240,
+        b"%F0%9F%8D%95" * 800,
+        b"%E2%80%AE",
+        b"9" * 30,
+        b"-1",
+    ),
+    *(
+        b"9223372036854775808",
+        b"0001-01-01T00:00:00%2B23:59",
+        b"9999-12-31T23:59:59-23:59",
+        b"%0D%0AX:y",
+        b"[",
+    ),
+)
+ALONE = (
+    b"payment=" + b"%5B" * 1000,
+    b"report=" + b"%5B" * 9000,
+    b"cart=" + b"%5B" * 9000,
+    b"job=" + b"9" * 30,
+)
+
+
+async def test_no_form_makes_an_action_stumble(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    store = deal.store["storeId"]
+    seen = (
+        (MERCHANTS, (await enter_as_partner(mercato, deal.pos))[0]),
+        (STOREFRONTS, (await enter_as_partner(mercato, deal.front))[0]),
+        (OPERATORS, (await enter_as_operator(mercato))[0]),
+    )
+    forms = [b"&".join(name.encode() + b"=" + value for name in FIELDS) for value in ODD]
+    forms += [*ALONE, b"&".join(b"a%d=1" % number for number in range(5000)), b"a=1&" * 2 + b"&=&==&;", b""]
+    for audience, browser in seen:
+        for screen in SCREENS:
+            if screen.act is None or not screen.audiences & audience:
+                continue
+            for form in forms:
+                body = f"store={store}&".encode() + form if "playground" in screen.path else form
+                status = await send(browser, path_of(screen, {"store": store}), body)
+                assert status < 500, (screen.path, form[:60])
+
+
+async def test_no_check_beyond_a_report_is_shown(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    path = (await upload(browser, signed(mercato, report()))).url
+    for number in (2, 200, 10**20):
+        assert (await browser.open(f"{path}?check={number}")).status in {404, 422}, number
+
+
+async def test_a_session_has_rate_limits_of_its_own(limited: Service):
+    made, client = await limited.partner()
+    one, _ = await enter_as_partner(limited, client)
+    other, _ = await enter_as_partner(limited, client)
+    statuses = [(await one.open("/console/account")).status for _ in range(8)]
+    assert statuses[-1] == 429
+    refused = await one.open("/console/account")
+    assert "Wait" in refused.text
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await other.open("/console/account")).status == 200
+    assert (await client.get("/v1/commerce/orders")).status == 200
+    assert made.id
+
+
+async def test_a_message_fits_into_a_cookie(mercato: Service, shop: Merchant):
+    name = "\N{SLICE OF PIZZA}" * 1000
+    document = json.loads(json.dumps(CATALOG))
+    item = next(iter(document["items"]))
+    document["items"][item]["name"] = name
+    _, client = await mercato.partner()
+    store = (await mercato.live(client, shop.host(document)))["storeId"]
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open(f"/console/stores/{store}")
+    button = page.form("Mark sold out")
+    fields = {one.attributes["name"]: one.attributes.get("value", "") for one in button.all("input")}
+    async with mercato.session.post(
+        mercato.base + button.attributes["action"],
+        data=fields,
+        allow_redirects=False,
+        headers={"Cookie": "; ".join(f"{key}={value}" for key, value in browser.cookies.items())},
+    ) as answer:
+        assert answer.status == 303
+        for cookie in answer.headers.getall("Set-Cookie"):
+            assert len(cookie.partition(";")[0]) <= 4096
+
+
+async def test_a_link_is_in_no_stored_request_and_no_log(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Whoever sees refused requests may be allowed to look only, and the link may not be used yet."""
+    _, client = await mercato.partner()
+    link = await partner_link(client)
+    token = link.rpartition("/")[2]
+    for fault in (DatabaseUnavailable("away"), RuntimeError("a bug")):
+
+        async def fail(*_: object, fault: Exception = fault, **__: object) -> None:
+            raise fault
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sessions, "sign_in", fail)
+            page = await Browser(mercato.base, mercato.session).post(link)
+        assert page.status >= 500
+    await mercato.app.request_log.flush()
+    operator, _ = await enter_as_operator(mercato)
+    listed = await operator.open("/console/requests")
+    seen = [listed.body, capsys.readouterr().err.encode()]
+    for _, one in LINK.findall(listed.body):
+        seen.append((await operator.open(f"/console/requests/{one.decode()}")).body)
+    assert sum(body.count(b"/console/links/***") for body in seen[2:]) == 2
+    assert not [body for body in seen if token.encode() in body]
+    assert (await enter(mercato, link))[1].status_region == "You are signed in."
