@@ -80,7 +80,7 @@ async def test_a_report_is_uploaded_as_a_file(mercato: Service):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     form = await browser.open("/console/certification")
     page = await browser.press(form, "Upload report", file=signed(mercato, report()))
-    assert page.status_region == "The report is uploaded."
+    assert page.status_region == "The report was uploaded."
     assert [row[1] for row in page.rows("Checks")] == ["passed", "failed"]
 
 
