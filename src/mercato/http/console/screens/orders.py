@@ -24,6 +24,12 @@ screens: Final = Screens(EVERYBODY)
 ATTEMPT: Final = "webhook.attempt"
 """The type of a timeline's entry for a call."""
 
+_SENTENCES: Final = {
+    "unanswered": "The store hasn't answered yet. The order is sent to it again.",
+    "accepted": "The store accepted the order.",
+}
+"""What entries without details say."""
+
 _NAMES: Final = {"cancelReason": "reason", "estimatedReadyAt": "ready at", "errors": "reason"}
 """Members of an entry in words."""
 
@@ -104,6 +110,8 @@ def _words(entry: TimelineEntry) -> str:
     detail = entry.detail
     if entry.type == "placed":
         return f"{detail['total']} {detail['currency']}"
+    if entry.type in _SENTENCES and not detail:
+        return _SENTENCES[entry.type]
     if entry.type == ATTEMPT:
         answer = "no answer" if detail["status"] is None else f"HTTP {detail['status']}"
         reason = f": {detail['error']}" if detail.get("error") else ""

@@ -12,7 +12,7 @@ from mercato.domain.requests.queries import Filter, Refusal, find_refused, list_
 from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import NotFound, all_problems
-from mercato.kernel.wire import Instant, Wire, parse_instant
+from mercato.kernel.wire import Instant, Wire, parse_instant, parse_uuid
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
 screens: Final = Screens(EVERYBODY)
@@ -58,8 +58,15 @@ async def show_request(visit: Visit) -> Page:
         "codes": _TITLES,
         "key": key,
         "names": names,
+        "order_id": _order_id(found.path),
     }
     return Page("request.html", f"Request {found.request_id}", values)
+
+
+def _order_id(path: str) -> UUID | None:
+    """Return the order that a path names."""
+    _, orders, rest = path.partition("/orders/")
+    return parse_uuid(rest.partition("/")[0]) if orders else None
 
 
 async def _filter(tx: Read, visit: Visit, query: RequestsQuery) -> Filter:
