@@ -1,7 +1,7 @@
 """Known vulnerabilities of what the service runs on: `make audit`.
 
-The versions are those of this environment, which `constraints.txt` holds. A finding fails; a service that can't be
-asked does not, because whether the code is good does not hang on a network. What was not checked is told either way.
+The versions are those of this environment, which `constraints.txt` holds. A finding fails; an unavailable
+database of vulnerabilities doesn't, because the result must not depend on the network. Skipped checks are reported.
 """
 
 import json
@@ -17,13 +17,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 SECONDS: Final = 120
-"""How long all of it may take."""
+"""The time limit of everything."""
 
 ROOT: Final = "mercato"
 
 
 def main() -> int:
-    """Ask about every package that the service needs at run time; return the exit code."""
+    """Check every runtime package; return the exit code."""
     pinned = runtime_packages(ROOT)
     report = ask(pinned)
     code, lines = judge(report, pinned)
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def runtime_packages(root: str) -> dict[str, str]:
-    """Return the versions of all packages that one needs, and that those need, here: without extras nobody asks for."""
+    """Return the installed versions of a package's dependencies, transitively, without unrequested extras."""
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     ahead = [(root, "")]
@@ -52,7 +52,7 @@ def runtime_packages(root: str) -> dict[str, str]:
 
 
 def ask(pinned: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return pip-audit's report of these versions; None if there is none, for want of an answer."""
+    """Return pip-audit's report of these versions; None without an answer."""
     with tempfile.TemporaryDirectory() as directory:
         wanted = Path(directory, "requirements.txt")
         wanted.write_text("".join(f"{name}=={version}\n" for name, version in pinned.items()))
@@ -80,13 +80,13 @@ def ask(pinned: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def judge(report: Mapping[str, Any] | None, pinned: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Return the exit code and what to say: 1 where something is known against a version that serves."""
+    """Return the exit code and the output: 1 if a runtime package has a known vulnerability."""
     told: dict[str, Any] = {
         canonicalize_name(one["name"]): one for one in (report or {}).get("dependencies", ())
     }
     asked = {name: told[name] for name in pinned if name in told and "skip_reason" not in told[name]}
     lines = [
-        f"{name} {pinned[name]}: {known['id']}, mended in {', '.join(known['fix_versions']) or 'no version yet'}"
+        f"{name} {pinned[name]}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version yet'}"
         for name, one in asked.items()
         for known in one.get("vulns", ())
     ]

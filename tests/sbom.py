@@ -1,7 +1,7 @@
-"""What a release is made of, as CycloneDX: `make sbom`.
+"""The software bill of materials of a release, as CycloneDX: `make sbom`.
 
 The packages are those that the service needs at run time, in the versions of this environment, which `constraints.txt`
-holds; each with its package URL, by which scanners look up what is known of it.
+holds; each with its package URL, by which scanners look up vulnerabilities.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Loopback servers that behave exactly as badly as a test asks, and a DNS that answers what it is told.
+"""Loopback servers with scripted misbehaviour, and a DNS with scripted answers.
 
     async with serve(reply(200, b'{"items": {}}', etag='"1"')) as server:
         await outbound.pull(server.url + "/menu.json")
@@ -8,7 +8,7 @@ A *script* is what a server does with one request: `async def script(request, pe
 functions and can be combined:
 
 - `reply` answers properly; `raw` sends bytes as they are and closes; `redirect` sends elsewhere;
-- `drip` sends a body slowly, `endless` never stops sending, `hang` never goes on, `drop` closes at once,
+- `drip` sends a body slowly, `endless` never stops sending, `hang` stops sending, `drop` closes at once,
   `reset` resets the connection;
 - `in_turn` takes the scripts one after the other (the last one stays), `by_path` chooses by path.
 
@@ -43,7 +43,7 @@ class Request:
     path: str
     headers: dict[str, str]
     body: bytes
-    connection: int  # numbers the server's connections from 0: tells whether one was used again
+    connection: int  # the number of the server's connection, from 0: shows whether one was reused
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Peer:
         await self.writer.drain()
 
     async def gone(self) -> None:
-        """Return when the client has left; a test never waits for longer than the client does."""
+        """Return once the client has disconnected."""
         while await self.reader.read(1 << 16):
             pass
 
@@ -72,7 +72,7 @@ Script = Callable[[Request, Peer], Awaitable[None]]
 
 @dataclass(slots=True)
 class Server:
-    """A running server: where it is, and what it was asked for."""
+    """A running server: its address and the requests that it got."""
 
     scheme: str
     host: str
@@ -217,7 +217,7 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Run a server of the script on a free port; at the end every connection is dropped.
 
-    A `greeting` is sent at once to whoever connects, before any request is read.
+    A `greeting` is sent at once on each connection, before any request is read.
     """
     tasks: set[asyncio.Task[None]] = set()
 
@@ -249,7 +249,7 @@ async def serve(
 
 
 def receiving(*scripts: Script) -> contextlib.AbstractAsyncContextManager[Server]:
-    """Run a receiver of webhooks that takes the scripts in turn; without any it answers 204."""
+    """Run a receiver of webhooks that uses the scripts in turn; without any it answers 204."""
     return serve(in_turn(*scripts or (reply(204),)))
 
 

@@ -46,14 +46,14 @@ class Client(Caller):
 
 @dataclass
 class Merchant:
-    """A merchant's web server: documents by path, and every webhook it was sent."""
+    """A merchant's web server: documents by path, and every webhook that it received."""
 
     base: str
     documents: dict[str, Any] = field(default_factory=dict)
     received: asyncio.Queue[tuple[str, dict[str, str], bytes]] = field(default_factory=asyncio.Queue)
     pulls: list[str] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
-    """What webhooks are answered, by the end of their path: a value for JSON, or a handler of request and body."""
+    """The answers to webhooks, by the end of their path: a value for JSON, or a handler of request and body."""
 
     def host(self, document: Any, path: str = "/catalog.json") -> str:
         """Host a document (bytes, or a value for JSON, or a handler) and return its URL."""
@@ -96,21 +96,21 @@ async def merchant() -> AsyncIterator[Merchant]:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         return web.Response(body=body, content_type="application/json")
 
-    # A handler that a failed test has left hanging is not waited for.
+    # Don't wait for a handler that a failed test has left hanging.
     async with listening(app_of(serve), closing=1) as here.base:
         yield here
 
 
 @dataclass
 class Service(LocalService):
-    """A running service, its base URL, and ways to become a partner of it."""
+    """A running service, its base URL, and methods that create partners."""
 
     session: aiohttp.ClientSession
 
     async def partner(
         self, kind: PartnerKind = PartnerKind.COMMERCE, **options: Any
     ) -> tuple[NewPartner, Client]:
-        """Make a partner; the client has its Commerce key, or its marketfront key if it has no other."""
+        """Create a partner; the client has its Commerce key, or its marketfront key if it has no other."""
         made = await self.create_partner(options.pop("name", f"Test {clock.new_id()}"), kind, **options)
         return made, Client(self.base, made.key, self.session)
 
@@ -129,7 +129,7 @@ class Service(LocalService):
     async def onboard(
         self, client: Client, url: str, *, name: str = "store-1", webhook: str | None = None
     ) -> Any:
-        """Register a store and wait until its catalog was taken or refused; return the status."""
+        """Register a store and wait until its catalog was accepted or refused; return the status."""
         body = {"partnerStoreId": name, "name": "Test Store", "address": {}, "catalogCallbackUrl": url}
         if webhook is not None:
             body["webhookUrl"] = webhook
@@ -162,7 +162,7 @@ class Service(LocalService):
 async def service(
     database_url: str, data_dir: Path, *, now: Clock = clock.now, works: bool = True, **settings: Any
 ) -> AsyncIterator[Service]:
-    """Run the whole service over a migrated database; `works` says whether background work is done here."""
+    """Run the whole service over a migrated database; with `works`, background work runs, too."""
     options = {"allow_private_networks": True, "rate_limits": False} | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:

@@ -1,4 +1,4 @@
-"""What the database holds, as text that can be searched: bodies as they were before they were compressed."""
+"""The database's content as searchable text, with bodies decompressed."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mercato.kernel.db.tables import deliveries, idempotency_keys, orders
 
 
 async def text_of(tx: Read, *tables: Table) -> str:
-    """Return every row of the tables, and what is compressed in them as it was."""
+    """Return every row of the tables, with decompressed bodies."""
     bases = {row.id: row.content for row in await tx.all(select(orders.c.id, orders.c.content))}
     parts: list[str] = []
     for table in tables:

@@ -1,4 +1,4 @@
-"""A running service and a merchant's web server for every test that asks."""
+"""A running service and a merchant's web server for every test that needs them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +16,7 @@ async def shop() -> AsyncIterator[Merchant]:
 
 @pytest.fixture
 async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
-    # The shop is there for longer, so that the last pulls end at once and not when nobody answers them.
+    # The merchant outlives the service, so that the last pulls end at once rather than time out.
     assert shop.base
     async with service(database_url, tmp_path / "data") as running:
         yield running

@@ -63,18 +63,18 @@ BODIES: dict[str, Any] = {
     "updateOrderStatus": {"status": "confirmed", "estimatedReadyAt": "2099-01-01T00:00:00Z"},
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.
-What stands in braces is put in by `body_for`.
+`body_for` replaces what is in braces.
 
-The URLs are good to be taken and fail at once when they are pulled: nobody waits for them.
+The URLs are accepted, and fail at once when they are pulled, so that no test waits for them.
 """
 
 
 SHARED = {"storeId", "catalogSetId"}
-"""What every storefront may read, whoever's it is: the network's stores and catalogs are there for all of them."""
+"""What every storefront may read, of any partner: the network's stores and catalogs."""
 
 
 def owned(operation: Operation) -> list[str]:
-    """Return the path parameters that name something of one partner's."""
+    """Return the path parameters that name a resource of one partner."""
     return [n for n in operation.names if n not in SHARED or operation.access is not Access.MARKETFRONT]
 
 

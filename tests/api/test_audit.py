@@ -1,4 +1,4 @@
-"""Who changed what is written down in the transaction of the change: for every operation that changes something."""
+"""Every operation that changes something writes an audit entry in the transaction of the change."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,7 +16,7 @@ from mercato.kernel.db.audit import Entry, list_entries, prune
 __all__ = ["world"]
 
 CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}
-"""What counts as a write and only checks."""
+"""Operations that count as writes but only check."""
 
 WRITING = [one for one in GUARDED if one.rate is Rate.WRITE and one.id not in CHANGES_NOTHING]
 
@@ -27,7 +27,7 @@ async def entries(mercato: Service, **wanted: str) -> Sequence[Entry]:
 
 
 async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, dict[str, str]]:
-    """Return, for the operations that need it, an id of something in the state that they ask for."""
+    """Return, for the operations that need one, the id of a resource in the required state."""
     client = world.owner[Access.COMMERCE]
     synced = "/v1/commerce/webhook-deliveries?type=catalog.sync.succeeded"
     delivery = (await client.get(synced)).json()["deliveries"][0]["id"]

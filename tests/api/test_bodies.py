@@ -1,4 +1,4 @@
-"""Decisions §1 and §10: whatever becomes of a request's body, the answer is heard, and it is a problem."""
+"""Decisions §1 and §10: whatever happens to a request's body, the client can read the answer, and it is a problem."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.domain.partners.model import PartnerKind
 
-pytestmark = only_sqlite  # none of this comes near a database
+pytestmark = only_sqlite  # independent of the database
 
 NOWHERE = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
 STORES = "/v1/commerce/stores"

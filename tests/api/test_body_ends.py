@@ -1,4 +1,4 @@
-"""Decisions §1: where a body ends is told by its length or by its last chunk, and nothing is waited for after that."""
+"""Decisions §1: a body ends with its length or its last chunk, and the service waits for nothing after that."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -14,7 +14,7 @@ CHUNKED = (b"transfer-encoding", b"chunked")
 
 
 class Coming:
-    """What a server gives of a body in parts, of which only the one after the last says that it was the last."""
+    """A body in parts as the server passes it: only the message after the last part says that it ends."""
 
     def __init__(self, *parts: bytes) -> None:
         self.left = [*parts, b""]

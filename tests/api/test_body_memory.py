@@ -1,4 +1,4 @@
-"""Decisions §13 and §14: what a request's body may take of the memory, and that a refusal comes before the body."""
+"""Decisions §13 and §14: how much memory request bodies may take, and that a refusal comes before the body."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.service import CATALOG, Client, Merchant, Service, service
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.body import SHARES
 
-pytestmark = only_sqlite  # none of this comes near a database
+pytestmark = only_sqlite  # independent of the database
 
 NOWHERE = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
 STATUS = f"/v1/commerce/stores/{NOWHERE}/status"
@@ -162,7 +162,7 @@ async def test_a_process_whose_body_memory_is_full_answers_503_until_bodies_are_
     async with AsyncExitStack() as stack:
         last = await sent(stack, mercato, pos, STATUS, BODY - KiB)
         await last.send(KiB)
-        assert (await last.answer())[0] == 400  # spaces are no JSON
+        assert (await last.answer())[0] == 400  # spaces aren't JSON
 
 
 async def test_declared_lengths_without_bytes_use_no_memory(mercato: Service, pos: Client):

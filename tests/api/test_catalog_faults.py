@@ -1,4 +1,4 @@
-"""Decisions §4 and §5: whatever a partner's server does, the run ends in words and the store keeps its catalog."""
+"""Decisions §4 and §5: with a faulty server the run ends with a readable message, and the store keeps its catalog."""
 
 import asyncio
 import gzip
@@ -36,7 +36,7 @@ async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
 
 
 def redirect(*locations: str, status: int = 302) -> Handler:
-    """Answer with the locations in turn, the last one for ever."""
+    """Answer with the locations in turn, then repeat the last one."""
     left = list(locations)
 
     async def serve(_request: web.Request) -> web.Response:
@@ -55,7 +55,7 @@ def packed(body: bytes, coding: str) -> Handler:
 
 
 def endless(piece: bytes, *, pause: float = 0.0) -> Handler:
-    """Send the piece again and again until the client has had enough."""
+    """Send the piece repeatedly until the client disconnects."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -102,12 +102,12 @@ SERVERS: dict[str, tuple[Callable[[], Handler], str]] = {
     "a redirect to half a bracket": (lambda: redirect("http://[::1/"), "not a valid name"),
     "a gzip bomb": (lambda: packed(gzip.compress(SPACES), "gzip"), ", decompressed"),
     "a zstd bomb": (lambda: packed(zstd.compress(SPACES), "zstd"), ", decompressed"),
-    "a body that is no gzip": (lambda: packed(b"{}", "gzip"), "cannot be decompressed"),
+    "a body that isn't gzip": (lambda: packed(b"{}", "gzip"), "cannot be decompressed"),
     "half a gzip": (
         lambda: packed(gzip.compress(json.dumps(CATALOG).encode())[:-9], "gzip"),
         "before its end",
     ),
-    "a coding nobody knows": (lambda: packed(b"{}", "lzma"), "is not supported"),
+    "an unknown coding": (lambda: packed(b"{}", "lzma"), "is not supported"),
     "a body that never ends": (lambda: endless(b" " * 65536), "more than"),
     "1 byte at a time": (lambda: endless(b" ", pause=0.05), "within 0.6 seconds"),
     "a hang after headers": (lambda: hang, "within 0.6 seconds"),
@@ -118,7 +118,7 @@ SERVERS: dict[str, tuple[Callable[[], Handler], str]] = {
 
 
 def assert_said(errors: Any, words: str) -> None:
-    """Every error is a sentence for a stranger that names no address, host, type or text of ours."""
+    """Every error is a readable sentence without addresses, host names, types or internal texts."""
     assert errors
     text = " ".join(error["message"] for error in errors)
     assert words in text, text
@@ -135,7 +135,7 @@ async def fail(mercato: Service, pos: Client, store: Any, url: str, words: str) 
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json() == store
 
 
-# Many faults in one test: each is a matter of milliseconds, a service for each would be one of minutes.
+# Many faults in one test: each takes milliseconds, but starting a service for each would take minutes.
 
 
 async def test_a_misbehaving_server_fails_the_run_with_a_readable_message(
@@ -218,7 +218,7 @@ async def test_an_onboarding_whose_pull_failed_can_be_retried(mercato: Service, 
 
 @asynccontextmanager
 async def tagged(shop: Merchant, etag: str | None, status: int = 304) -> AsyncIterator[list[str | None]]:
-    """Host a catalog with a tag, and what is answered to whoever sends any tag."""
+    """Host a catalog with an ETag, and the answer to a request with any ETag."""
     seen: list[str | None] = []
 
     async def serve(request: web.Request) -> web.Response:

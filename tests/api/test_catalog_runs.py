@@ -1,4 +1,4 @@
-"""Specification §2.7, §3.2, §6, decisions §4 and §5: catalogs pulled, switched and told of, over the wire."""
+"""Specification §2.7, §3.2, §6, decisions §4 and §5: catalogs are pulled, switched and announced, over the wire."""
 
 import asyncio
 import json
@@ -281,7 +281,7 @@ async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service,
     done, _ = await asyncio.wait(tasks, timeout=10, return_when=asyncio.FIRST_COMPLETED)
     (refused,) = [task.result() for task in done]
     assert (refused.status, refused.json()["errorCode"]) == (429, "RATE_LIMITED")
-    # Another partner is not held up, and those under way come to their end.
+    # Another partner isn't delayed, and dry runs in progress finish.
     assert (await (await mercato.partner())[1].post(path, CATALOG)).status == 200
     go.set()
     assert sorted([(await task).status for task in tasks]) == [200, 200, 429]

@@ -1,4 +1,4 @@
-"""The collection in docs/ trades with a service as it stands, and llms.txt leads to what is there."""
+"""The collection in docs/ works with a service unchanged, and every link of llms.txt works."""
 
 import base64
 import json
@@ -47,7 +47,7 @@ async def test_every_request_of_the_collection_is_accepted(mercato: Service, sho
     codes = [(name, reply.json().get("errorCode")) for name, reply in answers if reply.status >= 400]
     assert [one for one in codes if one[1] in NOT_READ | NOT_LET_IN] == []
     assert [name for name, reply in answers if reply.status >= 500] == []
-    # What is refused is refused by the state of things: that store is live, that soup was sold out two requests ago.
+    # Refusals here are caused by the current state: that store is live, that soup was sold out two requests ago.
     assert len(codes) <= len(REQUESTS) / 4, codes
 
 
@@ -80,7 +80,7 @@ async def test_every_link_in_a_services_llms_txt_works(mercato: Service):
 
 
 async def variables(mercato: Service, shop: Merchant) -> dict[str, str]:
-    """Return what a reader has after the first hour: keys, and the ids of what there is."""
+    """Return what a reader has after Start here: keys, and ids of resources."""
     here = await trade(mercato, shop)
     made, client = await mercato.partner(PartnerKind.MARKETFRONT)
     front = made.marketfront_key

@@ -1,4 +1,4 @@
-"""Decisions §10: a database that is busy or away is 503 with `retryAfter`, never 500, and is found again."""
+"""Decisions §10: an unavailable database is 503 with `retryAfter`, never 500, until it is back."""
 
 import asyncio
 import sqlite3
@@ -34,7 +34,7 @@ def assert_away(reply: Reply) -> None:
 
 
 class Wire:
-    """A cable to the PostgreSQL server that can be cut, in the middle of a sentence, too."""
+    """A proxy to the PostgreSQL server whose connections can be cut, also in the middle of a message."""
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
@@ -70,7 +70,7 @@ class Wire:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65536):
-                # Silent, it takes what it is given and passes nothing on, as a firewall does that has forgotten us.
+                # When silent it forwards nothing, like a firewall that has lost the connection's state.
                 await self.speaks.wait()
                 writer.write(data)
                 await writer.drain()
@@ -82,7 +82,7 @@ class Wire:
 
 @pytest.fixture
 async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
-    """A cable, and the URL of the database at its end."""
+    """A proxy, and the URL of the database behind it."""
     url = sqlalchemy_url(database_url)
     made = Wire(f"{url.query['host']}/.s.PGSQL.5432")
     async with made.laid() as port:
@@ -180,7 +180,7 @@ async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
         async with asyncio.timeout(10):
             while (await pos.call("PUT", path, {"name": "Kept"})).status != 200:
                 await asyncio.sleep(0.02)
-        # Every connection that had been lost has been given up: the pools are whole again.
+        # Every lost connection was dropped, so the pools are complete again.
         async with asyncio.timeout(10):
             while {reply.status for reply in await asyncio.gather(*[pos.get(STORES) for _ in range(30)])} != {
                 200
@@ -209,7 +209,7 @@ async def test_a_connection_that_was_lost_unnoticed_fails_no_request(wire: tuple
         _, pos = await mercato.partner()
         await asyncio.gather(*(pos.get(STORES) for _ in range(20)))
         cable.cut()
-        # For the news to arrive, which nobody asked for.
+        # So that the notification arrives, for which there is no event.
         await asyncio.sleep(0.2)
         assert (await pos.get(STORES)).status == 200
 

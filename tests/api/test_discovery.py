@@ -1,4 +1,4 @@
-"""Decisions §2 "Discover Stores": by place, by words, by what stores offer and whether they are open."""
+"""Decisions §2 "Discover Stores": by place, by words, by fulfilment and category, and by opening hours."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,7 @@ async def names(client: Client, **asked: Any) -> list[str]:
 
 
 class Shops:
-    """Live stores of one merchant, made and changed in a line."""
+    """Creates and changes live stores of one merchant."""
 
     def __init__(self, mercato: Service, pos: Client, shop: Merchant) -> None:
         self.mercato = mercato
@@ -228,7 +228,7 @@ async def test_a_time_zone_that_was_named_stays_when_the_store_moves(shops: Shop
 
 BAD: dict[str, tuple[Any, int, list[str]]] = {
     "no object": ([], 400, [""]),
-    "location is no object": ({"location": "here"}, 400, ["/location"]),
+    "location isn't an object": ({"location": "here"}, 400, ["/location"]),
     "an empty location": ({"location": {}}, 400, ["/location"]),
     "half a location": ({"location": {"latitude": 1}}, 400, ["/location"]),
     "the other half": ({"location": {"lng": 1}}, 400, ["/location"]),
@@ -243,7 +243,7 @@ BAD: dict[str, tuple[Any, int, list[str]]] = {
         400,
         ["/location/latitude"],
     ),
-    "a radius below nothing": ({"radius": -1}, 422, ["/radius"]),
+    "a negative radius": ({"radius": -1}, 422, ["/radius"]),
     "a radius beyond the largest": ({"radius": 1_000_001}, 422, ["/radius"]),
     "another fulfilment": ({"fulfillmentType": "DINE_IN"}, 422, ["/fulfillmentType"]),
     "a fulfilment that is a number": ({"fulfillmentType": 1}, 400, ["/fulfillmentType"]),
@@ -253,7 +253,7 @@ BAD: dict[str, tuple[Any, int, list[str]]] = {
     "too many categories": ({"categories": ["x"] * 51}, 422, ["/categories"]),
     "openNow as a text": ({"openNow": "yes"}, 400, ["/openNow"]),
     "a negative offset": ({"offset": -1}, 422, ["/offset"]),
-    "a limit of nothing": ({"limit": 0}, 422, ["/limit"]),
+    "a limit of 0": ({"limit": 0}, 422, ["/limit"]),
     "a limit beyond 100": ({"limit": 101}, 422, ["/limit"]),
     "all faults at once": ({"limit": 0, "offset": -1, "radius": -1}, 422, ["/limit", "/offset", "/radius"]),
 }

@@ -1,4 +1,4 @@
-"""Every error code has a page with an example that provokes it: each is run as it stands, against a whole service."""
+"""Every error code has a page with an example that provokes it: each is run unchanged against a real service."""
 
 import asyncio
 import json
@@ -36,8 +36,8 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trade
     shutil.copyfile(await sqlite_template(), data / "mercato.db")
     async with (
         merchant() as shop,
-        # One store makes more writes than a partner may in a minute; so slow that it makes no five discoveries in
-        # one, no machine is.
+        # One store makes more writes than a partner may in a minute. No machine is so slow that it makes
+        # fewer than five discoveries in one.
         service(
             f"sqlite:///{data / 'mercato.db'}",
             data,
@@ -60,7 +60,7 @@ async def test_the_example_on_a_codes_page_provokes_that_code(house: Trade, tmp_
 
 
 async def store_of(here: Trade) -> Any:
-    """Return the store without what time alone changes."""
+    """Return the store without members that change with time."""
     now = (await here.pos.get(f"/v1/commerce/stores/{here.store['storeId']}")).json()
     return now | {"updatedAt": here.store["updatedAt"]}
 
@@ -166,7 +166,7 @@ async def provoked(code: str, here: Trade, desk: Path, **more: str) -> list[str]
 
 
 def documents(text: str) -> list[Any]:
-    """Return the JSON documents that stand one behind the other in a text."""
+    """Return the consecutive JSON documents in a text."""
     decoder, found, at = json.JSONDecoder(), [], 0
     while (at := len(text) - len(text[at:].lstrip())) < len(text):
         one, at = decoder.raw_decode(text, at)

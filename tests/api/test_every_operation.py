@@ -1,4 +1,4 @@
-"""What holds for every operation there is: these tests read the table that the service itself is made from."""
+"""What holds for every operation: these tests read the same table as the service."""
 
 import gc
 import json
@@ -104,9 +104,9 @@ async def test_another_partners_ids_are_404_on_every_operation_that_takes_one(wo
         path = target(operation, await ids_for(world, operation), store=world.ids["storeId"])
         refused = await call(world.stranger[operation.access], operation, path)
         assert (refused.status, refused.json()["errorCategory"]) == (404, "not_found"), operation.id
-        # It is the caller that makes the difference: the owner's same request is understood.
+        # Only the caller differs: the owner's same request is accepted.
         assert (await call(world.owner[operation.access], operation, path)).status != 404, operation.id
-        # An id of nobody's is told in the same words.
+        # An unknown id gets the same message.
         nobody = target(operation, {name: str(uuid4()) for name in world.ids}, store=str(uuid4()))
         unknown = await call(world.stranger[operation.access], operation, nobody)
         assert unknown.json()["errorCode"] == refused.json()["errorCode"], operation.id
@@ -143,7 +143,7 @@ async def test_every_header_of_an_answer_is_declared(mercato: Service, world: Wo
             assert not undeclared, (operation.id, reply.status)
             if reply.status == expected:
                 answered.add((operation.id, expected))
-    assert len(answered) > len(operations()) * 3 // 2, "most are answered as they should be"
+    assert len(answered) > len(operations()) * 3 // 2, "most succeed"
 
 
 async def test_lists_show_nothing_of_another_partners(world: World):
@@ -185,7 +185,7 @@ async def test_path_ids_are_read_in_any_case(world: World):
             continue
         ids = await ids_for(world, operation)
         client = world.owner[operation.access]
-        # What is told of now would differ by the millisecond; where an instant can be named, one is.
+        # Answers about the present would differ by the millisecond, so an instant is given where possible.
         query = "?at=2026-01-31T18:30:00Z"
         lower = await call(client, operation, target(operation, ids) + query)
         upper = await call(
@@ -253,7 +253,7 @@ VALUES: list[bytes] = [
 
 
 Share = Callable[[], list[bytes]]
-"""Return what stands at the next place."""
+"""Return the value at the next place."""
 
 
 def thirds(database_url: str) -> Share:
@@ -268,7 +268,7 @@ def members_of(operation: Operation) -> list[str]:
 
 
 def hostile(operation: Operation, body: dict[str, Any], share: Share) -> list[bytes]:
-    """Return bodies that are wrong as a whole, and the good one with each member hostile, then said twice."""
+    """Return bodies that are wrong as a whole, and the good one with each member hostile, then repeated."""
     good = {name: json.dumps(value).encode() for name, value in body.items()}
     made = list(ALONE)
     for name in members_of(operation):
@@ -282,7 +282,7 @@ def hostile(operation: Operation, body: dict[str, Any], share: Share) -> list[by
 
 
 def hostile_within(body: dict[str, Any], share: Share) -> list[bytes]:
-    """Return the good body with each value that stands deeper in it hostile."""
+    """Return the good body with each nested value hostile."""
     made: list[bytes] = []
     for at in _deeper(body):
         marked = json.loads(json.dumps(body))
@@ -344,7 +344,7 @@ async def session() -> Any:
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: in the depth of a body that is too deep what ends has no stack to end on."""
+    """Pause the garbage collector: destructors need stack that a deeply nested body has used up."""
     gc.disable()
     yield
     gc.enable()

@@ -1,4 +1,4 @@
-"""Nothing undocumented is ever answered: every operation, called with generated requests, on both databases."""
+"""Every operation, called with generated requests on both databases, answers only what is documented."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ EXAMPLES = 6
 """Generated requests for each operation."""
 
 WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}}
-"""Where a store that does not answer may be the reason of a 5xx."""
+"""Operations whose 5xx may be caused by a store that doesn't answer."""
 
 
 LINE = "0190f5fe-7e3b-7ccc-8000-00000000000e"
@@ -33,12 +33,12 @@ GOOD: dict[str, Any] = {
 GOOD_FULFILLMENT = {"mode": "PICKUP", "scheduleType": "ASAP"}
 
 ONCE = {"cancelOnboarding", "retryOnboarding", "activateStore", "getAccessToken"}
-"""What can be done to one onboarding once, or to a key that nobody guesses; each has tests of its own."""
+"""Operations that work once per onboarding, or need a valid key; each has its own tests."""
 
 
 @dataclass
 class Subject:
-    """What there is, so that requests find it: ids by the names that members and parameters have."""
+    """Ids of existing resources, by the names of members and parameters."""
 
     base: str
     keys: dict[str, str]
@@ -84,13 +84,13 @@ async def _delivery(client: Client, surface: str, kind: str) -> str:
 async def test_no_operation_answers_5xx_or_what_is_not_documented(subject: Subject, surface: str):
     found, answered = await asyncio.to_thread(explore, subject, surface)
     assert not found, "\n".join(found)
-    # A request that never gets past the door proves nothing: each operation has done its work at least once.
+    # Refused requests alone prove nothing: each operation must have succeeded at least once.
     idle = {name: those for name, those in answered.items() if name not in ONCE and min(those) >= 300}
     assert idle == {}
 
 
 def explore(subject: Subject, surface: str) -> tuple[list[str], dict[str, set[int]]]:
-    """Call every operation of a surface with generated requests; return what was wrong, and which statuses came."""
+    """Call every operation of a surface with generated requests; return the faults, and the statuses seen."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.checks import not_a_server_error
@@ -127,7 +127,7 @@ def explore(subject: Subject, surface: str) -> tuple[list[str], dict[str, set[in
             try:
                 case.validate_response(answer, checks=checks)
             except BaseExceptionGroup as failures:
-                # Noted, not raised: the same request to a store that has changed may be answered otherwise.
+                # Recorded, not raised: the same request may get another answer once the store has changed.
                 found.extend(f"{name} {case.body!r:.200}: {one}" for one in failures.exceptions)
 
         explored(given(case=operation.as_strategy())(call))()
@@ -145,8 +145,8 @@ def _surface(path: str) -> str:
 
 
 def _aimed(case: Any, path: str, subject: Subject) -> dict[str, str]:
-    """Point a request at what there is, as far as it has the members for it; return its headers."""
-    # What both surfaces may ask for is asked with a Commerce key.
+    """Point a request at existing resources where it has members for their ids; return its headers."""
+    # Operations of both surfaces are called with a Commerce key.
     surface = "commerce" if path.startswith(("/v1/webhooks/", "/v1/console/")) else _surface(path)
     ids = subject.ids | {"deliveryId": subject.ids.get(f"/v1/{surface}/", "")}
     for name in case.path_parameters or {}:
@@ -167,7 +167,7 @@ def _with_ids(value: Any, ids: dict[str, str]) -> Any:
 
 
 def _mended(body: Any, path: str) -> Any:
-    """Return a generated body with what decides whether it can be carried out, the rest as it was made up."""
+    """Return a generated body with valid values where these decide whether the request can succeed."""
     if not isinstance(body, dict):
         return body
     good = [tea() | {"lineItemId": LINE}]

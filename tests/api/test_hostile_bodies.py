@@ -1,4 +1,4 @@
-"""No body within the limits costs more than 50 ms of CPU: whatever it holds, and whichever operation reads it."""
+"""No body within the limits costs more than 50 ms of CPU: whatever its content, in every operation."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,11 +24,11 @@ from mercato.kernel.wire.kinds import alternatives
 
 MOST_SECONDS: Final = 0.050
 TRIES: Final = 5
-"""Other work on the machine only ever makes a try slower: the fastest counts."""
+"""Other load only makes a run slower, so the fastest counts."""
 
 READ_BY_HANDLERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "validateCatalogSet": callback_url,
-    "getAccessToken": lambda body: oauth._form(body, b""),  # the handler does nothing else to it
+    "getAccessToken": lambda body: oauth._form(body, b""),  # the handler does nothing else with it
 }
 """What the operations do with a body that they decode themselves; the rest of a catalog's check has its own process."""
 

@@ -1,7 +1,7 @@
 """Decisions §13: what one process has acknowledged is in force in every other, for Validate, Place and Commerce reads.
 
-Two services on one database; both know the store when the one changes it and the other is asked at once, long before
-its caches hear of the change.
+Two services on one database, both with the store cached. One changes it, and the other is called at once, before its
+caches are invalidated.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Two:
         return f"/v1/commerce/stores/{self.here.store['storeId']}"
 
     async def warm(self) -> None:
-        """Have the other service know the store as it is."""
+        """Cache the store in the other service."""
         await self.there.validate(self.there.order())
 
 
@@ -48,7 +48,7 @@ async def two(
 
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(service(database_url, tmp_path / "data"))
-        # Its caches hear of no change of the other: nothing below may count on when they do.
+        # Its caches aren't invalidated by the other's changes: no test may depend on when that happens.
         monkeypatch.setattr(ChangeFeed, "run", hear_nothing)
         second = await stack.enter_async_context(service(database_url, tmp_path / "data", works=False))
         here = await trade(first, shop)
@@ -147,7 +147,7 @@ async def test_after_an_acknowledged_change_no_order_is_placed_against_the_state
         await two.warm()
         await change(two)
         refused(await two.there.place(order), code)
-        # Neither is one refused for what is over.
+        # Nor is one refused for a reason that has passed.
         await undo(two)
         assert (await two.there.place(order)).status == 201
     assert len((await two.here.pos.get(MERCHANT)).json()["orders"]) == ROUNDS
@@ -201,7 +201,7 @@ async def test_a_store_that_changes_during_its_validation_is_checked_again_befor
     reply = await two.there.place(two.there.order())
     assert reply.status == status, reply.body
     if status == 201:
-        # What the store agreed to stands, and it is not asked twice.
+        # The store's quote stays valid, and the store isn't called twice.
         assert reply.json()["amounts"]["total"] == "6.80"
     orders = (await two.here.pos.get(MERCHANT)).json()["orders"]
     assert len(orders) == (status == 201)
@@ -255,7 +255,7 @@ async def test_an_item_of_a_set_that_has_just_become_current_can_be_sold_out_in_
 
 
 async def test_carts_go_on_without_a_read_of_the_database(two: Two, monkeypatch: pytest.MonkeyPatch):
-    """Only what is placed or validated pays for being in force everywhere."""
+    """Only Place and Validate pay for consistency across processes."""
     await two.warm()
     reads = 0
     find_version = queries.find_version

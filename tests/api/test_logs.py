@@ -1,4 +1,4 @@
-"""What operators read never holds a key, a token, a secret, an address or a partner's URL: not even when all fails."""
+"""Logs never contain a key, token, secret, address or partner's URL, not even when everything fails."""
 
 import logging
 import sys
@@ -34,7 +34,7 @@ BROKEN = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": ["gone"]}}
 
 
 def logged(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> str:
-    """Return what was written anywhere, our own lines and those of libraries."""
+    """Return everything that was logged, by the service and by libraries."""
     output = capsys.readouterr()
     sys.stderr.write(output.err)
     return output.out + output.err + caplog.text
@@ -42,7 +42,7 @@ def logged(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture)
 
 def assert_silent(text: str, *secrets: str) -> None:
     for secret in secrets:
-        assert secret not in text, f"{secret[:6]}… stands in {text[:2000]}"
+        assert secret not in text, f"{secret[:6]}… is in {text[:2000]}"
 
 
 def onboarding_request(shop: Merchant, url: str, name: str = "store-1") -> dict[str, Any]:

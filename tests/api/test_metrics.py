@@ -1,4 +1,4 @@
-"""What `/metrics` tells: how the service does, by operation, stage, kind and outcome; and nothing of whose it is."""
+"""`/metrics` describes the service by operation, stage, kind and outcome, without naming partners."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 
 
 def read(text: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Return each figure by its name and the values of its labels."""
+    """Return each sample by its name and label values."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -34,7 +34,7 @@ async def figures(mercato: Service) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 async def lived(mercato: Service, shop: Merchant, pos: Client) -> None:
-    """Do a little of everything: a run that is taken, one that changes nothing, one that fails, and their webhooks."""
+    """Do a little of everything: a run that succeeds, one that changes nothing, one that fails, and their webhooks."""
     store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
     for document, path in ((CATALOG, "/catalog.json"), (b"{", "/broken.json")):
         await mercato.run(pos, store["storeId"], shop.host(document, path))
@@ -140,7 +140,7 @@ async def test_each_worker_has_its_own_metrics_port(metrics: Metrics):
             assert said.startswith(b"HTTP/1.1 200 OK\r\n")
             assert b'mercato_store_calls_total{outcome="answered"} 1.0' in said
         assert (await ask(first, b"GET /other HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
-        # Whoever says too much is not listened to.
+        # A request that is too long is dropped.
         assert await ask(first, b"x" * 100_000) == b""
 
 

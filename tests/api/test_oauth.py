@@ -1,4 +1,4 @@
-"""The token endpoint over the wire: RFC 6749's client credentials, and what becomes of the tokens."""
+"""The token endpoint over the wire: RFC 6749's client credentials, and the use of the tokens."""
 
 import asyncio
 import base64
@@ -289,7 +289,7 @@ async def test_failures_are_limited_by_client_without_locking_it_out(limited: Se
         assert 1 <= int(refused.headers["Retry-After"]) == body["retryAfter"] <= 60
     await token_of(limited, known)
     await token_of(limited, other)
-    # Not even where memory has never seen the key.
+    # Not even where the key isn't cached.
     await token_of(limited, cold)
 
 

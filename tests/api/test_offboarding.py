@@ -1,4 +1,4 @@
-"""Suspending, resuming and deleting partners: what their keys, stores, orders and deliveries become."""
+"""Suspending, resuming and deleting partners: what happens to their keys, stores, orders and deliveries."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ async def found(front: Client) -> int:
 
 
 async def until_status(client: Client, path: str, status: int) -> None:
-    """Return once the path answers so. Raises TimeoutError after the 2 s in which a suspension is in force."""
+    """Return once the path has this status. Raises TimeoutError after the 2 s in which a suspension is in force."""
     async with asyncio.timeout(2):
         while (await client.get(path)).status != status:
             await asyncio.sleep(0.02)

@@ -242,7 +242,7 @@ async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_th
         failed = await mercato.onboard(pos, shop.base + "/nothing.json", name=name)
         second = await mercato.onboard(pos, shop.host(CATALOG), name=name)
         assert (await pos.call("DELETE", f"{PATH}/{second['onboardingId']}")).status == 204
-        # The failed one has lost its name to the second, which is gone: both below may take it.
+        # The failed one lost its name to the second, which was cancelled: both requests below may take it.
         retry, register = await asyncio.gather(
             pos.post(f"{PATH}/{failed['onboardingId']}/retry", {"catalogCallbackUrl": shop.host(CATALOG)}),
             pos.post(PATH, request(shop.host(CATALOG), name)),

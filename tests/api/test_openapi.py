@@ -1,4 +1,4 @@
-"""The OpenAPI document is one, and says of every operation what it must."""
+"""The OpenAPI document is valid, and describes every operation completely."""
 
 import json
 import warnings

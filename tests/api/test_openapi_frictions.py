@@ -1,4 +1,4 @@
-"""Decisions §13: what the OpenAPI document says, so that linters and generators of clients stumble over nothing."""
+"""Decisions §13: what the OpenAPI document contains so that linters and client generators accept it."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The OpenAPI document keeps the shape that clients are generated from.
 
-`python -m tests.api.test_openapi_unchanged` writes the fixture anew. That is fine for a new member; one that is gone or
-changed breaks clients.
+`python -m tests.api.test_openapi_unchanged` rewrites the fixture. That is fine for a new member; a removed or
+changed one breaks clients.
 """
 
 import json
@@ -51,8 +51,8 @@ def lines() -> str:
 def test_the_openapi_document_is_unchanged_but_for_descriptions():
     expected, actual = json.loads(FIXTURE.read_text()), json.loads(lines())
     changed = [name for name in expected if actual.get(name) != expected[name]]
-    assert not changed, f"gone or changed: {changed}"
-    assert not actual.keys() - expected.keys(), "new: write the fixture anew"
+    assert not changed, f"removed or changed: {changed}"
+    assert not actual.keys() - expected.keys(), "new: rewrite the fixture"
 
 
 if __name__ == "__main__":

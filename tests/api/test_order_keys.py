@@ -1,4 +1,4 @@
-"""Decisions §8: an Idempotency-Key stands for one request, and gets one answer for 24 hours."""
+"""Decisions §8: an Idempotency-Key identifies one request, and gets one answer for 24 hours."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) ->
 
 
 def same(first: Reply, again: Reply) -> None:
-    """Assert that a reply was given again as it was, and says so."""
+    """Assert that a reply was replayed unchanged, with its header."""
     assert "Idempotent-Replayed" not in first.headers
     assert again.headers["Idempotent-Replayed"] == "true"
     assert (again.status, again.body) == (first.status, first.body)
@@ -46,7 +46,7 @@ def refused(reply: Reply, status: int, code: str) -> Any:
 
 
 def placed_at(shop: Merchant) -> list[str]:
-    """Return the webhook-ids under which the shop was told to take orders so far."""
+    """Return the webhook-ids of the place calls that the merchant got so far."""
     calls = []
     while not shop.received.empty():
         path, headers, _ = shop.received.get_nowait()
@@ -227,7 +227,7 @@ async def test_after_24_hours_a_key_is_free_again(here: Trade, time: Time):
 
 
 async def test_a_claim_that_was_taken_over_pins_nothing(here: Trade, time: Time):
-    """A request sleeps while its claim runs out; another fails with the key for now; a third begins anew."""
+    """A request sleeps while its claim runs out; another fails with the key for now; a third starts over."""
     here.shop.answers["place"] = gate = Gate({"accepted": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]})
     slow = asyncio.create_task(here.place(here.order(payment=CARD), key="k"))
     await gate.reached(1)
@@ -299,7 +299,7 @@ async def no_money(_request: web.Request, _body: bytes) -> web.Response:
 
 
 class Gate:
-    """Holds calls of a webhook, from the first, until each is let go with its answer."""
+    """Holds calls of a webhook, from the first, until each is released with its answer."""
 
     def __init__(self, answer: Any) -> None:
         self._default = answer

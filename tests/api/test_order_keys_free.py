@@ -107,7 +107,7 @@ async def test_a_refusal_before_an_order_is_stored_leaves_the_key_free_for_anoth
     cake = here.order({"itemId": "55555555-5555-5555-8555-555555555555", "quantity": 1, "modifierGroups": []})
     placed = await here.place(cake, key="k")
     assert placed.status == 201, placed.body
-    # From now on the key is this order's, and no other's.
+    # From now on the key belongs to this order.
     again = await here.place(cake, key="k")
     assert (again.body, again.headers["Idempotent-Replayed"]) == (placed.body, "true")
     assert (await here.place(order, key="k")).json()["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
@@ -181,7 +181,7 @@ async def test_a_key_whose_request_died_before_its_order_was_stored_is_free(here
     here.shop.answers["validate"] = slowly
     dead = asyncio.create_task(here.place(here.order(), key="k"))
     await asyncio.wait_for(asked.wait(), 10)
-    # Nobody has heard of the first for longer than it may take.
+    # The first request has exceeded its time limit.
     time.ahead += timedelta(minutes=1)
     here.shop.answers["validate"] = {"isValid": True}
     placed = await here.place(here.order(tea(1)), key="k")

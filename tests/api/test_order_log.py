@@ -1,4 +1,4 @@
-"""Decisions §9: every attempt to tell a store of an order is in its log, which ends when the asking does."""
+"""Decisions §9: every attempt to submit an order is in its delivery log, which ends with the last one."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) ->
 
 
 async def questions(here: Trade) -> list[Any]:
-    """Return what the merchant reads of the orders that it was told."""
+    """Return the merchant's delivery log of its orders."""
     page = (await here.pos.get("/v1/commerce/webhook-deliveries")).json()
     return [one for one in page["deliveries"] if one["type"] == "order.place"]
 

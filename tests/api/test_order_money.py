@@ -84,7 +84,7 @@ async def test_digits_beyond_the_scale_are_never_rounded(
     shop.answers["validate"] = {"amounts": {"fees": fee}}
     reply = await here.front.post(VALIDATE, here.order())
     assert (reply.status, reply.json()["errorCode"]) == (503, "STORE_UNREACHABLE")
-    # Zeros beyond the scale are no digits.
+    # Zeros beyond the scale don't count.
     shop.answers["validate"] = {"amounts": {"fees": "1.0000"}}
     checked = await here.validate(here.order(amounts={"tip": "2.00000"}))
     assert checked["isValid"] is True

@@ -1,4 +1,4 @@
-"""Decisions §8: what happens to orders when many ask at once, and when the store changes meanwhile."""
+"""Decisions §8: orders under concurrent requests, and while their store changes."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def counted(replies: Iterable[Reply]) -> Counter[tuple[int, str | None]]:
 
 
 async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
-    """Return the reply, having asked again for as long as the same request was still running elsewhere."""
+    """Repeat the request while it is in progress elsewhere; return the reply."""
     reply = await ask
     async with asyncio.timeout(20):
         while reply.status == 409 and reply.json()["errorCode"] == "REQUEST_IN_PROGRESS":
@@ -55,7 +55,7 @@ async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
 
 
 def calls_of(shop: Merchant) -> Counter[str]:
-    """Return how often the shop was told of each order."""
+    """Return how often the merchant got each order."""
     calls = [shop.received.get_nowait() for _ in range(shop.received.qsize())]
     return Counter(headers["webhook-id"] for path, headers, _ in calls if path.endswith("/place"))
 
@@ -93,7 +93,7 @@ async def test_of_fifty_concurrent_requests_the_others_get_retry_after(here: Tra
     done, left = await asyncio.wait(asked, timeout=20, return_when=asyncio.FIRST_COMPLETED)
     while len(left) > 1:
         more, left = await asyncio.wait(left, timeout=20, return_when=asyncio.FIRST_COMPLETED)
-        assert more, "somebody else than the first waits for the store"
+        assert more, "another request than the first waits for the store"
         done |= more
     assert counted(task.result() for task in done) == {(409, "REQUEST_IN_PROGRESS"): MANY - 1}
     go.set()
@@ -243,7 +243,7 @@ async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
 
 @only_postgresql
 async def test_joining_an_order_does_not_wait_for_its_lock(here: Trade, database_kind: str):
-    """The holder would wait for the key in turn: neither would ever go on."""
+    """The holder would wait for the key in turn: a deadlock."""
     app = here.mercato.app
 
     async def down(_request: web.Request, _body: bytes) -> web.Response:

@@ -19,7 +19,7 @@ ALONE = "dddddddd-dddd-5ddd-8ddd-dddddddddddd"
 
 
 def document() -> dict[str, Any]:
-    """Return the café, where cake needs a choice, and some things are not to be had."""
+    """Return the café, where cake needs a modifier, and some items are unavailable."""
     made = cafe()
     made["items"][CAKE]["modifierGroupIds"] = [NEVER]
     made["modifierGroups"][NEVER] = {
@@ -47,7 +47,7 @@ def delivery(**address: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """An order that can't be had, and why: code, pointer, and the status of place."""
+    """An order that can't be placed, and why: code, pointer, and the status of place."""
 
     order: dict[str, Any]
     reasons: list[tuple[str, str | None]]
@@ -63,7 +63,7 @@ CASES = {
     "no lines": Case(cart(), [("CART_EMPTY", "/cart/lineItems")]),
     "an item the set lacks": Case(cart(tea(), line(NEVER)), [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]),
     "an item without a price": Case(cart(line(ALONE)), [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]),
-    "nothing chosen where something must be": Case(
+    "no choice in a required group": Case(
         cart(line(CAKE)), [("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups")]
     ),
     "too many chosen": Case(
@@ -74,14 +74,14 @@ CASES = {
         cart(line(CAKE, 1, choice(line(MILK, 3)))),
         [("MODIFIER_LIMIT_EXCEEDED", "/cart/lineItems/0/modifierGroups/0")],
     ),
-    "more than may be had of an item": Case(
+    "more than the maximum of an item": Case(
         cart(line(CAKE, 4, choice(line(MILK)))), [("VALIDATION_FAILED", "/cart/lineItems/0/quantity")], 422
     ),
-    "delivery that the store does not do": Case(
+    "delivery that the store doesn't offer": Case(
         {"fulfillment": delivery(**ADDRESS)}, [("VALIDATION_FAILED", "/fulfillment/mode")], 422,
         store={"deliveryAllowed": False},
     ),
-    "pickup that the store does not do": Case(
+    "pickup that the store doesn't offer": Case(
         {}, [("VALIDATION_FAILED", "/fulfillment/mode")], 422, store={"pickupAllowed": False}
     ),
     "too little": Case({}, [("ORDER_BELOW_MINIMUM", "/cart/lineItems")], store={"minimumOrderAmount": "5.81"}),
@@ -114,7 +114,7 @@ async def test_errors_of_an_order_are_listed_by_validate_and_refuse_place(
 
 
 def was_not_called(shop: Merchant) -> bool:
-    """Tell whether no webhook came but news of catalogs."""
+    """Tell whether only catalog webhooks arrived."""
     calls = [shop.received.get_nowait()[0] for _ in range(shop.received.qsize())]
     return set(calls) <= {"/hooks/catalog-sync"}
 
@@ -122,7 +122,7 @@ def was_not_called(shop: Merchant) -> bool:
 async def check_errors(
     here: Trade, order: Any, reasons: list[tuple[str, str | None]], status: int = 400
 ) -> None:  # fmt: skip
-    """Assert that both operations give these reasons, and that no store was asked, nothing stored."""
+    """Assert that both operations give these reasons, and that no store was called and nothing was stored."""
     said = await here.validate(order)
     assert said["isValid"] is False
     assert said["validatedOrderToken"] is None

@@ -1,4 +1,4 @@
-"""Decisions §9: what a store may answer to validate and to place, and what becomes of the order."""
+"""Decisions §9: what a store may reply to validate and place, and what happens to the order."""
 
 import json
 import tracemalloc
@@ -66,7 +66,7 @@ FAULTS: dict[str, Script] = {
 }
 
 VALIDATE_FAULTS = FAULTS | {
-    "isValid is no boolean": replied({"isValid": "true"}),
+    "isValid isn't a boolean": replied({"isValid": "true"}),
     "a total that does not add up": amounts(fees="1.00", total="5.80"),
     "a list that does not add up": amounts(
         fees="1.00", feesDescription=[{"amount": "0.99", "description": "x"}]
@@ -76,12 +76,12 @@ VALIDATE_FAULTS = FAULTS | {
     "1e3": reply(200, b'{"amounts": {"taxes": "1e3"}}'),
     "a huge number": reply(200, b'{"amounts": {"taxes": 1e999999999}}'),
     "out of range": amounts(taxes="92233720368547758.07"),
-    "less than nothing": amounts(promotions="5.81"),
+    "a negative amount": amounts(promotions="5.81"),
     "another currency": amounts(currency="EUR"),
     "amounts are a list": replied({"amounts": []}),
 }
 
-PLACE_FAULTS = FAULTS | {"accepted is no boolean": replied({"accepted": 1})}
+PLACE_FAULTS = FAULTS | {"accepted isn't a boolean": replied({"accepted": 1})}
 
 
 @only_sqlite
@@ -159,7 +159,7 @@ async def test_a_redirect_is_never_followed_even_to_a_store_that_would_accept(
 
 @dataclass(frozen=True)
 class No:
-    """A store's no, the codes that follow, and the status with which place refuses."""
+    """A store's rejection, the resulting codes, and the status of place."""
 
     script: Script
     codes: list[str]
@@ -176,16 +176,16 @@ NOES = {
         replied({"errors": [{"code": "PAYMENT_METHOD_INVALID"}, {"code": "STORE_CLOSED"}]}, 422),
         ["PAYMENT_METHOD_INVALID", "STORE_CLOSED"], pointers=[None, None],
     ),
-    "400 without words": No(reply(400), ["OTHER"]),
+    "400 without a message": No(reply(400), ["OTHER"]),
     "402 with a problem": No(
         replied({"errorCode": "PAYMENT_DECLINED", "detail": "No funds"}, 402), ["PAYMENT_DECLINED"]
     ),
     "409 with garbage": No(reply(409, b"\xff<html>"), ["OTHER"]),
     "422 with an empty list": No(replied({"errors": []}, 422), ["OTHER"]),
     "an unknown code": No(replied({"errors": [{"code": "OVEN_BROKEN", "message": "Sorry"}]}, 409), ["OVEN_BROKEN"]),
-    "a code that is none": No(replied({"errors": [{"code": "no way!"}]}, 409), ["OTHER"]),
-    "a code that concerns no order": No(replied({"errors": [{"code": "UNAUTHENTICATED"}]}, 400), ["OTHER"]),
-    "errors that are none": No(replied({"errors": ["sold out", 1, None]}, 400), ["OTHER", "OTHER", "OTHER"],
+    "an unusable code": No(replied({"errors": [{"code": "no way!"}]}, 409), ["OTHER"]),
+    "a code that doesn't apply to orders": No(replied({"errors": [{"code": "UNAUTHENTICATED"}]}, 400), ["OTHER"]),
+    "unusable errors": No(replied({"errors": ["sold out", 1, None]}, 400), ["OTHER", "OTHER", "OTHER"],
                                pointers=[None, None, None]),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Decisions §8: a card's token is kept nowhere but sealed while its order waits; customers stand in no log."""
+"""Decisions §8: a card's token is stored only sealed, while its order waits; customers appear in no log."""
 
 import asyncio
 import json
@@ -87,11 +87,11 @@ def silent(text: str, *secrets: str) -> None:
     for secret in secrets:
         for form in (secret, json.dumps(secret)[1:-1], secret.replace("/", "\\/")):
             at = text.find(form)
-            assert at < 0, f"{form} stands in …{text[max(at - 300, 0) : at + 100]}…"
+            assert at < 0, f"{form} is in …{text[max(at - 300, 0) : at + 100]}…"
 
 
 def scripted(*answers: Any) -> Any:
-    """Return a handler that gives the answers in turn, the last one again and again."""
+    """Return a handler that gives the answers in turn, then repeats the last one."""
     waiting = list(answers)
 
     async def answer(_request: web.Request, _body: bytes) -> web.StreamResponse:
@@ -234,7 +234,7 @@ async def test_no_log_contains_a_card_or_a_customer_after_any_fault(
 
 
 async def bugs(here: Trade, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have faults of ours happen where orders are written: one that the database finds, one before it."""
+    """Cause bugs where orders are written: one that the database detects, one before it."""
     insert = queries.insert_order
     here.shop.answers["validate"] = {}
 

@@ -1,4 +1,4 @@
-"""Decisions §8: what a validatedOrderToken is good for, once, and what it is not."""
+"""Decisions §8: what a validatedOrderToken can be used for, once."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Decisions §8: an order whose store is silent is kept, joined, sent again, and in the end taken or cancelled."""
+"""Decisions §8: an order whose store doesn't answer is kept, joined, resent, and finally accepted or cancelled."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def running(database_url: str, data: Path, shop: Merchant, **options: Any)
 
 @pytest.fixture
 async def foreground(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
-    """A trade in which nobody works in the background once the store is live."""
+    """A trade without background work once the store is live."""
     async with running(database_url, tmp_path / "data", shop) as here:
         await here.mercato.app.worker.stop(grace=placement.SLACK)
         yield here
@@ -48,13 +48,13 @@ async def foreground(database_url: str, tmp_path: Path, shop: Merchant) -> Async
 
 @pytest.fixture
 async def patient(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
-    """A trade in which the store may take its time."""
+    """A trade in which the store may be slow."""
     async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         yield here
 
 
 def is_silent(shop: Merchant) -> None:
-    """Make the store answer nothing that can be used."""
+    """Make the store's answers unusable."""
 
     async def broken(_request: web.Request, _body: bytes) -> web.Response:
         return web.Response(status=500)
@@ -70,7 +70,7 @@ def unreachable(reply: Reply) -> str:
 
 
 async def received(shop: Merchant, path: str, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
-    """Wait until so many webhooks came to the path; return all that came to it."""
+    """Wait until so many webhooks arrived at the path; return them all."""
     found: list[tuple[dict[str, str], bytes]] = []
     while len(found) < count:
         came, headers, body = await shop.webhook()
@@ -85,7 +85,7 @@ async def submissions(here: Trade) -> int:
 
 
 async def give_up(here: Trade, *, at: datetime) -> None:
-    """Let the time of an order that waits be over then."""
+    """Set when a waiting order is given up."""
     async with here.mercato.app.db.write() as tx:
         await tx.execute(update(order_submissions).values(give_up_at=at))
         await tx.execute(
@@ -128,7 +128,7 @@ async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erase
     placed = await here.place(here.order(payment=CARD), key="k")
     assert (placed.status, placed.json()["orderId"]) == (201, order_id)
     assert CUSTOMER["email"] in (await received(here.shop, "/hooks/place", 2))[-1][1].decode()
-    # Nor is what the store answered kept, which may say it again.
+    # Nor is the store's answer stored, which may repeat it.
     page = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()
     assert page["deliveries"] == []
 
@@ -242,7 +242,7 @@ async def test_an_order_that_its_store_never_accepted_is_cancelled_and_both_part
         order = (await here.front.get(f"{ORDERS}/{order_id}")).json()
         assert (order["state"], order["cancelReason"]) == ("cancelled", "STORE_UNREACHABLE")
         assert await submissions(here) == 0
-        # A store that finds its voice now changes nothing, and the key says how it ended.
+        # A store that answers now changes nothing, and the key returns the outcome.
         here.shop.answers["place"] = {"accepted": True}
         late = await here.place(here.order(payment=CARD), key="k")
         assert (late.status, late.json()["errorCode"], late.json()["orderId"]) == (
@@ -277,7 +277,7 @@ async def test_a_store_gets_no_order_after_the_notice_of_its_cancellation(
 
 
 async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_path: Path, shop: Merchant):
-    """The store's answer hangs while the order is given up: it stays cancelled, and the store is told so."""
+    """The store's answer hangs while the order is given up: it stays cancelled, and the store is notified."""
     async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         go, calls = asyncio.Event(), 0
 
@@ -305,9 +305,9 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
 async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
     database_url: str, tmp_path: Path, shop: Merchant, attempted_at: datetime | None
 ):
-    """Its time is over before background work came to it, or long after that had its turn."""
+    """It expires before the first background attempt, or long after one."""
     async with running(database_url, tmp_path / "data", shop) as here:
-        await here.mercato.app.worker.stop(grace=placement.SLACK)  # nobody works in the background
+        await here.mercato.app.worker.stop(grace=placement.SLACK)  # no background work
         is_silent(here.shop)
         order_id = unreachable(await here.place(here.order(), key="k"))
         await give_up(here, at=LONG_AGO)
@@ -408,7 +408,7 @@ async def test_a_store_that_repeats_its_answer_changes_nothing_the_second_time(f
     async def late_then_again(_request: web.Request, body: bytes) -> web.StreamResponse:
         calls.append(body)
         if len(calls) == 1:
-            await asyncio.sleep(1.8)  # longer than any attempt: the answer comes when nobody waits
+            await asyncio.sleep(1.8)  # longer than any attempt: the answer comes too late
         return web.json_response({"accepted": True, "partnerOrderId": "first"})
 
     here.shop.answers["place"] = late_then_again

@@ -1,4 +1,4 @@
-"""Decisions §13: lines say what the merchant calls them, and a merchant reads its own sets and ids."""
+"""Decisions §13: lines carry the merchant's own ids, and a merchant reads its own sets and ids."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ PARTNER_IDS = {
     "soup": {"groups": {"sides": {"bread": {"groups": {"spreads": {"butter": {"groups": {}}}}}}}},
     TEA.upper(): {"groups": {}},
 }
-"""What the order of these tests says by the ids of the merchant's document."""
+"""The lines of these tests' order, by the ids of the merchant's document."""
 
 
 async def ids(here: Trade) -> Any:
@@ -114,7 +114,7 @@ async def test_a_store_that_never_answered_gets_the_cancellation_with_its_own_id
 ):
     async with service(database_url, tmp_path / "data", place_seconds=0.5, place_resend_seconds=1) as mercato:
         here = await trade(mercato, shop, catalog=MENU)
-        shop.answers["place"] = "nothing that can be used"
+        shop.answers["place"] = "an unusable answer"
         assert (await here.place(await ordered(here))).status == 503
         while True:
             path, _, body = await shop.webhook()

@@ -1,4 +1,4 @@
-"""Decisions §3 and §14: what a merchant is told of a place that is not known."""
+"""Decisions §3 and §14: the warnings to a merchant whose place is unknown."""
 
 import json
 from typing import Any

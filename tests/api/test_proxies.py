@@ -1,4 +1,4 @@
-"""Decisions §11: failures are limited by address, and which that is only a trusted proxy may say."""
+"""Decisions §11: failures are limited by address, which only a trusted proxy may state."""
 
 import pytest
 
@@ -12,20 +12,20 @@ PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 @pytest.mark.parametrize(
     ("peer", "forwarded", "x_forwarded_for", "client"),
     [
-        # nobody's proxy: what it says is its own affair
+        # not a trusted proxy: its header is ignored
         ("192.0.2.9", None, "198.51.100.1", "192.0.2.9"),
         ("192.0.2.9", "for=198.51.100.1", None, "192.0.2.9"),
-        # a proxy's word
+        # from a trusted proxy
         ("10.0.0.1", None, "198.51.100.1", "198.51.100.1"),
         ("10.0.0.1", "for=198.51.100.1;proto=https", None, "198.51.100.1"),
         ("10.0.0.1", 'proto=https;For="[2001:db8:cafe::17]:4711"', None, "2001:db8:cafe::17"),
         ("2001:db8::1", None, "198.51.100.1:5678", "198.51.100.1"),
         ("::ffff:10.0.0.1", None, "::ffff:198.51.100.1", "198.51.100.1"),
-        # the rightmost that is no proxy: what stands left of it the client has made up
+        # the rightmost address that isn't a proxy: the client may have made up those before it
         ("10.0.0.1", None, "1.1.1.1, 198.51.100.1", "198.51.100.1"),
         ("10.0.0.1", None, "1.1.1.1, 198.51.100.1, 10.0.0.7", "198.51.100.1"),
         ("10.0.0.1", "for=1.1.1.1, for=198.51.100.1, for=10.0.0.7", None, "198.51.100.1"),
-        # proxies alone, and what is no address
+        # only proxies, and text that isn't an address
         ("10.0.0.1", None, "10.0.0.3, 10.0.0.2", "10.0.0.3"),
         ("10.0.0.1", None, "198.51.100.1, unknown", "10.0.0.1"),
         ("10.0.0.1", None, "198.51.100.1, nonsense, 10.0.0.2", "10.0.0.2"),

@@ -1,4 +1,4 @@
-"""Many of the same at once, and things that meet: one wins, the rest are told, and nothing is lost."""
+"""Concurrent requests: one wins, the others get a refusal, and nothing is lost."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is kept for how long: orders stay, customers do not."""
+"""Retention: orders stay, customers don't."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ DELIVERY = {
 
 
 async def silent(_request: web.Request, _body: bytes) -> web.Response:
-    """Answer nothing that can be used."""
+    """Give an unusable answer."""
     return web.Response(status=500)
 
 
@@ -212,7 +212,7 @@ async def erase(database_url: str, name: str, *options: str) -> tuple[int, str]:
 
 
 async def compressed_bodies_about(here: Trade, name: str) -> list[bytes]:
-    """Return the ends of bodies as they are stored that say the name; long ones don't stand in one piece."""
+    """Return the ends of stored bodies that contain the name; long ones aren't stored in one piece."""
     async with here.mercato.app.db.read() as tx:
         rows = await tx.all(
             select(tables.deliveries.c.body, tables.orders.c.content).join(
@@ -226,7 +226,7 @@ async def raw(path: Path) -> bytes:
     """Return the bytes of a database's files.
 
     Another process reads them: this one has the database open, and to close a file of it would drop SQLite's locks on
-    it. Then the next process to leave takes itself for the last, and removes the log.
+    it. Then the next process to close it assumes that it is the last, and removes the log.
     """
     files = [path.with_name(path.name + end) for end in ("", "-wal")]
     reading = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""What paths mean is kept in memory, within bounds that no client can stretch."""
+"""Matched paths are cached, within bounds that no client can exceed."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Decisions §13: a request says properly where it goes, or gets a problem; browsers are let in by their origin."""
+"""Decisions §13: a request with a malformed target gets a problem; browsers are admitted by their origin."""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.service import Client, Merchant, Service, service
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.head import MOST_HOSTS
 
-pytestmark = only_sqlite  # none of this comes near a database
+pytestmark = only_sqlite  # independent of the database
 
 SHOP = "https://shop.example.com"
 STORES = "/v1/marketfront/webhook-deliveries"

@@ -1,4 +1,4 @@
-"""A store that takes orders and a storefront that places them: what every test of orders begins with."""
+"""A store that takes orders and a storefront that places them: what every test of orders starts from."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ def tea(quantity: int = 2) -> dict[str, Any]:
 
 @dataclass
 class Time:
-    """A clock that a test can put forward."""
+    """A clock that a test can advance."""
 
     ahead: timedelta = field(default_factory=timedelta)
 
@@ -90,7 +90,7 @@ class Trade:
 async def trade(
     mercato: Service, shop: Merchant, *, webhook: bool = True, catalog: Any = None, **front_options: Any
 ) -> Trade:
-    """Bring a store live whose webhooks answer yes, and a storefront."""
+    """Bring a store live whose webhooks accept everything, and create a storefront."""
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True, "partnerOrderId": "A-1"}}
     pos = (await mercato.partner(webhook_token="from-pos"))[1]
     front = (await mercato.partner(PartnerKind.MARKETFRONT, **front_options))[1]

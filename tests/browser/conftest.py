@@ -13,7 +13,7 @@ from tests.service import Merchant, Service, merchant, service
 
 CHROMIUM: Final = os.environ.get("MERCATO_TEST_CHROMIUM") or shutil.which("chromium")
 
-# No name is looked up, and nothing but the service is spoken to.
+# No name is resolved, and only the service can be reached.
 ARGUMENTS: Final = (
     "--disable-background-networking",
     "--disable-component-update",

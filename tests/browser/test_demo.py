@@ -14,7 +14,7 @@ from tests.sandbox.test_demo import read_until, started
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCREENSHOTS: Final = os.environ.get("MERCATO_SCREENSHOTS")
-"""A directory to keep the screenshots in, such as docs/how-to/console."""
+"""The directory for the screenshots, such as docs/how-to/console."""
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -28,7 +28,7 @@ async def links(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
 
 
 async def keep(page: Any, name: str) -> None:
-    """Keep a screenshot of the page if they are wanted."""
+    """Save a screenshot of the page if a directory is set."""
     if SCREENSHOTS is not None:
         await page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
 

@@ -20,7 +20,7 @@ AUTHENTICATOR = {
 
 
 async def plugged(page: Any) -> None:
-    """Give the page an authenticator that says yes."""
+    """Give the page an authenticator that approves everything."""
     session = await page.context.new_cdp_session(page)
     await session.send("WebAuthn.enable")
     await session.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})
@@ -68,7 +68,7 @@ async def test_an_operators_passkey_signs_in_until_it_is_removed_and_each_answer
 
 
 async def test_a_passkey_that_the_browser_refuses_is_explained_on_the_page(page: Any, mercato: Service):
-    """An address is no host name, which passkeys belong to."""
+    """Passkeys belong to a host name, and an IP address isn't one."""
     await page.goto(mercato.base + "/console/passkey")
     await page.get_by_role("button", name="Use a passkey").click()
     await page.get_by_role("alert").get_by_text("Passkeys belong to a host name").wait_for()

@@ -35,7 +35,7 @@ AUDIENCES: Final = ("merchant", "storefront", "operator", "both")
 
 @dataclass
 class Story:
-    """What has happened, and ways into the console."""
+    """A populated service, and links into the console."""
 
     trade: Trade
     links: dict[str, Callable[[], Awaitable[str]]]

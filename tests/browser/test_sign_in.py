@@ -39,7 +39,7 @@ async def test_another_origins_form_does_nothing(page: Any, mercato: Service, sh
     await page.goto(link["url"])
     await page.get_by_role("button", name="Continue").click()
     await page.get_by_role("heading", level=1, name="Overview").wait_for()
-    # Another port is another origin of the same site: the cookie is sent, so that only the origin tells.
+    # Another port is another origin of the same site: the cookie is sent, so that only the origin differs.
     form = f'<form method="post" action="{mercato.base}/console/sign-out"><button>Win a prize</button></form>'
 
     async def prize(_request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Catalog documents for tests, and the one way to have them checked."""
+"""Catalog documents for tests, and functions that check them."""
 
 import copy
 import json
@@ -51,7 +51,7 @@ _CAFE: dict[str, Any] = {
 
 
 def cafe() -> dict[str, Any]:
-    """Return a small valid document, to be changed at will."""
+    """Return a small valid document for tests to change."""
     return copy.deepcopy(_CAFE)
 
 
@@ -63,7 +63,7 @@ def json_with(item: str, member: str, raw: str) -> str:
 
 
 def built(document: Any) -> Built:
-    """Return what became of a document that is valid."""
+    """Return the result of building a valid document."""
     result = outcome(document)
     assert isinstance(result, Built), result
     return result

@@ -1,6 +1,6 @@
 """Two hundred hostile documents, the same in every run: `documents()` makes them.
 
-Each has a name that says what it tries. `test_hostile_documents` builds them.
+Each has a name that describes it. `test_hostile_documents` builds them.
 """
 
 import gzip
@@ -37,7 +37,7 @@ TEXTS = {
     "a lone surrogate": b"\\ud800",
     "surrogates the wrong way": b"\\udc00\\ud800",
     "an escape cut short": b"\\u12",
-    "an escape that is none": b"\\x41",
+    "an invalid escape": b"\\x41",
     "a pair in two spellings": b"\\ud83d\xed\xb8\x80",
     "right to left": "\u202e\u2066".encode(),
     "combining marks": b"e" + "\u0301".encode() * 50_000,
@@ -176,11 +176,11 @@ def graphs() -> Iterator[tuple[str, Any]]:
 def crowds() -> Iterator[tuple[str, Any]]:
     yield "30,000 items without a name or price", {"items": {f"i{n}": {} for n in range(30_000)}}
     yield "30,000 sections as a list", {"items": {}, "sections": [{} for _ in range(30_000)]}
-    yield "30,000 items that are no objects", {"items": {f"i{n}": n for n in range(30_000)}}
+    yield "30,000 items that aren't objects", {"items": {f"i{n}": n for n in range(30_000)}}
     window = {"dayOfWeek": "Monday", "start": "00:00:00", "end": "00:00:00"}
     yield "20,000 windows of a catalog", {"items": {}, "catalogs": {"c": {"availability": [window] * 20_000}}}
     odd = [window | {"start": f"{n}:99:{n}", "dayOfWeek": n} for n in range(5_000)]
-    yield "5,000 windows that are none", {"items": {}, "catalogs": {"c": {"availability": odd}}}
+    yield "5,000 invalid windows", {"items": {}, "catalogs": {"c": {"availability": odd}}}
     yield "50,000 tags", {"items": {"a": {"basePrice": "1", "tags": [f"t{n}" for n in range(50_000)]}}}
     yield "100,000 unknown members", {"items": {}} | {f"x{n}": n for n in range(100_000)}
     words = " ".join(f"w{n}" for n in range(50_000))

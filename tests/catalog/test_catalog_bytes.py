@@ -1,4 +1,4 @@
-"""What is no document at all: one fault that a stranger understands, never a library's words."""
+"""Bytes that aren't a document: one readable fault, never a library's message."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""A key that stands twice in an object fails the run, wherever the object is."""
+"""A repeated key in any object fails the run."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ REPEATED = "This key is repeated in its object."
 
 
 def with_raw(place: str, raw: str) -> str:
-    """Return the café with a text put in the place of a string."""
+    """Return the café with a string replaced by raw text."""
     return json.dumps(cafe()).replace(json.dumps(place), raw, 1)
 
 

@@ -1,4 +1,4 @@
-"""Hostile documents cut up and put together by chance: whatever comes of it, the build ends and nothing raises."""
+"""Hostile documents with random changes: every build ends, and none raises."""
 
 import unicodedata
 from functools import cache
@@ -12,7 +12,7 @@ from tests.catalog.hostile import documents
 from mercato.domain.catalog.building.model import BuildFailed, Built
 
 MAX_BYTES = 20_000
-"""Bytes of a document that is worked on: chance finds its way in small ones."""
+"""Bytes of a document that is worked on: random changes are more effective in small ones."""
 
 
 @cache

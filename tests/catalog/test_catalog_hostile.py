@@ -1,4 +1,4 @@
-"""Documents made to hang or to fill the memory of whoever reads them cost about what their size does."""
+"""Documents made to hang a reader or to fill its memory take time and memory in proportion to their size."""
 
 import json
 import time

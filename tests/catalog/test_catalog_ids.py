@@ -40,7 +40,7 @@ NAMED: dict[str, Any] = {
 
 
 def of(text: str) -> str:
-    """Return the UUID that an id which is none is served as."""
+    """Return the UUID that replaces an id which isn't one."""
     return str(uuid5(ONBOARDING, text))
 
 

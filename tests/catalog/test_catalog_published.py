@@ -1,4 +1,4 @@
-"""Menus that others published: the good ones served back equal but for what is meant to change, the broken ones
+"""Published menus: the good ones are served equal except for the intended changes, the broken ones are
 refused with exactly the references that their description lists.
 """
 

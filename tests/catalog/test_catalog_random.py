@@ -1,5 +1,5 @@
-"""Documents by chance: what is valid by construction has no faults, one broken thing is one fault, and nothing
-that can be sent raises.
+"""Random documents: those that are valid by construction have no faults, one broken value is one fault, and no
+input raises.
 """
 
 import json
@@ -26,7 +26,7 @@ EXTRAS = st.dictionaries(
 
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a valid document: what refers only refers to what was made before, so nothing leads back."""
+    """Return a valid document: references only lead to earlier entities, so there are no cycles."""
     items: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     for _ in range(draw(st.integers(0, 6))):
@@ -130,7 +130,7 @@ def test_a_document_that_is_valid_by_construction_has_no_faults(document: dict[s
 def test_one_broken_reference_is_exactly_one_fault(document: dict[str, Any], data: st.DataObject):
     broken, pointer = data.draw(st.sampled_from(references(document)))
     index = data.draw(st.integers(0, len(broken) - 1))
-    broken[index] = "not anything that was made"
+    broken[index] = "not the id of an entity"
     result = outcome(document)
     assert isinstance(result, BuildFailed)
     assert [fault.path for fault in result.faults] == [clean(f"{pointer}/{index}")]

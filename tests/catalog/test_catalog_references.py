@@ -1,4 +1,4 @@
-"""Every reference resolves, and none leads back to where it came from."""
+"""Every reference must resolve, and none may close a cycle."""
 
 from typing import Any
 

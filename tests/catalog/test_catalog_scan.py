@@ -1,4 +1,4 @@
-"""Where a pointer stands in the text: lines and columns for whoever mends it."""
+"""The line and column of a pointer in the text."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The served copy: the document as fetched, but for the few changes that make it one shape for all."""
+"""The served copy: the document as fetched, with the few changes that give all copies one shape."""
 
 import gzip
 import json

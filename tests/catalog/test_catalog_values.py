@@ -1,4 +1,4 @@
-"""Members of the wrong type, prices that are none, counts that contradict each other: each named with its place."""
+"""Members of the wrong type, invalid prices, contradictory counts: each reported with its pointer."""
 
 from typing import Any
 

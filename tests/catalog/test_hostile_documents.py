@@ -1,4 +1,4 @@
-"""Two hundred hostile documents, built by the very function that a worker calls: each ends, in its time and memory."""
+"""Two hundred hostile documents, built by the function that a worker calls: each ends within its time and memory."""
 
 import multiprocessing
 import resource
@@ -20,15 +20,15 @@ SECONDS: Final = 4.0
 """Processor time that any of them may take."""
 
 IN_PLACE_SECONDS: Final = 0.5
-"""What one may take that is small enough to be built where carts are priced. It is twenty times what most need, so that
-a busy machine fails no test: a document whose cost grows faster than its size is beyond it all the same."""
+"""The limit of a document that is built in place. It is twenty times what most need, so that a busy machine
+fails no test; a document whose cost grows faster than its size still exceeds it."""
 
 MEMORY: Final = 1024 * 1024 * 1024
 """Bytes of address space of the process that builds them all: the interpreter takes a third."""
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """What became of a document."""
+    """The result of a document."""
 
     faults: int | None
     """None if it is served."""
@@ -39,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def build_all() -> dict[str, Ended]:
-    """Build every document here; the first that raises is told by its name."""
+    """Build every document here; the first that raises is reported by its name."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     return {name: ended(name, document) for name, document in documents().items()}
 

@@ -279,7 +279,7 @@ def test_hubrise_sizes_become_choices_at_the_same_prices():
     assert (sizes["minimumAllowed"], sizes["maximumAllowed"]) == (1, 1)
     assert made.names("modifierGroups", made.item("Large")["modifierGroupIds"]) == ["Sauce", "Toppings"]
     assert made.item("Large")["partnerItemId"] == "MAR-LG"
-    # A size cannot be bought for what it costs more.
+    # A size can't be bought for its surcharge alone.
     assert "basePrice" not in made.item("Large")
     assert (made.item("Coke")["basePrice"], made.item("Coke")["partnerItemId"]) == ("2.50", "COK33")
     assert (made.group("Sauce")["minimumAllowed"], made.group("Sauce")["maximumAllowed"]) == (1, 1)

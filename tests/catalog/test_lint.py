@@ -1,4 +1,4 @@
-"""Decisions §12: `mercato catalog lint` says what an ingest says, and where; exit codes that scripts rely on."""
+"""Decisions §12: `mercato catalog lint` reports what an ingest reports, and where; exit codes that scripts rely on."""
 
 import errno
 import io
@@ -77,7 +77,7 @@ def test_it_reports_what_an_ingest_reports():
 
 
 def value_at(text: str, line: int, column: int) -> Any:
-    """Return the JSON value that begins there; the editor's lines end at line feeds."""
+    """Return the JSON value that begins there; lines end at line feeds, as in an editor."""
     lines = text.split("\n")
     rest = "\n".join(lines[line - 1 :])[column - 1 :]
     return json.JSONDecoder(parse_float=str).raw_decode(rest)[0]
@@ -255,7 +255,7 @@ def read_by(fifo: Path, reader: subprocess.Popen[bytes]) -> Any:
 
 
 def interrupted(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Return what it told until Ctrl-C ended it: one that comes just before a read begins is seen by the next."""
+    """Return its output until Ctrl-C ended it; a signal just before a read is handled by the next one."""
     for _ in range(20):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What lint says of members and prices that look like something else was meant."""
+"""Warnings of members and prices that are probably misspelled."""
 
 import time
 from typing import Any

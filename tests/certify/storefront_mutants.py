@@ -175,7 +175,7 @@ class OneKey(CorrectStorefront):
 
 
 class Sends(CorrectStorefront):
-    """Sends one request more, whatever is answered to it."""
+    """Sends one more request, whatever the answer."""
 
     async def read_store(self, store_id: str) -> Any:
         assert self._session is not None
@@ -511,7 +511,7 @@ class ShowsNothingNew(CorrectStorefront):
 
 @fails("storefront.events.late-changes-nothing")
 class ShowsTheLastEvent(CorrectStorefront):
-    """Shows what came last, as long as it is no repeat."""
+    """Shows the last event that isn't a repeat."""
 
     def order_shown(self, order_id: str) -> Any:
         return self.newest_kept[order_id]

@@ -1,4 +1,4 @@
-"""`mercato certify`: tried with wrong arguments, nobody there, a wrong secret, Ctrl-C and a pipe; and its reports."""
+"""`mercato certify`: wrong arguments, an unreachable target, a wrong secret, Ctrl-C, a pipe, and its reports."""
 
 import json
 import os
@@ -278,7 +278,7 @@ def test_json_output_is_only_the_signed_report(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("MERCATO_URL", "http://127.0.0.1:8000")
-    monkeypatch.setenv("MERCATO_KEY", "the storefront's, and no setting")
+    monkeypatch.setenv("MERCATO_KEY", "the storefront's, and not a setting")
     options = of(merchant, "--only", "catalog", "--json", "--data-dir", str(tmp_path / "data"))
     assert cli.run(options) == 0
     printed = capsys.readouterr()

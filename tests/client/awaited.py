@@ -10,7 +10,7 @@ from mercato.client import AsyncClient, Client, Retries
 KINDS = (Client, AsyncClient)
 
 AT_ONCE = Retries(first_wait=0)
-"""Repeats without waiting, unless it is asked to wait."""
+"""Repeats without waiting, unless the server asks for it."""
 
 
 class Awaited:

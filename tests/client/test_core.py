@@ -1,4 +1,4 @@
-"""Where a client calls and as whom, how long it waits, and what it waits for: without a network."""
+"""A client's address and key, its waits, and what it waits for, without a network."""
 
 import asyncio
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def test_unusable_arguments_are_reported_before_anything_is_sent(url: str, key: 
 
 
 class World:
-    """Does a script's steps by a table: what was asked, how long it waited, and a clock that only waiting moves."""
+    """Performs a script's steps from a table: records requests and waits, with a clock that only waiting advances."""
 
     def __init__(self, answer: Callable[[Send], Reply], **retries: Any) -> None:
         self.now = 0.0

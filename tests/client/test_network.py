@@ -1,4 +1,4 @@
-"""What the client does when the network, or the service, is not as it should be."""
+"""The client with a faulty network or service."""
 
 import asyncio
 import gzip
@@ -224,7 +224,7 @@ async def test_connections_are_reused_unless_they_were_closed(kind: Kind):
     async with serve(in_turn(STATUS, closing, STATUS)) as server, opened(kind, server.url) as client:
         await client.set_store_status("1", ONLINE)
         await client.set_store_status("1", ONLINE)
-        # The server's goodbye has to have arrived, as it has after any real pause.
+        # The server's close must have arrived, as it has after any real pause.
         await asyncio.sleep(0.2)
         await client.set_store_status("1", ONLINE)
     assert [request.connection for request in server.requests] == [0, 0, 1]

@@ -1,4 +1,4 @@
-"""Webhooks are believed when Standard Webhooks would believe them, and it is said why not."""
+"""A webhook is genuine exactly if Standard Webhooks accepts it; otherwise the reason is given."""
 
 import base64
 import json

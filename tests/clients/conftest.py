@@ -1,4 +1,4 @@
-"""A running service, a merchant's web server, and what a client's program is told about them."""
+"""A running service, a merchant's web server, and the settings of a client's program."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,7 @@
 """A whole order through a client that was generated from the OpenAPI document: a program of its own."""
 
 # mypy: disable-error-code="import-not-found"
-# The client is there only where the test has made it.
+# The client exists only where the test has generated it.
 
 import json
 import sys
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 def of(kind: type[T], answer: object) -> T:
-    """Return the answer if it is what was hoped for."""
+    """Return the answer if it is the expected one."""
     assert isinstance(answer, kind), answer
     return answer
 
@@ -93,7 +93,7 @@ def found(front: AuthenticatedClient, store_id: UUID) -> None:
 
 
 def bought(front: AuthenticatedClient, store_id: UUID) -> Order:
-    """Fill a cart with what the catalog has first, validate the order, and place it as it was answered."""
+    """Fill a cart with the catalog's first item, validate the order, and place it unchanged."""
     shown = get_marketfront_store.sync(store_id, client=front)
     assert shown is not None
     assert not isinstance(shown, ProblemDetail), shown

@@ -1,4 +1,4 @@
-"""A client that `openapi-python-client` makes of the OpenAPI document holds together, and trades."""
+"""A client that `openapi-python-client` generates from the OpenAPI document type-checks, and places an order."""
 
 import json
 import sys

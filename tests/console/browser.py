@@ -1,4 +1,4 @@
-"""A browser without JavaScript: it keeps cookies, follows redirects, and finds what is on a page by its name."""
+"""A browser without JavaScript: it keeps cookies, follows redirects, and finds elements of a page by their names."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -111,7 +111,7 @@ class Page:
         return next(one.text for one in self.root.all("section") if one.attributes["aria-label"] == name)
 
     def field(self, label: str) -> Element:
-        """Return the field whose label begins so."""
+        """Return the field whose label begins with the text."""
         found = next(one for one in self.root.all("label") if one.text.startswith(label))
         return found.all("input", "select", "textarea")[0]
 
@@ -135,7 +135,7 @@ class Browser:
         return await self._request("GET", path, None, headers)
 
     async def press(self, page: Page, button: str, **fields: str) -> Page:
-        """Press a button of a page: send its form, with what it holds and these fields."""
+        """Press a button of a page: send its form with its values and these fields."""
         form = page.form(button)
         pressed = next(one for one in form.all("button") if one.text == button).attributes
         values = _values(form) | fields
@@ -189,7 +189,7 @@ class Browser:
 
 
 def _values(form: Element) -> dict[str, str]:
-    """Return what a browser sends of a form, without its button."""
+    """Return the values that a browser sends of a form, without its button."""
     values = {}
     for one in form.all("input"):
         unchecked = one.attributes.get("type") in {"radio", "checkbox"} and "checked" not in one.attributes

@@ -24,7 +24,7 @@ def clock_ahead() -> Time:
 async def mercato(
     database_url: str, tmp_path: Path, shop: Merchant, clock_ahead: Time
 ) -> AsyncIterator[Service]:
-    # The shop is there for longer, so that the last pulls end at once and not when nobody answers them.
+    # The merchant outlives the service, so that the last pulls end at once rather than time out.
     assert shop.base
     async with service(database_url, tmp_path / "data", now=clock_ahead) as running:
         yield running

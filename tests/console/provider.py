@@ -1,4 +1,4 @@
-"""An OpenID Connect provider on loopback: it signs the person in who is set, and can be made to misbehave."""
+"""An OpenID Connect provider on loopback: it signs the configured person in, and can misbehave."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ CLIENT_SECRET: Final = "a:secret with+signs"
 
 @dataclass
 class Provider:
-    """A provider with one client. `person` are the claims of whoever comes; None presses `Deny`."""
+    """A provider with one client. `person` are the claims of the person who signs in; None denies."""
 
     issuer: str = ""
     person: dict[str, Any] | None = field(

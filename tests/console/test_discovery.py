@@ -15,7 +15,7 @@ async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: Me
     browser, _ = await enter_as_partner(mercato, deal.front)
     page = await browser.open(f"{(await browser.open('/console/playground')).link('Discovery')}")
     assert page.title == "Discovery"
-    assert "Response" not in page.text, "nothing is asked before somebody searches"
+    assert "Response" not in page.text, "nothing is requested before a search"
     check_frame(page)
     page = await browser.press(page, "Discover", query="tea", openNow="true")
     assert [row[0] for row in page.rows("Stores")] == ["Test Store"]

@@ -1,4 +1,4 @@
-"""The screen `Erasure`: a look first, then a question, and then the customer is gone."""
+"""The screen `Erasure`: a preview, a confirmation, and the erasure."""
 
 from tests.api.trade import MERCHANT, trade
 from tests.console.test_screens import HOSTILE, check_frame

@@ -175,7 +175,7 @@ async def test_a_session_ends_when_single_sign_on_is_turned_off(
 
 
 async def test_a_passkey_cannot_be_added_after_single_sign_on(mercato: Service):
-    """It would sign in when the provider lets them in no more."""
+    """It would still sign in after the provider has withdrawn access."""
     browser, _ = await enter(mercato)
     for page in (
         await browser.open("/console/account/passkeys/new"),
@@ -185,7 +185,7 @@ async def test_a_passkey_cannot_be_added_after_single_sign_on(mercato: Service):
 
 
 async def walk_back(mercato: Service) -> tuple[Browser, str]:
-    """Return a browser that has been to the provider, and the address to which it is sent back."""
+    """Return a browser that returns from the provider, and the address of the callback."""
     browser = Browser(mercato.base, mercato.session)
     async with mercato.session.get(mercato.base + "/console/oidc", allow_redirects=False) as answer:
         browser._keep(answer.headers.getall("Set-Cookie"))
@@ -267,7 +267,7 @@ def other_key(there: Provider) -> RSAKey:
 
 
 def assemble(header: dict[str, str], claims: dict[str, Any], key: bytes | None) -> str:
-    """Return a token that no library would make."""
+    """Return a token that no library would create."""
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)]
     text = b".".join(parts)
     signature = b"" if key is None else hmac.digest(key, text, "sha256")

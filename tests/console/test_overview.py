@@ -1,4 +1,4 @@
-"""What a merchant's overview says needs attention."""
+"""What needs attention, on a merchant's overview."""
 
 from datetime import UTC
 from typing import Any

@@ -252,7 +252,7 @@ async def test_a_request_is_shown_as_a_program_that_runs(mercato: Service, shop:
 
 
 def program(page: Page, language: str) -> str:
-    """Return the program as somebody copies it."""
+    """Return the program as a user copies it."""
     shown = next(one for one in page.root.all("pre") if one.attributes.get("aria-label") == language)
     return "".join(str(child) for child in shown.children)
 
@@ -272,7 +272,7 @@ async def test_requests_count_in_the_limits_of_the_account(database_url: str, tm
     async with service(database_url, tmp_path / "data", rate_limits=True) as mercato:
         deal = await trade(mercato, shop, limits=Limits(reads=3))
         browser, page = await open_playground(mercato, deal)
-        for _ in range(8):  # a minute may end meanwhile
+        for _ in range(8):  # a minute may end in between
             page = await browser.press(page, "Add to cart")
             if answer(page)[0] != "200 OK":
                 break

@@ -1,4 +1,4 @@
-"""The screen `Requests`: what was refused, why, and where to read what helps."""
+"""The screen `Requests`: refused requests, their reasons, and links to what to do."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lists of very many deliveries: what an index leads to, and searches that look at so many at a time."""
+"""Lists of very many deliveries: those with an index, and searches that examine a bounded number at a time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The files that the console ships: unchanged from npm, named by their hashes, and imported by nobody at the start."""
+"""The files that the console ships: unchanged from npm, named by their hashes, and not imported at the start."""
 
 import subprocess
 import sys

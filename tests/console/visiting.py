@@ -1,4 +1,4 @@
-"""Ways to get into the console."""
+"""Functions that sign in to the console."""
 
 from typing import Any
 

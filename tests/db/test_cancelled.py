@@ -70,7 +70,7 @@ async def test_a_write_after_a_cancelled_transaction_is_committed(
         if -1 in found:
             break
     else:
-        pytest.fail("it was never left to its end")
+        pytest.fail("it never ran to its end")
 
 
 async def test_a_write_after_a_cancelled_read_is_committed(db: Database) -> None:
@@ -92,7 +92,7 @@ async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
             asyncio.create_task(write(db, -1 - turns)).add_done_callback(retrieve_error)
             for _ in range(turns):
                 await asyncio.sleep(0)
-            # As at the end of a process: the callers are cancelled, and the one that commits for them.
+            # As at the end of a process: the callers are cancelled, and so is the one that commits for them.
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""A write reaches its own process at once and every other one within a second, whatever happens meanwhile."""
+"""A write reaches its own process at once and every other one within a second, whatever happens in between."""
 
 import asyncio
 import random

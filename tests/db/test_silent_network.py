@@ -1,4 +1,4 @@
-"""A network that drops packets blocks nothing for ever."""
+"""A network that drops packets never blocks permanently."""
 
 import asyncio
 from collections.abc import AsyncIterator

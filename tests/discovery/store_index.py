@@ -49,7 +49,7 @@ class StoreIndex:
         return msgspec.json.decode(msgspec.json.encode(found))
 
     async def names(self, **requested: Any) -> list[str]:
-        """Return the names of all that is found, in order; the counts are right."""
+        """Return the names of the stores found, in order, after checking the counts."""
         found = await self.find(**requested)
         assert found["totalCount"] == len(found["stores"]), found
         assert not found["hasMore"]
@@ -93,7 +93,7 @@ def store(store_id: UUID, name: str, at: tuple[float, float] | None, **options: 
 
 
 def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return metres between two places, the textbook's way."""
+    """Return metres between two places by the textbook formula."""
     (lat1, lng1), (lat2, lng2) = (map(math.radians, place) for place in (one, other))
     inside = (
         math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lng2 - lng1) / 2) ** 2

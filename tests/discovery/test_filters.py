@@ -1,4 +1,4 @@
-"""By what stores offer and whether they are open, page by page; every count is exact."""
+"""Filters by offer and opening hours, page by page; every count is exact."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ WAYS: list[dict[str, Any]] = [
     {"location": HERE, "query": "soup"},
     {"location": HERE, "categories": ["food"]},
 ]
-"""Every way that leads to hits: each filter and page must be right on all of them."""
+"""Every kind of search: each filter and page must be right in all of them."""
 
 COMMON: dict[str, Any] = {"items": ["Soup"], "categories": ("Food",)}
 

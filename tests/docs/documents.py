@@ -1,4 +1,4 @@
-"""What the documents are made of: fenced blocks, links and anchors."""
+"""Parses documents: fenced blocks, links and anchors."""
 
 import re
 from collections import Counter

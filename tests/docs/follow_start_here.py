@@ -1,6 +1,6 @@
-"""Follows docs/start-here.md to the letter in a clean clone, and says how long that takes: `make start-here`.
+"""Follows docs/start-here.md exactly in a clean clone, and prints how long that takes: `make start-here`.
 
-The clone is of what is committed. Nothing is there but what the page has made: `make` installs everything anew.
+The clone is of what is committed. Only what the page creates exists: `make` installs everything.
 """
 
 import subprocess
@@ -21,7 +21,7 @@ PATIENCE = 600.0
 
 
 class Timed(Reader):
-    """A reader with a stop-watch."""
+    """A reader that measures time."""
 
     def _type(self, block: Block, output: Block | None, where: str) -> None:
         began = time.monotonic()
@@ -40,7 +40,7 @@ def report(block: Block, seconds: float) -> None:
 
 
 def follow(root: Path, page: Path) -> int:
-    """Follow a page of the repository at `root` in a clone; say how long it took, and return the exit code."""
+    """Follow a page of the repository at `root` in a clone; print how long it took, and return the exit code."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mercato-start-here-") as directory:
         clone = Path(directory) / "mercato"

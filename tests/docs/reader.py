@@ -1,11 +1,11 @@
-"""A reader who types what the documents say: in one shell, with real servers, and compares what comes out.
+"""A reader that runs the commands of a document in one shell, with real servers, and compares the output.
 
     ```sh                      runs in the reader's shell; a `json` or `text` block right below is its output
     ```sh keeps-running 9000   runs in a terminal of its own, until the page is read; listens on that port
     ```python receiver.py      is saved under that name; without a name it is run
     ```ts receiver.ts          is saved under that name, as is ```go; tests/docs/test_receivers.py runs them
 
-Ports are replaced by free ones, so that several readers do not meet.
+Ports are replaced by free ones, so that several readers don't collide.
 """
 
 import os
@@ -31,7 +31,7 @@ OUTPUT = ("json", "text")
 SAVED = ("ts", "go")
 
 NOT_RUN = {"make test\n"}
-"""What would run this test again. That make knows the target is looked at."""
+"""Commands that would run this test again; only whether make knows the target is checked."""
 
 _PORT = re.compile(r"(?<![\w-])(8000|8001|8002|9000|9100|9200|9300)(?![\w-])")
 _CHANGES = re.compile(r"-X |-d |mercato |sed |mkdir ")
@@ -42,9 +42,9 @@ _EPILOGUE = "\n{ export -p; declare -f; } > .state\n"
 
 @dataclass
 class Reader:
-    """One reader at a desk: a directory like a fresh clone's, with what `make` would have installed.
+    """One reader with a directory like a fresh clone's, with what `make` would have installed.
 
-    A `clone` is one, and `make` has its work still to do there.
+    In a real `clone` `make` still has to install everything.
     """
 
     desk: Path
@@ -74,7 +74,7 @@ class Reader:
             (venv / stamp).touch()
 
     def reads(self, page: Path) -> None:
-        """Do what a page says, from its first line to its last; fail where it is wrong."""
+        """Run a page from its first line to its last; fail where it is wrong."""
         parts = list(blocks(page))
         for block, after in zip_longest(parts, parts[1:]):
             where = f"{shown(page)}:{block.line}"
@@ -87,11 +87,11 @@ class Reader:
             elif block.language in SAVED:
                 (self.desk / block.words[0]).write_text(self._local(block.text))
             elif block.language not in OUTPUT:
-                raise AssertionError(f"{where}: nobody knows what to do with a block of {block.language!r}")
+                raise AssertionError(f"{where}: there is no way to run a block of {block.language!r}")
         self.read.append(page.name)
 
     def reads_apart(self, page: Path) -> None:
-        """Read a page in a new shell; what it starts, sets and writes is gone afterwards."""
+        """Read a page in a new shell; undo what it starts, sets and writes."""
         running = list(self._running)
         there = {path: path.read_bytes() if path.is_file() else None for path in self.desk.iterdir()}
         (self.desk / ".state").write_bytes(b"")
@@ -102,7 +102,7 @@ class Reader:
             self._restore(there)
 
     def _restore(self, there: dict[Path, bytes | None]) -> None:
-        """Remove from the desk what was not there; write the files that were anew if they have changed."""
+        """Remove new files from the directory, and restore those that have changed."""
         for path in set(self.desk.iterdir()) - set(there):
             if path.is_dir():
                 shutil.rmtree(path)
@@ -129,7 +129,7 @@ class Reader:
                 fault = difference(output.language, self._local(output.text), done.stdout)
             if fault is None:
                 return
-            # A question may be asked again; an order is given once.
+            # A read may be repeated; a write is sent once.
             if output is None or _CHANGES.search(block.text) or time.monotonic() > until:
                 raise AssertionError(f"{where}: {fault}\n{done.stderr}")
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A choice that the specification leaves open stands beside its feature, names its code, and is in the index."""
+"""A choice that the specification leaves open is described beside its feature, names its code, and is in the index."""
 
 import re
 from pathlib import Path

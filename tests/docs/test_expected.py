@@ -1,4 +1,4 @@
-"""The comparison of outputs finds what differs, so that a document that passes is right."""
+"""The comparison of outputs finds differences, so that a document that passes is right."""
 
 import pytest
 from tests.docs.expected import difference

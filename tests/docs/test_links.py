@@ -1,4 +1,4 @@
-"""Every relative link of the documents leads somewhere, and every index is complete."""
+"""Every relative link of the documents works, and every index is complete."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_every_link_works(page: Path) -> None:
 
 
 def leads_somewhere(page: Path, target: str) -> bool:
-    """Tell whether a relative link has its file, and its heading there; others are not looked at."""
+    """Tell whether a relative link has its file, and its heading there; others aren't checked."""
     if target.startswith(("http://", "https://", "mailto:")):
         return True
     name, _, anchor = target.partition("#")

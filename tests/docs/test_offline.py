@@ -1,4 +1,4 @@
-"""The check of the built site finds what a browser would load from elsewhere, and nothing else."""
+"""The check of the built site finds what a browser would load from other servers, and nothing else."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every command and every program in the documents does what they say, on a desk like a reader's."""
+"""Every command and program in the documents does what they say, in a directory like a reader's."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """A reader who has read Start here, whose servers still run."""
+    """A reader that has run Start here, with its servers still running."""
     someone = Reader(tmp_path_factory.mktemp("desk"))
     try:
         someone.reads(START)

@@ -1,4 +1,4 @@
-"""The receivers of the page on signatures take what the service signs and refuse everything else, in each language."""
+"""The receivers of the page on signatures accept what the service signs and refuse all else, in each language."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def typescript(desk: Path) -> list[str]:
     """Return the command of the TypeScript receiver: as it is where Node.js reads it, else what tsc makes of it."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("there is no node on this machine")
+        pytest.skip("Node.js isn't installed")
     told = subprocess.run(
         [node, "-p", "process.features.typescript"], capture_output=True, text=True, check=True
     )
@@ -46,7 +46,9 @@ def typescript(desk: Path) -> list[str]:
         return [node, str(desk / "receiver.ts")]
     compiler = TYPESCRIPT / "node_modules/.bin/tsc"
     if not compiler.exists():
-        pytest.skip("this node reads no TypeScript, and tsc is not installed: `make test-clients` does that")
+        pytest.skip(
+            "this Node.js doesn't run TypeScript, and tsc is not installed: `make test-clients` does that"
+        )
     config = json.loads((TYPESCRIPT / "tsconfig.json").read_text())
     (desk / "tsconfig.json").write_text(json.dumps(config | {"include": ["receiver.ts"]}))
     (desk / "package.json").write_text('{"type": "module"}')
@@ -58,7 +60,7 @@ def typescript(desk: Path) -> list[str]:
 def go(desk: Path) -> list[str]:
     compiler = shutil.which("go")
     if compiler is None:
-        pytest.skip("there is no go on this machine")
+        pytest.skip("Go isn't installed")
     subprocess.run([compiler, "vet", "receiver.go"], cwd=desk, check=True)
     subprocess.run([compiler, "build", "-o", "receiver", "receiver.go"], cwd=desk, check=True)
     return [str(desk / "receiver")]

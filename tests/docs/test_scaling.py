@@ -1,4 +1,4 @@
-"""What docs/scaling.md says of the schema."""
+"""The statements of docs/scaling.md about the schema."""
 
 import re
 from pathlib import Path

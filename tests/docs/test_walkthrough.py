@@ -1,4 +1,4 @@
-"""Every file and every function that the walkthrough names is there, under that name and in that file."""
+"""Every file and function that the walkthrough names exists under that name."""
 
 import ast
 from pathlib import Path

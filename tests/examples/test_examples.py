@@ -1,4 +1,4 @@
-"""The example programs do what they say, as processes against a service, and say what to do where they can't."""
+"""The example programs work as processes against a service, and say what to do if they can't."""
 
 import asyncio
 import json
@@ -74,7 +74,7 @@ async def merchant(desk: Path, url: str) -> AsyncIterator[asyncio.subprocess.Pro
 
 
 async def interrupted(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
-    """Press Ctrl-C, patiently, until the process ends: a second one would interrupt its last words."""
+    """Press Ctrl-C, patiently, until the process ends: a second one would interrupt its output."""
     ended = asyncio.create_task(told(process))
     while not ended.done():
         with suppress(ProcessLookupError):
@@ -104,7 +104,7 @@ async def test_a_storefront_that_is_interrupted_says_what_becomes_of_its_order(m
         pos = json.loads((desk / "partner.json").read_text())
         async with AsyncClient(mercato.base, pos["commerceKey"]) as client:
             async for store in client.each_store():
-                # Without a webhook it takes the order, and nobody cooks it.
+                # Without a webhook it takes the order, and nothing updates it.
                 await client.update_store(store.store_id, types.StoreUpdate(webhook_url=None))
     bought = await started(desk, mercato.base, "storefront.py", "shop.json")
     assert bought.stdout is not None

@@ -15,7 +15,7 @@ from mercato.kernel.jobs import Done, Handler, Handlers, Job, Outcome, Worker, e
 from mercato.kernel.jobs.claim import Rotation, claim
 
 TIMEOUT = 30.0
-"""Seconds after which a test fails; nothing here takes as long."""
+"""Seconds after which a test fails."""
 
 FAST: dict[str, Any] = {
     "lease": timedelta(seconds=1),

@@ -166,7 +166,7 @@ async def test_the_jobs_of_a_killed_worker_are_run_again_soon(db: Database) -> N
         workers.kill(workers.processes[0])
         started_at = time.monotonic()
         await until(lambda: began(db, 2))
-        # The lease, a poll, and however long the second process takes to start.
+        # The lease, a poll, and the start of the second process.
         assert time.monotonic() - started_at < LEASE.total_seconds() + 15
         await until_empty(db)
     assert [row.what for row in await effects(db)] == ["begin", "begin", "end"]

@@ -1,4 +1,4 @@
-"""Decisions §9: a store's replies, whatever it sends."""
+"""Decisions §9: a store's replies, of any content."""
 
 import json
 from datetime import UTC, datetime

@@ -1,7 +1,7 @@
-"""Addresses that lie inside, in every spelling that some reader of URLs, names or addresses takes for one.
+"""Internal addresses, in every spelling that some parser of URLs, names or addresses accepts.
 
-One table for all ways in: each is tried as the URL itself, as where a redirect leads, and what is an address also as
-what a name resolves to. `PUBLIC` are their neighbours that are really outside.
+One table for all routes: each is tried as the URL itself, as the target of a redirect and, if it is an address, as
+the address of a name. `PUBLIC` are neighbouring addresses that are public.
 """
 
 from ipaddress import ip_address
@@ -120,7 +120,7 @@ HOSTS = {
     "two at signs": "a@menu.example@127.0.0.1",
     "a backslash before": "menu.example\\@127.0.0.1",
     "a backslash after": "127.0.0.1\\.menu.example",
-    "a port that is none": "127.0.0.1:80@menu.example",
+    "an invalid port": "127.0.0.1:80@menu.example",
     "two ports": "127.0.0.1:80:80",
     "port zero": "127.0.0.1:0",
     "a port of redis": "127.0.0.1:6379",

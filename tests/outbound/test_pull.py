@@ -1,4 +1,4 @@
-"""Catalog pulls: success, redirects and retries, as the decisions promise."""
+"""Catalog pulls: success, redirects and retries, as decided."""
 
 import datetime as dt
 import gzip

@@ -37,7 +37,7 @@ ANSWERS: dict[str, Callable[[], Script]] = {
     "the limit": lambda: reply(200, b"x" * LIMIT),
     "compressed": lambda: reply(200, gzip.compress(b"ok"), content_encoding="gzip"),
     "a bomb": lambda: reply(200, gzip.compress(bytes(1 << 20)), content_encoding="gzip"),
-    "a coding that nobody knows": lambda: reply(200, b"ok", content_encoding="lzma"),
+    "an unknown coding": lambda: reply(200, b"ok", content_encoding="lzma"),
     "no end": lambda: endless(b"x" * 1000),
     "too short": lambda: raw(head(200, content_length=9) + b"ok"),
     "a chunk too few": lambda: raw(head(200, transfer_encoding="chunked") + b"2\r\nok\r\n"),

@@ -64,7 +64,7 @@ class Wire:
 
     async def connect(self, *, addr_infos: Any, socket_factory: Any, loop: Any, **_: Any) -> socket.socket:
         for info in addr_infos:
-            socket_factory(info).close()  # its word is the last; the socket is never connected
+            socket_factory(info).close()  # the last check; the socket is never connected
         self.reached += [info[4][0] for info in addr_infos]
         assert self.server is not None, f"{self.reached} would have been connected to"
         plug = socket.socket()
@@ -190,7 +190,7 @@ async def test_no_form_of_an_internal_address_is_reached_by_a_redirect(
                 got[form] = await pull(outbound, f"{scheme}://menu.example/")
     # Without a host it redirects to itself.
     assert got.pop("no host") is Fault.REDIRECT
-    # A name that nobody knows, or bytes that are no header: no way inside either.
+    # An unknown name, or bytes that aren't a header: these reach nothing internal either.
     assert set(got.values()) <= {REFUSED, Fault.DNS, Fault.PROTOCOL}
     assert sum(fault is REFUSED for fault in got.values()) > 100
     assert set(wire.reached) == {OPEN}

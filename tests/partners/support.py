@@ -1,4 +1,4 @@
-"""What tests of partners begin with."""
+"""Helpers for tests of partners."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ SECOND = timedelta(seconds=1)
 
 
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.at = datetime(2026, 3, 1, 12, tzinfo=UTC)

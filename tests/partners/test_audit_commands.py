@@ -1,4 +1,4 @@
-"""Whatever a command changes stands in the audit trail, with the name of who typed it; and how it is listed."""
+"""Every change by a command is in the audit trail with its user, and can be listed."""
 
 import asyncio
 import json
@@ -63,8 +63,8 @@ PROCESSES = {
     ("serve",),
     ("worker",),
 }
-"""Those that partners' requests and jobs act in, those that make such requests themselves, and those that make the
-tables that a trail could stand in."""
+"""Servers and workers, commands that send requests as partners, and those that create the tables, the audit trail
+among them."""
 
 ELSEWHERE = {
     ("customer", "erase"),
@@ -76,7 +76,7 @@ ELSEWHERE = {
     ("store", "resume"),
     ("webhooks", "replay"),
 }
-"""Those that need more than a partner to have an effect, each with a test of its own below, or with what it changes."""
+"""Commands that need more than a partner to have an effect; each has a test of its own, here or beside its feature."""
 
 URL = "http://pos.example/hooks?signed=hush"
 

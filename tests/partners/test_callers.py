@@ -1,4 +1,4 @@
-"""Key checks cost no database read when warm, and a revoked key is dead everywhere within 2 s."""
+"""A cached key is checked without a database read, and a revoked key is refused everywhere within 2 s."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ def callers(db: Database, feed: ChangeFeed, now: HandClock) -> Callers:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The look-ups in the database, as they happen."""
+    """Records the lookups in the database."""
     seen: list[bytes] = []
     real = queries.find_caller_by_digest
 
@@ -245,7 +245,7 @@ async def test_revoking_one_key_leaves_the_partners_others(
 
 @asynccontextmanager
 async def another_process(database_url: str, now: HandClock) -> AsyncIterator[tuple[Callers, asyncio.Event]]:
-    """Callers of another process, whose feed runs, and what tells when it hears of a partner."""
+    """Callers of another process with its change feed, and an event that is set when a partner changes."""
     async with Database.open(database_url) as elsewhere:
         feed = ChangeFeed(elsewhere)
         callers, heard = Callers(elsewhere, feed, TOKENS, now), asyncio.Event()
@@ -432,7 +432,7 @@ async def issue(callers: Callers, partner: NewPartner) -> bytes:
 
 @pytest.fixture
 def claims(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    """The look-ups of tokens' keys in the database, as they happen."""
+    """Records the lookups of tokens' keys in the database."""
     seen: list[UUID] = []
     real = queries.find_caller_by_key_id
 

@@ -1,4 +1,4 @@
-"""Limits that all servers count together, in a server that speaks Redis' protocol on loopback."""
+"""Limits that all servers count together, in a loopback server with Redis' protocol."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ from mercato.kernel.settings import Secret, SettingsError
 
 @contextmanager
 def redis(port: int = 0) -> Iterator[int]:
-    """Run a server; give its port."""
+    """Run a server; yield its port."""
     server = TcpFakeServer(("127.0.0.1", port))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -52,7 +52,7 @@ async def limiter(
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The machine that runs all tests at once is slower than any network.
+    # A machine that runs all tests at once is slower than any network.
     monkeypatch.setattr(module, "COUNT_TIMEOUT", 5.0)
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.02)
 
@@ -132,7 +132,7 @@ async def test_without_redis_each_server_counts_its_share_logs_it_once_and_recon
                 assert (await one.take(who, "writes")).remaining == 9
                 await one._redis.connection_pool.disconnect()
                 stopped = port
-        # Nobody listens there any more.
+        # The port is closed now.
         async with limiter(stopped, now) as one:
             assert not one.connected
             taken = [await one.take(who, "writes") for _ in range(6)]
@@ -166,7 +166,7 @@ async def test_a_silent_redis_delays_one_request_and_no_other(
             assert (await shared.take(caller(), "writes")).remaining == 9
         assert heard.is_set()
         assert not shared.connected
-        # From memory: nothing is waited for.
+        # From memory, without a wait.
         assert (await shared.take(caller(), "writes")).remaining == 9
     finally:
         await shared.close()
@@ -180,7 +180,7 @@ async def test_a_redis_that_answers_but_cannot_count_is_retried_occasionally(
     who = caller()
     with redis() as port, structlog.testing.capture_logs() as lines:
         async with limiter(port, now, workers=1) as one:
-            # No number: it can't be counted on.
+            # Not a number, so it can't be incremented.
             key = f"mercato:writes:{who.partner_id.hex}:{int(now().timestamp()) // 60}"
             await one._redis.lpush(key, "x")
             for left in range(9, 4, -1):

@@ -1,4 +1,4 @@
-"""Backup and restore with real processes: what was under way goes on from the copy."""
+"""Backup and restore with real processes: work in progress continues from the copy."""
 
 import asyncio
 import shutil
@@ -63,7 +63,7 @@ async def test_a_backup_that_fails_says_why_without_a_traceback(tmp_path: Path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_an_interrupted_backup_leaves_no_partial_copy(tmp_path: Path, number: int):
-    """A full copy's worth of disk each time, under a hidden name, of a job that was ended for taking too long."""
+    """Otherwise every backup that is ended by a signal would leave a full copy under a hidden name."""
     data, copies = tmp_path / "data", tmp_path / "copies"
     copies.mkdir()
     await partner(data)

@@ -1,4 +1,4 @@
-"""A disk that is full is 503 for whoever writes, and nothing that was answered is lost; with room again it goes on."""
+"""With a full disk writes get 503 and nothing acknowledged is lost; with space again they succeed."""
 
 import asyncio
 import resource
@@ -59,13 +59,13 @@ async def test_a_full_disk_is_503_for_writes_and_loses_nothing_that_was_answered
 
 
 async def until_refused(pos: Client, shop: Merchant, answered: list[str]) -> Reply:
-    """Register stores until one is refused; note those that were taken."""
+    """Register stores until one is refused; record those that were accepted."""
     for number in range(2000):
         reply = await pos.post(STORES, body(shop, str(number)))
         if reply.status != 201:
             return reply
         answered.append(reply.headers["Location"])
-    raise AssertionError("the disk never was full")
+    raise AssertionError("the disk was never full")
 
 
 def body(shop: Merchant, name: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ async def test_several_workers_write_to_one_file_at_once_without_refusals(tmp_pa
 
         await asyncio.gather(*map(write, range(writers)))
         assert set(statuses) == {200, 201}, statuses
-        # The slowest waits for some others' commits, not for a time-out: SQLite's own queue would starve somebody.
+        # The slowest waits for some others' commits, not for a time-out: SQLite's own queue could starve a writer.
         slowest = sorted(seconds)[int(0.99 * len(seconds))]
         assert slowest < 4.0, f"p99 was {slowest:.2f} s"
         assert psutil.pid_exists(process.pid)

@@ -1,4 +1,4 @@
-"""`mercato doctor` says what is wrong and what to do: each trouble is made here, and none where there is none."""
+"""`mercato doctor` reports each problem with advice, and none for a healthy service."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def report(shell: Shell, *, code: int) -> dict[str, Any]:
 
 
 async def examined(shell: Shell, url: str, *, code: int, works: bool = True) -> dict[str, Any]:
-    """Return what the doctor says while a worker runs, or none does."""
+    """Return the doctor's checks with or without a running worker."""
     async with Database.open(url) as db:
         worker = Worker(db, {})
         running = asyncio.create_task(worker.run())

@@ -1,4 +1,4 @@
-"""Decisions §13: with any number of processes no order is placed against a state that an acknowledged change has ended.
+"""Decisions §13: with any number of processes no order is placed against the state before an acknowledged change.
 
 One store is known to every process over eight connections; it is changed over one of them, and at once an order is
 placed over each of the eight.
@@ -169,7 +169,7 @@ async def experiment(shop: Shop, name: str, rounds: int) -> dict[str, int]:
 
 
 async def stale_statuses(shop: Shop, rounds: int) -> int:
-    """Return how many reads of the status, right after a change of it, told of the status before."""
+    """Return how many reads right after a change returned the previous status."""
     stale = 0
     for number in range(rounds):
         status = ("paused", "online")[number % 2]
@@ -182,7 +182,7 @@ async def stale_statuses(shop: Shop, rounds: int) -> int:
 
 
 async def changed_at_once(data_dir: Path, url: str, topology: str, *, rounds: int) -> None:
-    """Assert that nothing is answered against what an acknowledged change has ended."""
+    """Assert that no answer uses the state before an acknowledged change."""
     options = {"MERCATO_WORKERS": TOPOLOGIES[topology], "MERCATO_DATABASE_URL": url}
     async with AsyncExitStack() as stack:
         _, base = await stack.enter_async_context(serving(data_dir, **options))

@@ -1,8 +1,8 @@
-"""Decisions §14: what one partner, or anybody, sends doesn't take the memory of the process that serves all others.
+"""Decisions §14: no client can exhaust the memory of the process that serves all others.
 
-`make test-long` runs it and `python -m pytest -m long -s tests/processes/test_memory.py` prints its table, which stands
-in docs/reliability.md. Memory is the resident set (RSS) of the serving process and of all its children together, looked
-at fifty times a second; pages that they share count twice.
+`make test-long` runs it and `python -m pytest -m long -s tests/processes/test_memory.py` prints its table, which is
+in docs/reliability.md. Memory is the resident set (RSS) of the serving process and all its children, sampled fifty
+times a second; pages that they share count twice.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Memory:
             await asyncio.sleep(0.02)
 
     async def settle(self, goal: float) -> int:
-        """Wait until it is down to the goal; return what it is down to."""
+        """Wait until it has fallen to the goal; return the final value."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self.now() > goal:
@@ -86,7 +86,7 @@ class Memory:
 
 
 async def stall(base: str, head: str, length: int, *, seconds: float) -> None:
-    """Send a request's body but for its last byte, and keep the connection for a while."""
+    """Send all but the last byte of a request's body, and keep the connection for a while."""
     host, port = base.removeprefix("http://").split(":")
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(seconds):
@@ -174,7 +174,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Memory, str, list[str], 
 Load = Callable[[str, list[str], Merchant], Awaitable[None]]
 LOADS: list[Load] = [uploads, forms, bodies, bombs]
 KEPT = 1.5
-"""How often the idle memory may stay after a load."""
+"""The factor of the idle memory that may remain after a load."""
 
 
 @pytest.mark.long

@@ -1,7 +1,7 @@
-"""Decisions §14: what a neighbour feels of partners whose thousand stores all hang.
+"""Decisions §14: how partners with a thousand hanging stores affect another partner.
 
 `.venv/bin/python -m pytest -n 0 -s tests/processes/test_neighbours.py` prints the table. All settings are the
-defaults: a hanging call holds its place for 15 s, a hanging catalog for 30.
+defaults: a hanging call holds its slot for 15 s, a hanging catalog for 30.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from mercato.kernel.db.tables import stores
 
 STORES = 1_000
 SAMPLES = 40
-PAUSE = 0.5  # between two samples: they cover more than the 15 s for which a hanging call holds its place
+PAUSE = 0.5  # between two samples: they cover more than the 15 s for which a hanging call holds its slot
 PATIENCE = 180.0
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -52,7 +52,7 @@ class Hanging:
     """By the end of their path."""
 
     async def until(self, **least: int) -> None:
-        """Wait until so many calls to these paths have come."""
+        """Wait until so many calls to these paths have arrived."""
         async with asyncio.timeout(PATIENCE):
             while any(self.calls[path] < count for path, count in least.items()):
                 await asyncio.sleep(0.1)
@@ -80,7 +80,7 @@ async def hanging() -> AsyncIterator[Hanging]:
 
 
 class Arrivals:
-    """When webhooks came to the neighbour, by their webhook-id."""
+    """When the neighbour's webhooks arrived, by their webhook-id."""
 
     def __init__(self) -> None:
         self._waiting: dict[UUID, asyncio.Future[float]] = {}
@@ -154,7 +154,7 @@ async def push(here: Trade, tx: Write, *, partner_id: UUID, url: str, webhook_id
 
 
 async def hang_all(here: Trade, model: OrderRow, partners: int, stuck: Hanging) -> None:
-    """Give every store of the partners an order, a webhook and a catalog that hang; return when they do."""
+    """Give every store of the partners an order, a webhook and a catalog that hang; return once they hang."""
     for _ in range(partners):
         made, client = await here.mercato.partner()
         urls = [f"{stuck.base}/{made.id}/{number}" for number in range(STORES // partners)]
@@ -167,7 +167,7 @@ async def hang_all(here: Trade, model: OrderRow, partners: int, stuck: Hanging) 
                     )
                     await push(here, tx, partner_id=made.id, url=url, webhook_id=new_id())
             await asyncio.gather(*(register(client, url) for url in some))
-    # More than there are places: the first have timed out, and later resends hang beside first ones.
+    # More than there are slots: the first have timed out, and later resends hang beside first ones.
     await stuck.until(place=100, catalog=2 * partners, **{"catalog-sync": 16})
 
 

@@ -21,22 +21,22 @@ from tests.service import Client, Merchant, Reply, merchant
 from mercato.kernel.crash import VARIABLE
 
 DURING_THE_CALL = "store.called"
-"""Not a point in the service: there the store itself has the process killed."""
+"""Not a point in the service: here the store has the process killed."""
 
 POINTS = (
     "key.unclaimed", "key.claimed", "store.agreed", "order.written", "order.stored", DURING_THE_CALL,
     "store.answered", "reply.written", "reply.stored",
 )  # fmt: skip
 WITH_A_TOKEN = tuple(point for point in POINTS if point not in {"key.claimed", "store.agreed"})
-"""Its store is not asked: the key is claimed and the order stored in one transaction."""
+"""The store isn't called: the key is claimed and the order stored in one transaction."""
 
-# A claim of a process that is gone ends five seconds after the calls' time.
+# A claim of a killed process ends five seconds after the calls' timeout.
 QUICK = {"MERCATO_PLACE_SECONDS": "0.5"}
 
 
 @dataclass
 class Till:
-    """A store that takes each order once, whatever comes how often, and can have the asking process killed."""
+    """A store that accepts each order once, and can have the calling process killed."""
 
     server: Merchant
     taken: dict[str, str] = field(default_factory=dict)
@@ -56,14 +56,14 @@ class Till:
 
 @dataclass(frozen=True)
 class Network:
-    """A network at rest, with a live store: where its data is, and its partner's keys."""
+    """A stopped network with a live store: its data and its partner's keys."""
 
     data_dir: Path
     settings: dict[str, str]
     store: Any
     keys: Any
     till: Till
-    # Who starts alone starts soon: the others wait here and not for a processor.
+    # Starts are serialised: one alone is fast, and the others wait here rather than for a processor.
     starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
 
     def order(self, name: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Network:
 
 
 def who(order: Any) -> str:
-    """Return which test an order is of."""
+    """Return the test that an order belongs to."""
     name: str = order["clientContext"]["userAgent"]
     return name
 
@@ -156,7 +156,7 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
 
 
 async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
-    """Repeat the request until it is answered: it is told to wait while the dead one's claim lasts."""
+    """Repeat the request until it is answered: it gets 409 while the killed process's claim lasts."""
     async with asyncio.timeout(30):
         while True:
             reply = await front.post(PLACE, order, headers=headers)
@@ -168,14 +168,14 @@ async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
 
 
 def one_order_on_both_sides(network: Network, replies: list[Reply]) -> None:
-    """Assert that the store has exactly the orders of the replies, and was told each with the same bytes."""
+    """Assert that the store has exactly the orders of the replies, each received with the same bytes."""
     orders = {reply.json()["orderId"]: reply.json()["partnerOrderId"] for reply in replies}
     assert network.till.taken == orders
     assert {len(bodies) for bodies in network.till.bodies.values()} == {1}
 
 
 async def killed_at(network: Network, *points: str, copies: bool, token: bool = False) -> None:
-    """Kill a placement at each of the points at one time, and see what the retries come to."""
+    """Kill placements at all of the points concurrently, and check the retries."""
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(

@@ -1,4 +1,4 @@
-"""PostgreSQL stops at once and comes back in the middle of trade: 503 with `retryAfter` and never 500, nothing lost."""
+"""PostgreSQL stops and restarts under load: clients get 503 with `retryAfter` and never 500, and nothing is lost."""
 
 import asyncio
 import json
@@ -26,23 +26,23 @@ PLACERS = 3
 
 @dataclass
 class Trade:
-    """Storefronts and a merchant at work, and what each of them was answered."""
+    """Storefronts and a merchant at work, with the answers that they got."""
 
     pos: Client
     front: Client
     store: Any
     quiet: Any
-    """A store of which nothing changes: what is known of it is not read again."""
+    """A store that never changes, so that it stays cached."""
     shop: Merchant
     taken: set[str] = field(default_factory=set)
     orders: dict[str, str] = field(default_factory=dict)
     """Accepted placements: the key, and the order."""
     runs: list[str] = field(default_factory=list)
-    """Where accepted notifications are followed."""
+    """The status URLs of accepted notifications."""
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     odd: list[bytes] = field(default_factory=list)
     successes: list[float] = field(default_factory=list)
-    """When something was written."""
+    """The times of successful writes."""
     over: bool = False
 
     def cart(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Trade:
         }
 
     def note(self, what: str, reply: Reply) -> bool:
-        """Count an answer; return whether it was a success, and keep what should not have been said."""
+        """Count an answer; return whether it was a success, and keep unexpected ones."""
         self.answers[what, reply.status] += 1
         if reply.status == 503:
             if not reply.json()["retryAfter"]:
@@ -77,17 +77,17 @@ class Trade:
         path = f"/v1/commerce/catalogset-notification?storeId={self.store['storeId']}"
         reply = await self.pos.post(path, {"callbackUrl": self.shop.base + "/catalog.json"})
         if reply.status == 429:
-            return  # the store has ten that wait: it was told so
+            return  # ten runs of the store are queued: the expected refusal
         if self.note("notify", reply):
             self.runs.append(reply.json()["statusUrl"])
             self.successes.append(time.monotonic())
 
     async def place(self, key: str) -> None:
-        """Place an order, and try again with the same key until it is answered."""
+        """Place an order, retrying with the same key until it is answered."""
         while True:
             reply = await self.front.post(PLACE, self.order(), headers={"Idempotency-Key": key})
             if reply.status == 409:
-                # An earlier try is still being worked on: the key is not lost.
+                # An earlier attempt is still in progress: the key is not lost.
                 self.answers["place", 409] += 1
             elif self.note("place", reply):
                 self.orders[key] = reply.json()["orderId"]
@@ -96,7 +96,7 @@ class Trade:
             await asyncio.sleep(0.1)
 
     async def work(self) -> None:
-        """Do all of this over and over until it is over; each placement is brought to its end."""
+        """Repeat all of this until the end; each placement is completed."""
 
         async def again(action: Callable[[], Awaitable[None]], pause: float) -> None:
             while not self.over:
@@ -145,7 +145,7 @@ async def partner(kind: str, **settings: str) -> Any:
 
 
 async def trading(base: str, shop: Merchant, session: aiohttp.ClientSession, **settings: str) -> Trade:
-    """Bring a store live that says yes to everything, and a storefront."""
+    """Bring a store live that accepts everything, and create a storefront."""
     keys = [await partner(kind, **settings) for kind in ("commerce", "marketfront")]
     pos = Client(base, keys[0]["commerceKey"], session)
     front = Client(base, keys[1]["marketfrontKey"], session)
@@ -195,14 +195,14 @@ async def test_a_restart_of_postgresql_under_load_costs_only_503s(tmp_path: Path
                 await load
             await nothing_is_lost(trade)
             assert worker.returncode is None
-            # On a machine at rest it is some 0.1 s; this only says that nobody sits out a time-out.
+            # On a machine at rest it is some 0.1 s; this only checks that nothing waits for a timeout.
             assert first < 10, (
-                f"PostgreSQL was away for {took:.1f} s; the first write came {first:.1f} s after"
+                f"PostgreSQL was down for {took:.1f} s; the first write came {first:.1f} s after"
             )
 
 
 async def restarted(server: OwnPostgres, trade: Trade) -> float:
-    """Stop the server in the middle of everything, look at what is answered meanwhile, and start it again."""
+    """Stop the server under load, check the answers meanwhile, and restart it."""
     await server.stop()
     began = time.monotonic()
     before = trade.answers.copy()
@@ -217,7 +217,7 @@ async def restarted(server: OwnPostgres, trade: Trade) -> float:
 
 
 async def nothing_is_lost(trade: Trade) -> None:
-    """Compare the books: each side has every order once, and every run that was accepted has ended."""
+    """Compare the records: each side has every order once, and every accepted run has ended."""
     assert not trade.odd, trade.odd[:3]
     assert not any(status == 500 for _, status in trade.answers)
     mine = {order_id: await trade.pos.get(f"{MERCHANT}/{order_id}") for order_id in trade.orders.values()}

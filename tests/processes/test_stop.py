@@ -1,4 +1,4 @@
-"""Decisions §12: SIGTERM drains, also what nobody waits for any more."""
+"""Decisions §12: SIGTERM drains, also requests whose clients have disconnected."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ async def test_a_placement_whose_client_disconnected_is_finished_before_the_serv
             placing.cancel()
             await asyncio.wait([placing])
             process.send_signal(signal.SIGTERM)
-            # Long enough for a server that waits for nothing to be gone.
+            # Long enough for a server that doesn't wait to have ended.
             await asyncio.sleep(0.5)
             answers.set()
             async with asyncio.timeout(15):

@@ -1,6 +1,6 @@
 """An order's whole life stores at most three times the bytes of its request.
 
-`make test-long` runs it; `python -m benchmarks.stored` prints its tables, which stand in docs/scaling.md.
+`make test-long` runs it; `python -m benchmarks.stored` prints its tables, which are in docs/scaling.md.
 """
 
 import pytest

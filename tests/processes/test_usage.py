@@ -1,4 +1,4 @@
-"""What the commands say to somebody who has asked for the wrong thing, or from an odd place."""
+"""Messages of commands for wrong usage and unusual environments."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`mercato serve --workers N`: several processes on one port and one database, watched by one that holds the port."""
+"""`mercato serve --workers N`: several processes on one port and database, supervised by their parent."""
 
 import asyncio
 import errno
@@ -21,7 +21,7 @@ STORES = "/v1/commerce/onboarding/stores"
 
 
 def workers_of(process: asyncio.subprocess.Process) -> list[psutil.Process]:
-    """Return the processes that serve, the builders' among them left out."""
+    """Return the worker processes, without builders."""
     return [one for one in psutil.Process(process.pid).children() if _serves(one)]
 
 
@@ -80,7 +80,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_list
         before = workers_of(process)
         for one in before:
             one.kill()
-        # Nobody is there to answer: the connection waits for the first that comes back.
+        # No worker is running: the connection waits for the first one that restarts.
         assert (await anyone.get("/readyz", timeout=aiohttp.ClientTimeout(total=30))).status == 200
         await until(lambda: len(workers_of(process)) == 2)
         assert {one.pid for one in workers_of(process)}.isdisjoint(one.pid for one in before)
@@ -126,13 +126,13 @@ async def test_several_workers_share_one_metrics_port(tmp_path: Path):
         alone = Client(f"http://127.0.0.1:{port}", None, session)
         name = 'mercato_requests_total{operation="healthz",status="200"}'
         assert figure(await alone.get("/metrics"), name) == 10
-        # Who adds up what all ports say would count everything as often as there are workers.
+        # Adding up the metrics of all ports would count everything once per worker.
         with pytest.raises(aiohttp.ClientConnectorError):
             await Client(f"http://127.0.0.1:{port + 1}", None, session).get("/metrics")
 
 
 def figure(reply: Reply, name: str) -> float:
-    """Return one figure of the page."""
+    """Return one sample of the page."""
     (line,) = [line for line in reply.body.decode().splitlines() if line.startswith(f"{name} ")]
     return float(line.rpartition(" ")[2])
 

@@ -1,6 +1,6 @@
-"""`make prove`, the crash proof: real processes, killed at any instant, and three books that must agree at the end.
+"""`make prove`, the crash proof: real processes, killed at any instant, and records that must agree at the end.
 
-It talks to the service as partners do, over HTTP and the command line. Only the service's own book is read from its
+It talks to the service as partners do, over HTTP and the command line. Only the service's own records are read from its
 database, after the last kill. PostgreSQL is the tests' own unless MERCATO_TEST_POSTGRES_URL names one.
 """
 

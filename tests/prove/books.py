@@ -1,4 +1,4 @@
-"""The books of the partners: everything that merchants and storefronts saw, and what they were told."""
+"""The records of the partners: everything that merchants and storefronts sent and received."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -11,13 +11,13 @@ from tests.prove.model import Violation
 
 
 def digest(body: bytes) -> str:
-    """Return what tells one body from another."""
+    """Return a digest of a body."""
     return hashlib.sha256(body).hexdigest()[:16]
 
 
 @dataclass(slots=True)
 class Mail:
-    """Webhooks by id: the bodies that came under it, and whether one of them was acknowledged."""
+    """Webhooks by id: the bodies received, and whether one of them was acknowledged."""
 
     bodies: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     acknowledged: set[str] = field(default_factory=set)
@@ -25,21 +25,21 @@ class Mail:
     forged: list[str] = field(default_factory=list)
 
     def note(self, webhook_id: str, body: bytes) -> None:
-        """Write down that a body arrived under an id."""
+        """Record a body that arrived under an id."""
         self.bodies[webhook_id].add(digest(body))
         self.arrivals[webhook_id] += 1
 
 
 @dataclass(slots=True)
 class Taken:
-    """An order in a merchant's book: the first answer to it, and how far the service has acknowledged it to be."""
+    """An order in a merchant's records: its first answer, and the progress that the service has acknowledged."""
 
     store: str
     accepted: bool
     answer: tuple[int, Any]
     number: str | None
     silent: bool = False
-    """The merchant never answers this one."""
+    """The merchant never answers this order."""
     status: str = "pending"
     state: str = "open"
     closed_by_service: bool = False
@@ -47,48 +47,48 @@ class Taken:
 
 @dataclass(slots=True)
 class Shop:
-    """A store in its merchant's book."""
+    """A store in its merchant's records."""
 
     name: str
     merchant: int
     onboarding_id: str | None = None
     store_id: str | None = None
     version: int = 1
-    """Of the newest catalog that is hosted; each version has other prices."""
+    """The version of the newest hosted catalog; each has other prices."""
     broken: set[int] = field(default_factory=set)
     """Versions whose references do not resolve."""
     runs: dict[str, int] = field(default_factory=dict)
-    """The version that was the newest when a run was asked for, by the run's id."""
+    """The newest version when a run was requested, by the run's id."""
     paused: bool | None = None
-    """As the service last acknowledged it."""
+    """The status that the service last acknowledged."""
 
 
 @dataclass(slots=True)
 class MerchantBook:
-    """What all merchants know."""
+    """The records of all merchants."""
 
     shops: dict[str, Shop] = field(default_factory=dict)
     orders: dict[str, Taken] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     """Orders of which `order-cancelled` was acknowledged."""
     synced: dict[str, str] = field(default_factory=dict)
-    """What the acknowledged sync webhook of a run said."""
+    """The result in the acknowledged sync webhook of a run."""
     mail: Mail = field(default_factory=Mail)
 
 
 @dataclass(slots=True)
 class Asked:
-    """An Idempotency-Key in the storefront's book: the request, and every answer to it."""
+    """An Idempotency-Key in the storefront's records: the request, and every answer to it."""
 
     body: Any
     token: str | None
     finals: list[tuple[int, bytes]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
-    """Ids of orders that the storefront was told of under this key."""
+    """Ids of orders in the answers to this key."""
 
     @property
     def pinned(self) -> list[tuple[int, bytes]]:
-        """Return the answers that the key keeps: those about its order. Any other refusal leaves the key free."""
+        """Return the answers that are pinned to the key: those about its order. Other refusals leave it free."""
         return [final for final in self.finals if _names_its_order(final[1])]
 
 
@@ -99,7 +99,7 @@ def _names_its_order(answer: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An order event as it was acknowledged."""
+    """An acknowledged order event."""
 
     webhook_id: str
     digest: str
@@ -109,7 +109,7 @@ class Event:
 
 @dataclass(slots=True)
 class StorefrontBook:
-    """What the storefront knows."""
+    """The records of the storefront."""
 
     keys: dict[str, Asked] = field(default_factory=dict)
     events: dict[str, dict[int, set[Event]]] = field(
@@ -120,7 +120,7 @@ class StorefrontBook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOrder:
-    """An order in the service's book. `key` is the Idempotency-Key that its request carried in `partnerUserId`."""
+    """An order in the service's records. `key` is the Idempotency-Key that its request carried in `partnerUserId`."""
 
     id: str
     key: str | None
@@ -133,7 +133,7 @@ class ServiceOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRun:
-    """A catalog run that a merchant asked for, in the service's book."""
+    """A catalog run that a merchant requested, in the service's records."""
 
     id: str
     store_id: str
@@ -143,27 +143,27 @@ class ServiceRun:
 
 @dataclass(slots=True, kw_only=True)
 class ServiceBook:
-    """What the service knows, once it has come to rest."""
+    """The records of the service once it is idle."""
 
     orders: dict[str, ServiceOrder] = field(default_factory=dict)
     runs: dict[str, ServiceRun] = field(default_factory=dict)
-    """In the order in which they were asked for."""
+    """In the order in which they were requested."""
     serves: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """By store: the CatalogSet's id and the version that its prices tell."""
+    """By store: the CatalogSet's id and the version that its prices identify."""
     stores: dict[str, str] = field(default_factory=dict)
     """The name of each store by its id."""
     paused: dict[str, bool] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
-    """How often discovery shows each store."""
+    """How often discovery lists each store."""
     misread: list[str] = field(default_factory=list)
-    """Orders that one side reads otherwise than the other, or than they are stored."""
+    """Orders that a side reads differently from the other, or from how they are stored."""
     unfinished: list[str] = field(default_factory=list)
-    """Whatever still waits to be done: jobs, runs, deliveries, submissions, claimed keys."""
+    """Unfinished work: jobs, runs, deliveries, submissions, claimed keys."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Books:
-    """All three, and what was noticed on the way."""
+    """All three, and violations seen during the round."""
 
     service: ServiceBook
     merchants: MerchantBook

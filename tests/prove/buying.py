@@ -1,4 +1,4 @@
-"""What customers of the storefront do: validate, place under a key until there is an answer, ask again, try tricks."""
+"""The storefront's customers: validate, place under a key until there is an answer, repeat requests, misuse keys."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Buying:
     closing: asyncio.Event
 
     async def run(self, me: Partner) -> None:
-        """Be a customer, one order after the other."""
+        """Act as a customer, one order after the other."""
         while not self.closing.is_set():
             live = [shop for shop in self.shops if shop.store_id is not None]
             if live:
@@ -53,7 +53,7 @@ class Buying:
             order["validatedOrderToken"] = token
         self.book.keys[key] = Asked(order, token)
         if me.chance.random() < _LEFT_ALONE:
-            # The customer closes the page; what became of the order is asked at the end of the day.
+            # The customer closes the page; the order's outcome is read at the end of the round.
             await self.ask_once(me, key)
             return
         await self.settle(me, key)
@@ -68,7 +68,7 @@ class Buying:
             await redeliver(me, DELIVERIES)
 
     async def settle(self, me: Partner, key: str) -> None:
-        """Ask with a key until the answer is final."""
+        """Repeat a request with a key until the answer is final."""
         while True:
             times = 2 if me.chance.random() < _TWICE_AT_ONCE else 1
             answers = await asyncio.gather(*(self.ask_once(me, key) for _ in range(times)))
@@ -79,7 +79,7 @@ class Buying:
             await me.pause(open_ones[0])
 
     async def ask_once(self, me: Partner, key: str) -> Answer | None:
-        """Ask with a key, and write the answer down."""
+        """Send a request with a key, and record the answer."""
         asked = self.book.keys[key]
         answer = await me.once("POST", f"{ORDERS}/place", asked.body, Idempotency_Key=key)
         if answer is None:
@@ -92,7 +92,7 @@ class Buying:
         return answer
 
     async def _validated(self, me: Partner, order: Any) -> str | None:
-        """Return the token of an order that is valid; None for one that is not, or after a few tries."""
+        """Return the token of a valid order; None for an invalid one, or after a few tries."""
         for _ in range(4):
             answer = await me.once("POST", f"{ORDERS}/validate", order)
             if answer is not None and answer.status == HTTPStatus.OK:
@@ -113,7 +113,7 @@ def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
             "firstName": "Ada",
             "lastName": "L",
             "phone": "+15550100",
-            # So that an order tells in every book which request it came from.
+            # So that every record of an order identifies its request.
             "partnerUserId": key,
         },
     }

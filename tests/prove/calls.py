@@ -1,4 +1,4 @@
-"""How partners call the service while it dies under them: any server, again until there is a final answer."""
+"""Calls of partners while the service is being killed: to any server, repeated until there is a final answer."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from tests.prove.processes import Fleet
 from mercato.testing.caller import Answer, Caller, NoAnswerError
 
 LONGEST_WAIT: Final = 1.0
-"""Seconds between two tries at most, whatever the service asks for: impatience makes more races."""
+"""The most seconds between two tries, whatever Retry-After says: short waits cause more races."""
 
 
 @dataclass(slots=True)
@@ -25,12 +25,12 @@ class Calls:
     sent: int = 0
     answered: int = 0
     odd: Counter[str] = field(default_factory=Counter)
-    """Answers that the service should never give."""
+    """Answers that the service must never give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Calls as one partner, with chance of its own."""
+    """Calls as one partner, with its own random generator."""
 
     calls: Calls
     key: str
@@ -51,7 +51,7 @@ class Partner:
         return answer
 
     async def until_final(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Send a request until it is answered with something that a repeat would not change."""
+        """Repeat a request until its answer is final."""
         while True:
             answer = await self.once(method, path, body, **headers)
             if answer is not None and not answer.is_retryable:
@@ -59,12 +59,12 @@ class Partner:
             await self.pause(answer)
 
     async def pause(self, answer: Answer | None) -> None:
-        """Wait a moment before the next try."""
+        """Wait before the next try."""
         longest = LONGEST_WAIT if answer is not None else LONGEST_WAIT / 4
         await asyncio.sleep(self.chance.uniform(0.05, longest))
 
     async def get(self, path: str) -> Any:
-        """Return what a path says, once it is answered with 200. Raises LookupError for any other final answer."""
+        """Return the body of a path once it answers 200. Raises LookupError for any other final answer."""
         answer = await self.until_final("GET", path)
         if answer.status != HTTPStatus.OK:
             raise LookupError(f"GET {path}: {answer.status} {answer.code}")

@@ -1,4 +1,4 @@
-"""The command: rounds until there were enough kills, a table, and every broken promise with its seed."""
+"""The command: rounds until there were enough kills, a table, and every violation with its seed."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ BROKEN: Final = 1
 
 
 def main(arguments: Sequence[str], *, postgresql_url: Callable[[], str]) -> int:
-    """Prove, and return the exit code: 1 when a promise was broken. Ctrl-C keeps what was shown before."""
+    """Run the proof and return the exit code: 1 after a violation. Ctrl-C keeps the results so far."""
     options = _options(arguments)
     state = load(options.state, seed=options.seed)
     try:
@@ -45,7 +45,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--kills-per-round", type=int, default=25)
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each further one adds 1")
-    parser.add_argument("--state", type=Path, help="a file that keeps the count, to go on from another day")
+    parser.add_argument("--state", type=Path, help="a file with the results so far, to continue later")
     parser.add_argument("--database", choices=(*PROGRAMS, "both"), default="both")
     return parser.parse_args(arguments)
 
@@ -68,7 +68,7 @@ def _report(database: str, seed: int, result: Result, *, total: int, of: int) ->
     print(
         f"{database}, seed {seed}: {count_of(said.kills, 'kill')} ({total:,} of {of:,}), "
         f"{count_of(said.orders, 'order')}, {count_of(said.runs, 'run')}, "
-        f"{count_of(len(result.violations), 'broken promise')}, {said.seconds:.0f} s",
+        f"{count_of(len(result.violations), 'violation')}, {said.seconds:.0f} s",
         flush=True,
     )
     for violation in result.violations:
@@ -76,7 +76,7 @@ def _report(database: str, seed: int, result: Result, *, total: int, of: int) ->
 
 
 async def prove_once(database: str, server: str, *, seed: int, kills: int) -> Result:
-    """Run one round on a new database. The logs of a round that broke a promise, or broke off, are kept."""
+    """Run one round on a new database. The logs of a round with a violation, or one that failed, are kept."""
     directory = Path(tempfile.mkdtemp(prefix=f"mercato-prove-{database}-{seed}-"))
     async with AsyncExitStack() as stack:
         url = None

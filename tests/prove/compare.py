@@ -1,4 +1,4 @@
-"""The promises, each a comparison of books. Nothing here knows how the books were filled."""
+"""The invariants, each a comparison of records. Nothing here knows how the records were made."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ EXPECTED: Final = frozenset(
         "ORDER_CLOSED",
     }
 )
-"""Refusals that this workload may meet; any other is a fault of the service."""
+"""Refusals that this workload may get; any other is a bug in the service."""
 
 CREATED: Final = 201
 
@@ -25,25 +25,25 @@ Found = Iterator[Violation]
 
 
 def compare(books: Books) -> list[Violation]:
-    """Return every broken promise, each once."""
+    """Return every violation, each once."""
     found = {violation for check in CHECKS for violation in check(books)}
     return sorted(found | set(books.noticed))
 
 
 def nothing_is_left(books: Books) -> Found:
-    """No job, run, delivery, submission or claimed key waits for anything."""
+    """No job, run, delivery, submission or claimed key is unfinished."""
     for what in books.service.unfinished:
-        yield Violation("stuck", "still waits to be done", what)
+        yield Violation("stuck", "is unfinished", what)
 
 
 def both_sides_read_the_same(books: Books) -> Found:
     """Merchant and storefront read an order as it is stored."""
     for order_id in books.service.misread:
-        yield Violation("differs", "an order is not read as it is stored", order_id)
+        yield Violation("differs", "an order is read differently from how it is stored", order_id)
 
 
 def each_key_has_one_answer(books: Books) -> Found:
-    """Every key has a final reply. One about an order is the same bytes whenever it is given."""
+    """Every key has a final reply. One about an order always has the same bytes."""
     for key, asked in books.storefront.keys.items():
         answers = set(asked.pinned)
         if not asked.finals:
@@ -54,7 +54,7 @@ def each_key_has_one_answer(books: Books) -> Found:
 
 
 def each_key_has_one_order(books: Books) -> Found:
-    """A key made at most one order that was not refused, and its reply says which; a refusal made none."""
+    """A key created at most one order that was not refused, and its reply names it; a refusal created none."""
     for key, asked in books.storefront.keys.items():
         made = _live(books, key)
         if len(made) > 1:
@@ -65,7 +65,7 @@ def each_key_has_one_order(books: Books) -> Found:
         if status == CREATED:
             if [order.id for order in made] != [order_id]:
                 yield Violation(
-                    "lost", "the reply names another order than the key made", f"{key} {order_id}"
+                    "lost", "the reply names another order than the key created", f"{key} {order_id}"
                 )
         elif code not in EXPECTED:
             yield Violation("differs", f"an order was refused with {status} {code}", key)
@@ -88,38 +88,42 @@ def each_token_has_one_order(books: Books) -> Found:
 
 
 def no_order_is_lost(books: Books) -> Found:
-    """Each order that the storefront was told of is in the service."""
+    """Each order in the storefront's answers is in the service."""
     for key, asked in books.storefront.keys.items():
         for order_id in asked.told - books.service.orders.keys():
-            yield Violation("lost", "the service has not the order that it told of", f"{key} {order_id}")
+            yield Violation("lost", "the service lacks an order that it returned", f"{key} {order_id}")
     for order_id in books.storefront.events.keys() - books.service.orders.keys():
-        yield Violation("lost", "the service has not the order of an event", order_id)
+        yield Violation("lost", "the service lacks the order of an event", order_id)
 
 
 def both_sides_have_it(books: Books) -> Found:
-    """An order is in the service and at its merchant, or cancelled on both sides, the merchant told so."""
+    """An order is in the service and at its merchant, or cancelled on both sides with the merchant notified."""
     merchants = books.merchants
     for order in books.service.orders.values():
         taken = merchants.orders.get(order.id)
         match order.answer:
             case "accepted" if taken is None or not taken.accepted:
-                yield Violation("lost", "the merchant has not an order that the service has", order.id)
+                yield Violation("lost", "the merchant lacks an order that the service has", order.id)
             case "refused" if taken is None or taken.accepted:
-                yield Violation("differs", "the service has refused what its merchant did not", order.id)
+                yield Violation(
+                    "differs", "the service refused an order that its merchant accepted", order.id
+                )
             case "given_up" if order.id not in merchants.cancelled:
-                yield Violation("lost", "the merchant was not told that an order is cancelled", order.id)
+                yield Violation("lost", "the merchant was not notified of a cancelled order", order.id)
             case "waiting":
                 yield Violation("stuck", "an order waits for its store", order.id)
     for order_id in merchants.orders.keys() - books.service.orders.keys():
-        yield Violation("doubled", "the merchant has an order that the service has not", order_id)
+        yield Violation("doubled", "the merchant has an order that the service lacks", order_id)
     for order_id in merchants.cancelled:
         kept = books.service.orders.get(order_id)
         if kept is None or kept.answer != "given_up":
-            yield Violation("differs", "the merchant was told of a cancel that was none", order_id)
+            yield Violation(
+                "differs", "the merchant was notified of a cancellation that never happened", order_id
+            )
 
 
 def states_agree(books: Books) -> Found:
-    """Service, merchant and the storefront's newest event say the same of an order."""
+    """Service, merchant and the storefront's newest event agree on an order."""
     for order in books.service.orders.values():
         taken = books.merchants.orders.get(order.id)
         if taken is not None and order.answer == "accepted":
@@ -135,7 +139,7 @@ def states_agree(books: Books) -> Found:
         if told:
             newest = told[max(told)]
             if any((event.state, event.status) != (order.state, order.status) for event in newest):
-                yield Violation("lost", "the newest event says something else", order.id)
+                yield Violation("lost", "the newest event differs", order.id)
 
 
 def events_are_complete(books: Books) -> Found:
@@ -153,27 +157,27 @@ def webhooks_are_genuine(books: Books) -> Found:
     """Every webhook was signed, and no id has two bodies."""
     for mail in (books.merchants.mail, books.storefront.mail):
         for webhook_id in mail.forged:
-            yield Violation("differs", "a webhook's signature is not good", webhook_id)
+            yield Violation("differs", "a webhook's signature is invalid", webhook_id)
         for webhook_id, bodies in mail.bodies.items():
             if len(bodies) > 1:
                 yield Violation("doubled", "a webhook has different bodies", webhook_id)
 
 
 def runs_end_with_a_webhook(books: Books) -> Found:
-    """Every run that was accepted has ended, and its merchant was told how."""
+    """Every accepted run has ended, and its merchant was notified of the result."""
     for shop in books.merchants.shops.values():
         for run_id in shop.runs.keys() - books.service.runs.keys():
-            yield Violation("lost", "the service has not a run that it accepted", run_id)
+            yield Violation("lost", "the service lacks a run that it accepted", run_id)
     for run in books.service.runs.values():
         said = books.merchants.synced.get(run.id)
         if said is None:
-            yield Violation("lost", f"no webhook told that a run {run.status}", run.id)
+            yield Violation("lost", f"no webhook reported that a run {run.status}", run.id)
         elif said != run.status:
             yield Violation("differs", f"a webhook said {said} of a run that {run.status}", run.id)
 
 
 def stores_serve_the_newest(books: Books) -> Found:
-    """A store serves what its newest succeeded run brought, and that is no older than what was announced."""
+    """A store serves the set of its newest successful run, which is not older than the announced one."""
     newest: dict[str, tuple[str, str | None]] = {}
     for run in books.service.runs.values():
         if run.status == "succeeded":
@@ -185,23 +189,23 @@ def stores_serve_the_newest(books: Books) -> Found:
         run_id, switched_to = newest.get(shop.store_id, ("", set_id))
         if switched_to != set_id:
             yield Violation(
-                "lost", "a store does not serve what its newest run brought", f"{shop.store_id} {run_id}"
+                "lost", "a store does not serve the set of its newest run", f"{shop.store_id} {run_id}"
             )
         if version in shop.broken or not _announced(shop, run_id) <= version <= shop.version:
             yield Violation("lost", f"a store serves version {version} of {shop.version}", shop.store_id)
 
 
 def stores_are_there_once(books: Books) -> Found:
-    """Each activated store exists once, is found once, and is open or paused as it was last told."""
+    """Each activated store exists once, is found once, and has its last acknowledged status."""
     names = Counter(books.service.stores.values())
     for shop in books.merchants.shops.values():
         if names[shop.name] > 1:
-            yield Violation("doubled", "a store was made more than once", shop.name)
+            yield Violation("doubled", "a store was created more than once", shop.name)
         if shop.store_id is None:
             yield Violation("stuck", "a store never went live", shop.name)
             continue
         if books.service.stores.get(shop.store_id) != shop.name:
-            yield Violation("lost", "the service has not a store that it activated", shop.store_id)
+            yield Violation("lost", "the service lacks a store that it activated", shop.store_id)
         if books.service.found[shop.store_id] != 1:
             times = books.service.found[shop.store_id]
             yield Violation("differs", f"discovery shows a store {times} times", shop.store_id)
@@ -240,5 +244,5 @@ def _said(asked: Asked) -> tuple[int, str | None, str | None]:
 
 
 def _announced(shop: Shop, run_id: str) -> int:
-    """Return the version that was the newest when this run was asked for; 1 for one whose answer was lost."""
+    """Return the newest version when this run was requested; 1 for one whose answer was lost."""
     return shop.runs.get(run_id, 1)

@@ -1,4 +1,4 @@
-"""The catalogs that stores host: every version has prices of its own, so that what is served tells its version."""
+"""The catalogs that stores host: every version has its own prices, so that a served catalog identifies its version."""
 
 from decimal import Decimal
 from typing import Any, Final
@@ -17,7 +17,7 @@ def item_id(shop: str, name: str) -> str:
 
 
 def document(shop: str, version: int, *, broken: bool = False) -> dict[str, Any]:
-    """Return a shop's catalog; a broken one names an item that is not there."""
+    """Return a shop's catalog; a broken one refers to a missing item."""
     items = {item_id(shop, name): _item(shop, name, version) for name in (*DISHES, EXTRA)}
     group = item_id(shop, "group")
     for name in DISHES[:2]:

@@ -1,4 +1,4 @@
-"""The partners' servers: the doubles of `mercato.testing`, faulty by chance; they write down all that they get."""
+"""The partners' servers: the doubles of `mercato.testing`, with random faults; they record everything that they get."""
 
 import asyncio
 import random
@@ -13,21 +13,21 @@ from mercato.testing import Double, Entry, MerchantDouble, Received, Reply, Stor
 from mercato.testing.acts import DROP, HONEST, STATUS, Act
 
 FAILS_ONCE: Final = "tok_fails_once"
-"""A card token that is declined at the first time."""
+"""A card token that is declined the first time."""
 
 SILENT: Final = 0.06
-"""The share of orders that a store never answers, though it may have written them down."""
+"""The share of orders that a store never answers, although it may have recorded them."""
 
 FAILURES: Final = ("500 2%", "503 1%", "429 1%", "404 1%", "drop 5%")
 SLOW: Final = ("slow:0.3 3%", "slow:1.1 3%")
-"""What goes wrong at an operation, and after it."""
+"""The random faults of an operation."""
 
 _LATE: Final = 0.06
-"""The share of webhooks that are taken up after a while."""
+"""The share of webhooks that are handled after a delay."""
 
 
 class FaultyDouble(Double):
-    """Fails by chance until `heal`. What was not acknowledged has not happened: it has to come again."""
+    """Fails at random until `heal`. What wasn't acknowledged doesn't count: it must be repeated."""
 
     mail: Mail
     chance: random.Random
@@ -35,17 +35,17 @@ class FaultyDouble(Double):
     _healed = False
 
     def prepare(self, mail: Mail, chance: random.Random) -> None:
-        """Set what every receiver has."""
+        """Set the members that every receiver has."""
         self.mail, self.chance, self._failed = mail, chance, set()
 
     def heal(self) -> None:
-        """Behave from now on."""
+        """Stop failing."""
         self._healed = True
         for operation in self.operations:
             self.behaviour.clear(operation)
 
     async def take(self, request: web.Request) -> web.StreamResponse:
-        await request.read()  # at once: who waits may be killed meanwhile
+        await request.read()  # at once: the caller may be killed meanwhile
         if not self._healed:
             is_late = self.chance.random() < _LATE
             await asyncio.sleep(self.chance.uniform(0.1, 1.2) if is_late else self.chance.uniform(0, 0.05))
@@ -56,7 +56,7 @@ class FaultyDouble(Double):
         return super().refuse(webhook)
 
     def draw(self, operation: str, webhook: Received) -> Act:
-        """Fail only at the first time that an event comes: a second failure waits half a minute."""
+        """Fail only on an event's first attempt: a second retry would take half a minute."""
         self.mail.note(webhook.webhook_id, webhook.body)
         if webhook.webhook_id in self._failed:
             return HONEST
@@ -68,7 +68,7 @@ class FaultyDouble(Double):
 
 
 class FaultyStorefront(FaultyDouble, StorefrontDouble):
-    """Writes every event down that it acknowledges."""
+    """Records every event that it acknowledges."""
 
     def __init__(self, book: StorefrontBook, chance: random.Random) -> None:
         super().__init__(behaviour=[f"event {one}" for one in FAILURES], seed=chance.getrandbits(32))
@@ -84,7 +84,7 @@ class FaultyStorefront(FaultyDouble, StorefrontDouble):
 
 
 class FaultyMerchant(FaultyDouble, MerchantDouble):
-    """Takes orders for its stores. `on_taken` is called with each order that was written down."""
+    """Accepts orders for its stores. `on_taken` is called with each recorded order."""
 
     def __init__(self, book: MerchantBook, chance: random.Random, on_taken: Callable[[str], None]) -> None:
         lines = [f"{name} {one}" for name in ("catalog-sync", "order-cancelled") for one in FAILURES]
@@ -96,13 +96,13 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
         self._unpaid: set[str] = set()
 
     def publish(self, shop: Shop) -> None:
-        """Host the shop's newest catalog, under an address of its own and where the newest always is."""
+        """Host the shop's newest catalog, at its own address and at the address of the current one."""
         body = document(shop.name, shop.version, broken=shop.version in shop.broken)
         for is_fixed in (True, False):
             self.host(self.catalog_path(shop, is_fixed=is_fixed), body)
 
     def catalog_path(self, shop: Shop, *, is_fixed: bool) -> str:
-        """Return where the newest catalog is."""
+        """Return the address of the newest catalog."""
         return f"/catalogs/{shop.name}/{shop.version if is_fixed else 'current'}"
 
     def draw(self, operation: str, webhook: Received) -> Act:
@@ -112,7 +112,7 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
         if operation == "place":
             self.mail.note(webhook.webhook_id, webhook.body)
             if act.name in {STATUS, DROP} and self._heads():
-                self.answer_place(webhook, act)  # written down, though the service isn't told
+                self.answer_place(webhook, act)  # recorded, although the service gets no answer
             known = self.records.orders.get(webhook.webhook_id)
             if known is not None and known.silent and self._heads():
                 return Act(DROP)
@@ -138,7 +138,7 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
         return f"N-{len(self.records.orders) + 1}"
 
     def sub_total_of(self, order: Mapping[str, Any]) -> None:
-        """Take any price: a catalog may have changed since."""
+        """Accept any price: the catalog may have changed."""
 
     def payment_faults(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
         card = (data.get("payment") or {}).get("cardToken")

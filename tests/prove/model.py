@@ -1,4 +1,4 @@
-"""What a proof counts, and what it says when two books disagree."""
+"""The counts of a proof, and its violations."""
 
 from typing import Final, Literal
 
@@ -10,7 +10,7 @@ KINDS: Final[tuple[Kind, ...]] = ("lost", "doubled", "stuck", "differs")
 
 
 class Violation(msgspec.Struct, frozen=True, order=True):
-    """A promise that was not kept: which, and to whom."""
+    """A violated invariant, and the ids concerned."""
 
     kind: Kind
     what: str
@@ -18,7 +18,7 @@ class Violation(msgspec.Struct, frozen=True, order=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What happened in one round, or in many."""
+    """Counts of one round, or of many."""
 
     rounds: int = 0
     kills: int = 0

@@ -17,13 +17,13 @@ from mercato.kernel import crash
 from mercato.kernel.processes import exit_with_parent
 
 START_SECONDS: Final = 60.0
-"""How long a process may take until it says that it is there, on a machine that is busy otherwise."""
+"""How long a process may take to start on a busy machine."""
 
 MOST_ODD_ENDS: Final = 10
-"""Processes of a round that may end by themselves until it is broken off."""
+"""Processes that may end by themselves before the round is aborted."""
 
 ARMED: Final = 0.6
-"""The share of starts that are told to die at a named point."""
+"""The share of starts that kill themselves at a named point."""
 
 
 def command(*arguments: str) -> list[str]:
@@ -34,7 +34,7 @@ def command(*arguments: str) -> list[str]:
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with these settings of Mercato and no others."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
-    # Starts are most of what a proof does: each would compile everything anew.
+    # Starts dominate a proof: without a cache each would compile all modules.
     clean.pop("PYTHONDONTWRITEBYTECODE", None)
     return clean | dict(settings)
 
@@ -52,7 +52,7 @@ async def ask(settings: Mapping[str, str], *arguments: str) -> Any:
 
 @dataclass(slots=True, kw_only=True)
 class Program:
-    """One process of the service, and whatever comes after it in its place."""
+    """One process of the service, with its successors."""
 
     name: str
     role: str
@@ -60,10 +60,10 @@ class Program:
     log: Path
     process: asyncio.subprocess.Process | None = None
     base: str | None = None
-    """Where it can be called; None while it cannot, and for a worker always."""
+    """Its address; None while it is down, and always for a worker."""
 
     async def start(self, *, crash_at: str | None = None) -> None:
-        """Start it; it is not yet there when this returns."""
+        """Start it, without waiting until it is ready."""
         extra = {} if crash_at is None else {crash.VARIABLE: crash_at}
         arguments = ["serve", "--port", "0"] if self.role == "serve" else ["worker"]
         with self.log.open("ab") as log:
@@ -72,12 +72,12 @@ class Program:
                 env=environment({**self.settings, **extra}),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                # Nothing of a proof that was killed itself goes on.
+                # If the proof itself is killed, its processes end.
                 preexec_fn=partial(exit_with_parent, os.getpid()),
             )
 
     async def listen(self) -> None:
-        """Return when it says that it is there, or when it is dead."""
+        """Return once it is ready or has ended."""
         assert self.process is not None
         assert self.process.stdout is not None
         async with asyncio.timeout(START_SECONDS):
@@ -103,7 +103,7 @@ class Program:
 
 @dataclass(slots=True)
 class Fleet:
-    """All processes of a round. While `chaos` is on, whatever dies comes back after a moment."""
+    """All processes of a round. While `chaos` is on, ended processes are restarted after a moment."""
 
     programs: list[Program]
     chance: random.Random
@@ -111,11 +111,11 @@ class Fleet:
     at_points: int = 0
     chaos: bool = True
     odd_ends: list[str] = field(default_factory=list)
-    """Processes that ended otherwise than by a kill."""
+    """Processes that ended without being killed."""
     _asked: set[str] = field(default_factory=set)
 
     async def keep(self, program: Program) -> None:
-        """Run a program for ever, starting it again each time that it ends."""
+        """Keep a program running: restart it whenever it ends."""
         while True:
             armed = self._point()
             await program.start(crash_at=armed)
@@ -132,10 +132,10 @@ class Fleet:
     def _note_odd_end(self, program: Program, code: int) -> None:
         self.odd_ends.append(f"{program.name} ended with {code}: {program.log}")
         if len(self.odd_ends) > MOST_ODD_ENDS:
-            raise RuntimeError(f"{program.name} does not stay: see {program.log}")
+            raise RuntimeError(f"{program.name} keeps ending: see {program.log}")
 
     def kill_one(self) -> None:
-        """Kill any process, in whatever it is doing."""
+        """Kill a random process."""
         running = [one for one in self.programs if one.process is not None and one.process.returncode is None]
         if running:
             victim = self.chance.choice(running)
@@ -143,7 +143,7 @@ class Fleet:
             victim.kill()
 
     async def base(self) -> str:
-        """Return the address of any server that can be called; wait while there is none."""
+        """Return the address of a running server; wait while there is none."""
         while True:
             there = [one.base for one in self.programs if one.base is not None]
             if there:
@@ -151,7 +151,7 @@ class Fleet:
             await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
-        """Kill whatever runs, and wait for it."""
+        """Kill all running processes, and wait for them."""
         for program in self.programs:
             program.kill()
         for program in self.programs:

@@ -1,4 +1,4 @@
-"""The service's own book: read from its database, and over HTTP as partners read it."""
+"""The service's own records: read from its database, and over HTTP as partners read them."""
 
 from typing import Any, Final
 
@@ -19,13 +19,13 @@ from mercato.kernel.db.tables import (
 )
 
 MOST_NAMED: Final = 20
-"""Unfinished things of a kind that are named."""
+"""How many unfinished entries of a kind are named."""
 
 _PAGE: Final = 100
 
 
 def _unfinished() -> dict[str, Select[Any]]:
-    """Return a question for each kind of thing that the service finishes by itself."""
+    """Return a query for each kind of work that the service finishes by itself."""
     return {
         "job": select(jobs.c.id, jobs.c.kind, jobs.c.state, jobs.c.attempt, jobs.c.run_at, jobs.c.error),
         "run": select(catalog_runs.c.id, catalog_runs.c.status).where(
@@ -40,18 +40,18 @@ def _unfinished() -> dict[str, Select[Any]]:
 
 
 def _unanswered() -> Select[Any]:
-    """Keys whose request has begun and has no reply: one remains of a customer who never asked again."""
+    """Keys whose request has begun and has no reply: one remains if a customer never repeated the request."""
     waiting = and_(idempotency_keys.c.status.is_(None), idempotency_keys.c.request != b"")
     return select(idempotency_keys.c.key, idempotency_keys.c.order_id).where(waiting)
 
 
 def _failed_event() -> Any:
-    """An event that is given up; a question to a store may end without an answer."""
+    """Events that were given up; a call to a store may end without an answer."""
     return and_(deliveries.c.status == "failed", deliveries.c.type.not_in(("order.validate", "order.place")))
 
 
 async def count_unfinished(db: Database) -> int:
-    """Return how much still waits to be done."""
+    """Return the amount of unfinished work."""
     async with db.read() as tx:
         counts = [
             await tx.scalar(select(func.count()).select_from(one.subquery()))
@@ -61,7 +61,7 @@ async def count_unfinished(db: Database) -> int:
 
 
 async def list_unfinished(db: Database, *, keys: bool) -> list[str]:
-    """Return a line for each thing that still waits to be done; with `keys`, for keys without a reply, too."""
+    """Return a line for each unfinished entry; with `keys`, also for keys without a reply."""
     asked = _unfinished() | ({"key": _unanswered()} if keys else {})
     async with db.read() as tx:
         return [
@@ -74,7 +74,7 @@ async def list_unfinished(db: Database, *, keys: bool) -> list[str]:
 async def read_book(
     db: Database, *, merchants: list[Partner], front: Partner, shops: list[Shop]
 ) -> ServiceBook:
-    """Return the service's book."""
+    """Return the service's records."""
     book = ServiceBook(unfinished=await list_unfinished(db, keys=True))
     shown = {order["orderId"]: order for one in merchants for order in await _all_orders(one)}
     async with db.read() as tx:
@@ -117,7 +117,7 @@ async def _read_rows(tx: Read, book: ServiceBook, shown: dict[str, Any]) -> None
             number=order.get("partnerOrderId"),
             sequence=row.sequence,
         )
-    # In the order in which they ended: of two that one server after the other was asked for, the database says which
+    # In the order in which they ended: of two requested from different servers, the database knows which
     # comes first, and not the clocks that their ids were made by.
     asked = select(catalog_runs).where(catalog_runs.c.notified)
     asked = asked.order_by(catalog_runs.c.updated_at, catalog_runs.c.id)

@@ -1,4 +1,4 @@
-"""One round: a new database, a day of trade under kills, rest, and the comparison of the books."""
+"""One round: a new database, trade under kills, an idle phase, and the comparison of the records."""
 
 import asyncio
 import random
@@ -34,29 +34,29 @@ SETTINGS: Final = {
     "MERCATO_LOG_FORMAT": "json",
     "MERCATO_LOG_LEVEL": "info",
 }
-"""Waits are short, so that a round sees the end of everything that it begins; nothing else is set."""
+"""Short waits, so that everything ends within the round; all other settings are the defaults."""
 
 REST_SECONDS: Final = 120.0
-"""How long the service may take to finish everything once nobody kills it any more."""
+"""How long the service may take to finish everything after the last kill."""
 
 MOST_BETWEEN: Final = 40
-"""Answers to partners between two kills at most."""
+"""The most answers to partners between two kills."""
 
 ROUND_SECONDS: Final = 3600.0
-"""How long a round may take altogether, on a machine that has much else to do."""
+"""The time limit of a round on a busy machine."""
 
 AT_ONCE: Final = 0.2
-"""The share of kills that follow the one before within a moment: those that are just starting die, too."""
+"""The share of kills that follow the previous one at once, so that starting processes are killed, too."""
 
 LONGEST_GAP: Final = 20.0
-"""Seconds between two kills, however little was answered."""
+"""The most seconds between two kills, however few answers there were."""
 
 PROGRAMS: Final = {"sqlite": ("serve", "worker"), "postgresql": ("serve", "serve", "worker", "worker")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a round is made of."""
+    """The parameters of a round."""
 
     database: str
     url: str | None
@@ -68,14 +68,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a round."""
+    """The result of a round."""
 
     counts: Counts
     violations: list[Violation]
 
 
 async def run(plan: Plan) -> Result:
-    """Run a round and return what came of it. Its directory keeps the processes' logs."""
+    """Run a round and return its result. Its directory keeps the processes' logs."""
     began = monotonic()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -96,7 +96,7 @@ async def run(plan: Plan) -> Result:
 
 
 class _Day:
-    """Everybody who takes part in a round."""
+    """All participants of a round."""
 
     def __init__(self, plan: Plan, session: aiohttp.ClientSession) -> None:
         self.plan = plan
@@ -116,7 +116,7 @@ class _Day:
         self.buying = Buying(self.storefront.records, self.shops, self.closing)
         self.front_key = ""
         self.stuck: list[str] = []
-        """What was not finished by itself."""
+        """Work that wasn't finished by the service itself."""
 
     def _chance(self, whose: str) -> random.Random:
         return random.Random(f"{self.plan.seed} {whose}")  # it has to be repeatable
@@ -136,11 +136,11 @@ class _Day:
         self.selling.taken(order_id)
 
     async def prepare(self, stack: AsyncExitStack) -> None:
-        """Run the partners' servers and make the partners."""
+        """Run the partners' servers and create the partners."""
         for double in (*self.doubles, self.storefront):
             await stack.enter_async_context(double)
         url = self.storefront.event_url
-        # The first makes the database.
+        # The first one creates the database.
         makes = [await self._partner("a", "commerce", "--webhook-token", "t")]
         makes += await asyncio.gather(
             self._partner("b", "commerce", "--webhook-token", "t"),
@@ -163,7 +163,7 @@ class _Day:
         return Partner(self.calls, self.front_key, self._chance(name))
 
     async def trade(self, group: asyncio.TaskGroup) -> None:
-        """Trade while processes die, then let everybody finish what was begun."""
+        """Trade while processes are killed, then finish everything."""
         at_work = [group.create_task(self.selling.run(shop)) for shop in self.shops]
         customers = [self.customer(f"customer {number}") for number in range(CUSTOMERS)]
         at_work += [group.create_task(self.buying.run(customer)) for customer in customers]
@@ -179,7 +179,7 @@ class _Day:
                 task.cancel()
 
     async def _kill(self) -> None:
-        """Kill at random instants. What was answered is the clock, so that a slow machine gets as far as a fast one."""
+        """Kill at random instants. Time is counted in answers, so that a slow machine gets as far as a fast one."""
         chance = self._chance("gaps")
         await self._live()
         while self.fleet.kills < self.plan.kills:
@@ -190,27 +190,27 @@ class _Day:
         self.fleet.chaos = False
 
     async def _answered(self, more: int) -> None:
-        """Return when so many more requests were answered, or when something holds them up."""
+        """Return after so many more answers, or after a time without."""
         until, latest = self.calls.answered + more, monotonic() + LONGEST_GAP
         while self.calls.answered < until and monotonic() < latest:  # many count it up
             await asyncio.sleep(0.01)
 
     async def _live(self) -> None:
-        """Return when a first store is live: before that there is nothing to lose."""
+        """Return once the first store is live: before that nothing can be lost."""
         while all(shop.store_id is None for shop in self.shops):  # for a moment
             await asyncio.sleep(0.05)
 
     async def rest(self, db: Database) -> None:
-        """Return when nothing waits to be done any more, though nobody asks; what does after a while is stuck."""
+        """Return once no work is left, without any further request; what remains after a while is stuck."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
-                # Other processes' work, which tells nobody when it is over.
+                # Work of other processes, for which there is no event.
                 while self.selling.cooking or await reading.count_unfinished(db):
                     await asyncio.sleep(0.3)
         self.stuck += await reading.list_unfinished(db, keys=False)
 
     async def ask_again(self, db: Database) -> None:
-        """Ask once more with every key, those included that nobody waited for; what that begins is finished, too."""
+        """Repeat the request of every key, abandoned ones included, and finish what that starts."""
         me = self.customer("last")
         with suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
@@ -220,17 +220,19 @@ class _Day:
         await self.rest(db)
 
     async def read(self, db: Database) -> ServiceBook:
-        """Return the service's book."""
+        """Return the service's records."""
         async with asyncio.timeout(REST_SECONDS):
             return await reading.read_book(
                 db, merchants=self.selling.partners, front=self.customer("reader"), shops=self.shops
             )
 
     def result(self, service: ServiceBook, *, seconds: float) -> Result:
-        """Return what happened, and whatever is wrong with it."""
-        noticed = [Violation("differs", "an answer that should not be", odd) for odd in self.selling.odd]
-        noticed += [Violation("differs", "an answer that should not be", odd) for odd in self.calls.odd]
-        noticed += [Violation("stuck", "was not finished by itself", stuck) for stuck in self.stuck]
+        """Return the counts and all violations."""
+        noticed = [Violation("differs", "an unexpected answer", odd) for odd in self.selling.odd]
+        noticed += [Violation("differs", "an unexpected answer", odd) for odd in self.calls.odd]
+        noticed += [
+            Violation("stuck", "was not finished by the service itself", stuck) for stuck in self.stuck
+        ]
         noticed += [Violation("differs", "a process ended by itself", odd) for odd in self.fleet.odd_ends]
         books = Books(
             service=service, merchants=self.merchants, storefront=self.storefront.records, noticed=noticed

@@ -1,4 +1,4 @@
-"""What merchants do all day: register, publish catalogs, pause, move orders on, ask for webhooks again."""
+"""The merchants' work: register, publish catalogs, pause, update orders, redeliver webhooks."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ class Selling:
     partners: list[Partner]
     closing: asyncio.Event
     odd: list[str] = field(default_factory=list)
-    """Answers that a merchant should never get."""
+    """Answers that a merchant must never get."""
     _cooking: set[asyncio.Task[None]] = field(default_factory=set)
 
     # --- stores -----------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class Selling:
             "webhookUrl": double.webhook_url,
         }
         answer = await me.until_final("POST", ONBOARDING, body)
-        # The answer to an earlier try may have been lost: then the name is taken, and it says by what.
+        # The answer to an earlier try may have been lost: then the name is taken, and the refusal has the id.
         shop.onboarding_id = answer.json()["onboardingId"]
         path = f"{ONBOARDING}/{shop.onboarding_id}"
         while True:
@@ -113,14 +113,14 @@ class Selling:
     # --- orders -----------------------------------------------------------------------------------
 
     def taken(self, order_id: str) -> None:
-        """Have an order cooked."""
+        """Start work on an order."""
         task = asyncio.create_task(self._cook(order_id))
         self._cooking.add(task)
         task.add_done_callback(self._cooked)
 
     @property
     def cooking(self) -> bool:
-        """Tell whether some order is being cooked."""
+        """Tell whether an order is in progress."""
         return bool(self._cooking)
 
     def _cooked(self, task: asyncio.Task[None]) -> None:
@@ -146,7 +146,7 @@ class Selling:
 
 
 def plan(chance: random.Random) -> list[dict[str, Any]]:
-    """Return the updates that an order gets: forwards, with jumps, and usually to an end."""
+    """Return the updates that an order gets: forward, with skipped steps, and usually to a closed state."""
     changes: list[dict[str, Any]] = [{"status": step} for step in STEPS if chance.random() < 1 / 2]
     draw = chance.random()
     if draw < 0.7:  # most are completed
@@ -157,7 +157,7 @@ def plan(chance: random.Random) -> list[dict[str, Any]]:
 
 
 async def redeliver(me: Partner, deliveries: str) -> None:
-    """Ask for any recent webhook again; a question to a store is refused."""
+    """Redeliver any recent webhook; calls to stores are refused."""
     page = await me.get(f"{deliveries}?limit=20")
     if page["deliveries"]:
         chosen = me.chance.choice(page["deliveries"])

@@ -1,4 +1,4 @@
-"""What a proof has shown so far, kept in a file so that it can go on another day."""
+"""The results of a proof so far, in a file so that it can continue later."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.prove.model import KINDS, Counts, Violation
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A violation and the round that it was seen in: the same seed plays the same round again."""
+    """A violation and its round: the same seed repeats the same round."""
 
     seed: int
     violation: Violation
@@ -27,7 +27,7 @@ class Tally(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """Everything: the seed of the next round, and a tally for each database."""
+    """The whole state: the seed of the next round, and a tally for each database."""
 
     next_seed: int
     tallies: dict[str, Tally] = msgspec.field(default_factory=dict)

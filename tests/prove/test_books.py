@@ -1,4 +1,4 @@
-"""A proof that cannot fail proves nothing: every way in which the books can disagree is found, and named."""
+"""A proof that can't fail proves nothing: every way in which the records can disagree is found and named."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def reply(status: int, **said: Any) -> tuple[int, bytes]:
 
 
 def books() -> Books:
-    """Return books of a day on which every promise was kept, and everything happened once."""
+    """Return records without violations, in which everything happened once."""
     service = ServiceBook(
         orders={
             "taken": order("taken"),
@@ -87,7 +87,7 @@ def moved(books: Books, name: str, **values: Any) -> None:
 
 
 def second_order(books: Books, **values: Any) -> None:
-    """Put an order into all books that is as good as the first."""
+    """Add another correct order to all records."""
     books.service.orders["second"] = order("second", **values)
     books.merchants.orders["second"] = replace(books.merchants.orders["taken"], number="n-second")
     books.storefront.events["second"] = books.storefront.events["taken"]

@@ -1,4 +1,4 @@
-"""The places at which a proof can kill are those that the code has."""
+"""The points at which a proof can kill are the ones in the code."""
 
 import re
 from pathlib import Path

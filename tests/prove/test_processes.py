@@ -1,4 +1,4 @@
-"""What kills the processes of a proof."""
+"""Killing the processes of a proof."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from tests.prove.processes import Fleet, Program
 
 
 class Process:
-    """A child as asyncio has it: who waits for it has not yet been told that it is over."""
+    """A child process that has ended while asyncio hasn't noticed yet."""
 
     returncode = None
 

@@ -1,4 +1,4 @@
-"""The crash proof itself, in a size for every day; `make prove` runs it for as long as anybody likes."""
+"""The crash proof itself, in a small size; `make prove` runs it for any time."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`mercato demo`: told to its end, kept, interrupted, and made to fail."""
+"""`mercato demo`: completed, kept running, interrupted, and made to fail."""
 
 import asyncio
 import os
@@ -92,7 +92,7 @@ def left_in(directory: Path) -> list[Path]:
 
 
 async def read_until(process: asyncio.subprocess.Process, words: str) -> str:
-    """Read standard output up to and with the line that has the words."""
+    """Read standard output up to and including the line with the words."""
     assert process.stdout is not None
     lines = []
     async with asyncio.timeout(GENEROUS):
@@ -104,7 +104,7 @@ async def read_until(process: asyncio.subprocess.Process, words: str) -> str:
 
 
 async def test_it_ends_with_0_and_a_table_of_what_it_proved(tmp_path: Path) -> None:
-    # What stands in the environment is not the demo's business: it must not touch a real database.
+    # The demo must ignore the environment, so that it never touches a real database.
     process = await started(tmp_path, MERCATO_DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
     async with asyncio.timeout(GENEROUS):
         out, err = await process.communicate()
@@ -154,7 +154,7 @@ async def shows_its_story(links: list[str]) -> None:
 
 
 async def is_cooked(shell: dict[str, str]) -> None:
-    """Place an order like one that is there; the kitchen, which is still open, brings it to its end."""
+    """Place an order like an existing one; the running merchant completes it."""
     async with aiohttp.ClientSession() as session, asyncio.timeout(GENEROUS):
         pos, shop = (Caller(shell["URL"], shell[name], session) for name in ("KEY", "SHOP_KEY"))
         [like] = (await pos.get("/v1/commerce/orders?limit=1")).json()["orders"]

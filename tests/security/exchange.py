@@ -1,4 +1,4 @@
-"""Bytes to the running service and back, as no HTTP client would send them."""
+"""Sends raw bytes to the running service that no HTTP client would send."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from tests.service import Service
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
 
 LAST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-"""A request after which the connection closes: sent behind another, it is answered if that one's end was found."""
+"""A request after which the connection closes: sent behind another, it is answered if the first one's end was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ async def exchange(mercato: Service, sent: bytes, *, seconds: float = 20) -> byt
     got = b""
     try:
         async with asyncio.timeout(seconds):
-            # Whoever is refused half-way through may find the connection reset.
+            # A client that is refused while it sends may get a reset connection.
             with contextlib.suppress(ConnectionError):
                 writer.write(sent)
                 await writer.drain()
@@ -47,7 +47,7 @@ async def exchange(mercato: Service, sent: bytes, *, seconds: float = 20) -> byt
 
 
 def answers(got: bytes) -> list[Answered]:
-    """Return the answers to requests that were no HEAD, in their order; what is no answer raises."""
+    """Return the answers to requests other than HEAD, in their order. Raises for anything that isn't an answer."""
     found = []
     while got:
         head, _, rest = got.partition(b"\r\n\r\n")

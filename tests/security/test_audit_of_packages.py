@@ -1,4 +1,4 @@
-"""`make audit` fails on what is known against a package that serves, and on nothing else."""
+"""`make audit` fails on known vulnerabilities of runtime packages, and on nothing else."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ def test_a_vulnerability_of_a_runtime_package_fails_and_is_named():
     code, lines = audit.judge(report, PINNED)
     assert code == 1
     assert lines == [
-        "aiohttp 3.14.5: GHSA-1, mended in 9.9",
-        "aiohttp 3.14.5: GHSA-2, mended in 9.9",
+        "aiohttp 3.14.5: GHSA-1, fixed in 9.9",
+        "aiohttp 3.14.5: GHSA-2, fixed in 9.9",
         "audit: 2 known vulnerabilities in 2 packages",
     ]
 

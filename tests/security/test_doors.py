@@ -1,4 +1,4 @@
-"""What opens without a partner's key, and what guessing costs."""
+"""Operations without a partner's key, and comparisons of secrets."""
 
 import ast
 import asyncio
@@ -22,7 +22,7 @@ OPEN = {
 
 
 def test_every_operation_without_a_key_is_listed_by_name():
-    """Another operation that is public has to be written down here, and in the threat model."""
+    """Another public operation must be listed here and in the threat model."""
     assert {one.id for one in operations() if one.access is Access.PUBLIC} == OPEN
 
 
@@ -71,12 +71,12 @@ async def test_a_public_metrics_port_is_closed_without_a_token():
 
 
 COMPARED = {
-    "api_keys.c.hash == digest": "by the database, of a hash, from which no key can be worked out",
+    "api_keys.c.hash == digest": "by the database, of a hash, which reveals no key",
     "console_links.c.hash == digest(token)": "by the database, of a hash",
     "console_sessions.c.hash == digest(token)": "by the database, of a hash",
     "digest == request.previous_hash": "of a catalog",
-    "encoded == secret": "whether a prefix was taken off",
-    "claims.digest.caller != digest.caller": "of what was signed, once the signature has been found right",
+    "encoded == secret": "whether a prefix was removed",
+    "claims.digest.caller != digest.caller": "of what was signed, after the signature was verified",
     "claims.digest.store != digest.store": "the same",
     "claims.digest.cart != digest.cart": "the same",
     "claims.digest.fulfillment != digest.fulfillment": "the same",
@@ -86,13 +86,13 @@ COMPARED = {
     "token == b'['": "of JSON",
     "webhook_tokens.c.token == row.token": "by the database, of what is sealed",
 }
-"""Comparisons that may take as long as they like, and why."""
+"""Comparisons that needn't take constant time, and why."""
 
 PROOFS = {"signature", "digest", "mac", "token", "secret", "reveal"}
 
 
 def comparisons() -> Iterator[str]:
-    """Yield each `==` and `!=` of the service beside a name that says it is a proof of something."""
+    """Yield each `==` and `!=` of the service beside a name of a credential."""
     for path in Path(package.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq):

@@ -1,7 +1,7 @@
-"""Where one request ends and the next begins has one answer: nothing is smuggled past whoever stands in front.
+"""The end of each request is unambiguous: nothing can be smuggled past a proxy.
 
-Behind every request another one is sent. Its answer shows that the end of the first was found where it was meant;
-where the end cannot be known the connection closes, and what follows is never taken for a request.
+After every request another one is sent. Its answer shows that the end of the first was found correctly.
+If the end is ambiguous the connection closes, and what follows is never treated as a request.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 LINE = b"POST /v1/oauth/token HTTP/1.1\r\nHost: x\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 
-STAYS = [400, 200]  # refused by the operation, which reads no such form; the next request is answered
+STAYS = [400, 200]  # refused by the operation, which accepts no such form; the next request is answered
 CLOSES = [400]
 
 
@@ -24,7 +24,7 @@ def post(headers: bytes, body: bytes) -> bytes:
 
 
 REQUESTS: dict[str, tuple[bytes, list[int]]] = {
-    # a length and chunks at once: the chunks count, and nobody else is heard on that connection
+    # a length and chunks at once: the chunks count, and the connection takes no further request
     "length, then chunked": (
         post(b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n" + SMUGGLED),
         CLOSES,
@@ -104,7 +104,7 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
         post(b"Transfer-Encoding: chunked\r\n", b"5\nhello\n0\n\n" + SMUGGLED),
         CLOSES,
     ),
-    "a chunk of less than nothing": (
+    "a chunk of negative size": (
         post(b"Transfer-Encoding: chunked\r\n", b"-5\r\nhello\r\n0\r\n\r\n"),
         CLOSES,
     ),
@@ -144,7 +144,7 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
     "a NUL in the target": (b"GET /a\x00b HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
     "a space in the target": (b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
     "a space before the method": (b" GET / HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
-    "a method that is none": (b"G@T{} / HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
+    "an invalid method": (b"G@T{} / HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
     "empty lines first": (b"\r\n\r\n" + GET + b"\r\n", [200, 200]),
     # versions and protocols
     "HTTP/0.9": (b"GET /healthz\r\n\r\n", CLOSES),
@@ -165,7 +165,7 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300), CLOSES),
     # forms of the target
     "an absolute target": (b"GET http://evil.example/healthz HTTP/1.1\r\nHost: x\r\n\r\n", [200, 200]),
-    "an absolute target of nothing": (
+    "an absolute target of another path": (
         b"GET http://evil.example/smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
         [404, 200],
     ),
@@ -176,9 +176,9 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
     # targets that are not ASCII
     "UTF-8 in the path": ("GET /stör HTTP/1.1\r\nHost: x\r\n\r\n".encode(), [404, 200]),
     "UTF-8 in the query": ("GET /healthz?ü=ü HTTP/1.1\r\nHost: x\r\n\r\n".encode(), [400, 200]),
-    "bytes that are no text in the path": (b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
-    "bytes that are no text in the query": (b"GET /healthz?\xff HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
-    "escapes that are no text": (b"GET /%ff%fe%zz%2 HTTP/1.1\r\nHost: x\r\n\r\n", [404, 200]),
+    "bytes that aren't text in the path": (b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
+    "bytes that aren't text in the query": (b"GET /healthz?\xff HTTP/1.1\r\nHost: x\r\n\r\n", CLOSES),
+    "escapes that aren't text": (b"GET /%ff%fe%zz%2 HTTP/1.1\r\nHost: x\r\n\r\n", [404, 200]),
     # sizes
     "a target of 8 KiB": (b"GET /" + b"a" * 8_192 + b" HTTP/1.1\r\nHost: x\r\n\r\n", [404, 200]),
     "a target of 70,000 bytes": (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", [414]),

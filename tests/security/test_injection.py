@@ -1,4 +1,4 @@
-"""Nothing that a client sends becomes a header, a line of a log, or a path of its own."""
+"""Nothing that a client sends becomes a header, a log line, or another path."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def raw(method: str, path: str, *headers: bytes, body: bytes = b"") -> bytes:
 
 
 async def heads(mercato: Service, sent: bytes) -> dict[bytes, list[bytes]]:
-    """Return the headers of the first answer, and see to it that none was put in."""
+    """Return the headers of the first answer, after checking that none was injected."""
     first, *_ = answers(await exchange(mercato, sent + LAST))
     assert first.status < 500
     assert b"x-evil" not in first.headers
@@ -71,7 +71,7 @@ async def test_a_request_header_never_becomes_a_line_of_the_response(mercato: Se
         ):
             for coding in ("utf-8", "latin-1"):
                 line = f"{name}: {value}".encode(coding, errors="replace")
-                # A line feed ends a header, whoever wrote it: what follows is the client's own.
+                # A line feed ends the client's own header, so what follows is a header that it may send.
                 first, *_ = answers(await exchange(mercato, raw("GET", "/nothing", key, line) + LAST))
                 assert first.status in {400, 404}
                 assert b"x-evil" not in first.headers
@@ -115,7 +115,7 @@ async def test_a_location_contains_only_ids_of_the_service(mercato: Service, sho
         name = f"{number}{between}{EVIL}"
         url = shop.host(CATALOG)
         body = {"partnerStoreId": name, "name": name, "address": {"city": name}, "catalogCallbackUrl": url}
-        for _ in range(2):  # the second is told where the first is
+        for _ in range(2):  # the second answer refers to the first
             sent = raw("POST", "/v1/commerce/onboarding/stores", key, body=json.dumps(body).encode())
             head = await heads(mercato, sent)
             if b"location" in head:
@@ -154,7 +154,7 @@ async def test_what_a_client_sends_never_starts_a_log_line(
             if form == "json":
                 assert all(set(json.loads(line)) >= {"event", "level", "timestamp"} for line in lines)
             else:
-                # A message may have lines of its own, in a traceback alone, and none begins as the log's do.
+                # A message may have lines of its own, in a traceback alone, and none looks like a log line.
                 assert all("before" in line or line.startswith("  ") for line in lines if "forged" in line)
                 assert not any(ord(char) < 32 or not char.isprintable() for char in _plain("".join(lines)))
     finally:
@@ -162,7 +162,7 @@ async def test_what_a_client_sends_never_starts_a_log_line(
 
 
 def _plain(text: str) -> str:
-    """Return the text without the colours that are the log's own; what was sent blinks."""
+    """Return the text without the colours that are the log's own; injected escapes stay."""
     return re.sub("\x1b\\[(?:[0-4]|3[0-9])m", "", text)
 
 
@@ -177,7 +177,7 @@ CLIMBS = (
 
 
 def paths(operation: Operation) -> list[str]:
-    """Return the operation's path with each of its parameters led astray, and with its segments doubled and climbed."""
+    """Return the operation's path with hostile parameters, doubled segments and parent directories."""
     found = []
     for climb in CLIMBS:
         good = operation.path
@@ -190,7 +190,7 @@ def paths(operation: Operation) -> list[str]:
 
 
 async def test_no_path_of_any_operation_leads_anywhere_else(mercato: Service, pos: Client):
-    """Only what the table of operations says can be opened, and a file never."""
+    """Only declared operations can be reached, never a file."""
     key = f"Authorization: Bearer {pos.key}".encode()
 
     async def tried(operation: Operation) -> None:

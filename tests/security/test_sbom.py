@@ -1,4 +1,4 @@
-"""A release comes with the list of what it is made of."""
+"""A release has a software bill of materials."""
 
 import json
 from importlib import metadata

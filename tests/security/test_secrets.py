@@ -1,4 +1,4 @@
-"""Keys, tokens, secrets and payments are shown by nothing that shows a value: not by what has them, nor by what ran."""
+"""Keys, tokens, secrets and payments appear in no representation: not in a repr, a log or a traceback."""
 
 import dataclasses
 import importlib
@@ -25,10 +25,10 @@ from mercato.kernel.settings import Secret
 from mercato.kernel.telemetry import configure_logs
 
 SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
-"""Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match or are told below."""
+"""Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""
 
 HARMLESS = {
-    "domain.catalog.building.model.Built.body": "a catalog, as it is served to everybody",
+    "domain.catalog.building.model.Built.body": "a catalog, which is public",
     "domain.catalog.validation.scan._Frame.keys": "names of a document's members",
     "domain.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
@@ -91,7 +91,7 @@ def shown(kind: type[Any]) -> set[str]:
     suspects -= {name for name in suspects if prefix + name in HARMLESS}
     if not suspects:
         return set()
-    # A member of a type that hides itself is given one; any other a text to be found again.
+    # A member whose type redacts itself gets a value of that type; any other a text to search for.
     values: dict[str, Any] = {
         name: Secret(f"<{name}>") if "Secret" in str(hint) else f"<{name}>"
         for name, hint in members(kind).items()

@@ -1,4 +1,4 @@
-"""Clients that take their time, or take connections and do nothing with them, keep nobody else waiting."""
+"""Slow or idle clients don't delay others."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from mercato.http import server
 
 HEAD = b"POST /v1/oauth/token HTTP/1.1\r\nHost: x\r\n"
 IDLE = 1_200
-"""More connections than may wait to be taken, so that a server which holds only as many would not answer."""
+"""More connections than the backlog, so that a server which holds only that many would not answer."""
 
 pytestmark = only_sqlite
 
@@ -29,7 +29,7 @@ async def hasty(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 async def drip(mercato: Service, begin: bytes, each: bytes) -> bytes:
-    """Send a piece every 50 ms after the beginning, until the other side closes; return what it said."""
+    """Send a piece every 50 ms after the beginning, until the other side closes; return its answer."""
     reader, writer = await connect(mercato)
     writer.write(begin)
 
@@ -93,7 +93,7 @@ async def test_a_body_that_does_not_end_is_refused_in_its_time(hasty: Service, b
 )
 async def test_idle_connections_do_not_delay_other_clients(mercato: Service, begin: bytes):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4 * IDLE:
-        pytest.skip("this machine lets a process have too few files open")
+        pytest.skip("this machine allows too few open files per process")
     idle = [await connect(mercato) for _ in range(IDLE)]
     try:
         for _, writer in idle:
@@ -106,7 +106,7 @@ async def test_idle_connections_do_not_delay_other_clients(mercato: Service, beg
 
 
 async def test_unread_answers_do_not_delay_other_clients(mercato: Service):
-    """Who asks again and again and reads nothing fills its own connection, and no other."""
+    """A client that sends requests and reads no answers blocks only its own connection."""
     _, writer = await connect(mercato)
     writer.write(b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
     await writer.drain()

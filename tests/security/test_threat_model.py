@@ -1,4 +1,4 @@
-"""The threat model claims nothing that no test holds."""
+"""Every claim of the threat model has a test."""
 
 import ast
 import re

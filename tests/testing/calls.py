@@ -1,4 +1,4 @@
-"""Webhooks as a service sends them, made up and signed."""
+"""Sample webhooks, signed as a service signs them."""
 
 import json
 import time
@@ -23,7 +23,7 @@ def amounts(**changed: str) -> dict[str, str]:
 
 
 def order(*, item: str = DRINK, **changed: str) -> dict[str, Any]:
-    """Return an order of two drinks, as a store is told of it."""
+    """Return an order of two drinks as a store receives it."""
     line = {"itemId": item, "quantity": 2, "modifierGroups": [], "name": "Chinotto"}
     return {"cart": {"lineItems": [line]}, "amounts": amounts(**changed)}
 
