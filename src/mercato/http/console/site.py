@@ -83,9 +83,9 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     session, renewed = await _session(call, cookies)
     if session is None:
         return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
-    await count_page(call.app, session, method)
     if path in {"", "sign-out"}:
         return await _home(call, cookies, session, path)
+    await count_page(call.app, session, method)
     # A page that refreshes a part of itself shows no message: that is for the page that somebody opened.
     message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
