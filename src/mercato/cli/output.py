@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UnsetType
 
 from mercato.cli import command_name
-from mercato.kernel.wire import Wire, instant
+from mercato.kernel.wire import Wire, as_json, instant
 
 W = TypeVar("W", bound=Wire)
 
@@ -222,7 +222,7 @@ def _cell(value: Any) -> str:
 
 def indented(value: Any) -> bytes:
     """Return the value as indented JSON with a newline."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return msgspec.json.format(as_json(value), indent=2) + b"\n"
 
 
 def print_json(value: Any) -> None:

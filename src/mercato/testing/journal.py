@@ -11,13 +11,12 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
 from mercato.kernel import clock
 from mercato.kernel.plurals import count_of
-from mercato.kernel.wire import Wire
+from mercato.kernel.wire import Wire, as_json
 from mercato.testing.caller import Answer
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Journal:
 
 def line_of(seen: Seen) -> str:
     """Return a call as one line of JSON."""
-    return msgspec.json.encode(seen).decode()
+    return as_json(seen).decode()
 
 
 def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from mercato.kernel import clock
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.urls import UrlRefused, check_url
-from mercato.kernel.wire import Instant, Wire, redacted
+from mercato.kernel.wire import Instant, Wire, as_json, redacted
 
 if TYPE_CHECKING:
     from mercato.cli.webhooks.receiver import ReceivedWebhook
@@ -184,7 +184,7 @@ class Screen:
             self._codes[received.explanation.code] += 1
         try:
             if self.as_json:
-                say(msgspec.json.encode(_line(received)).decode())
+                say(as_json(_line(received)).decode())
             else:
                 say(*lines_of(received), *(_body_lines(received.body) if self.bodies else ()))
             sys.stdout.flush()

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-import msgspec
 import structlog
 from msgspec import Struct
 
@@ -29,7 +28,7 @@ from mercato.kernel.outbound.client import NotModified, Outbound, PulledDocument
 from mercato.kernel.telemetry import Metrics, tracing
 from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.telemetry.context import set_partner
-from mercato.kernel.wire import Wire
+from mercato.kernel.wire import Wire, as_json
 
 log = structlog.get_logger("mercato.catalog")
 
@@ -228,7 +227,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             partner_id=owner.partner_id,
             content_hash=built.content_hash,
             currency=built.summary.currency,
-            summary=msgspec.json.encode(built.summary).decode(),
+            summary=as_json(built.summary).decode(),
             source_url=run.callback_url,
             source_etag=pulled.etag,
             created_at=now,

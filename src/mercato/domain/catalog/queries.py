@@ -17,6 +17,7 @@ from mercato.kernel.db.tables import catalog_bodies as bodies
 from mercato.kernel.db.tables import catalog_owners as owners
 from mercato.kernel.db.tables import catalog_runs as runs
 from mercato.kernel.db.tables import catalog_sets as sets
+from mercato.kernel.wire import as_json
 
 COMPILED: Final = "compiled"
 """The coding under which the compiled catalog is stored."""
@@ -240,9 +241,9 @@ async def end_run(
     end = {
         "run_id": run_id,
         "status": status.value,
-        "errors": msgspec.json.encode(errors).decode(),
-        "warnings": msgspec.json.encode(warnings).decode(),
-        "excerpts": compress(msgspec.json.encode(excerpts)) if any(excerpts) else None,
+        "errors": as_json(errors).decode(),
+        "warnings": as_json(warnings).decode(),
+        "excerpts": compress(as_json(excerpts)) if any(excerpts) else None,
         "set_id": set_id,
         "updated_at": now,
     }
@@ -257,7 +258,7 @@ async def find_warnings(tx: Read, owner_id: UUID, set_id: UUID) -> tuple[Partner
 
 async def end_open_runs(tx: Write, owner_id: UUID, *, fault: CatalogFault, now: datetime) -> None:
     """End every open run of an owner `failed`, for the one reason given."""
-    errors = msgspec.json.encode([fault]).decode()
+    errors = as_json([fault]).decode()
     await tx.execute(
         _END_OPEN_RUNS,
         {"owner_id": owner_id, "status": RunStatus.FAILED.value, "errors": errors, "updated_at": now},

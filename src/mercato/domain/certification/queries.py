@@ -11,6 +11,7 @@ from sqlalchemy import Row, delete, insert, select
 from mercato.domain.certification.report import Counts, Report
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.tables import certification_reports as reports
+from mercato.kernel.wire import as_json
 
 MAX_KEPT: Final = 20
 """Reports kept of a partner; another one replaces the oldest."""
@@ -42,7 +43,7 @@ async def add_report(
     now: datetime,
 ) -> int:
     """Store a verified report, and delete the oldest beyond MAX_KEPT. Return the bytes stored."""
-    text = msgspec.json.encode(report).decode()
+    text = as_json(report).decode()
     await tx.execute(
         insert(reports).values(
             id=new_id,

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from msgspec import Meta
 
 from mercato.domain.partners.vault import Vault
-from mercato.kernel.wire import Instant, Wire
+from mercato.kernel.wire import Instant, Wire, as_json
 
 PURPOSE: Final = "mercato certify report"
 ALGORITHM: Final = "Ed25519"
@@ -126,7 +126,7 @@ class UnreadableError(Exception):
 def sign(report: Report, vault: Vault) -> SignedReport:
     """Return the report, signed with the key that the vault's first key makes."""
     key = Ed25519PrivateKey.from_private_bytes(vault.derive(PURPOSE)[0])
-    signature = key.sign(canonical(msgspec.json.encode(report)))
+    signature = key.sign(canonical(as_json(report)))
     return SignedReport(
         report=report,
         signature=Signature(

@@ -28,6 +28,7 @@ from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.kernel.db.types import Instant
+from mercato.kernel.wire import as_json
 
 USE_STEP: Final = timedelta(minutes=1)
 """A key's last use is kept to the minute."""
@@ -268,7 +269,7 @@ async def expire_signing_secret(tx: Write, partner_id: UUID, *, until: datetime)
 
 
 def _json(limits: Limits) -> str:
-    return msgspec.json.encode(limits).decode()
+    return as_json(limits).decode()
 
 
 def _partner(row: Row[Any]) -> Partner:

@@ -20,13 +20,14 @@ from mercato.kernel.db.tables import (
     sold_out_items,
     stores,
 )
+from mercato.kernel.wire import as_json
 
 _address: Final = msgspec.json.Decoder(Address)
 
 
 async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
     """The unique index refuses a second onboarding that holds the same partnerStoreId."""
-    address = msgspec.json.encode(onboarding.address).decode()
+    address = as_json(onboarding.address).decode()
     await tx.execute(insert(onboardings).values(asdict(onboarding) | {"address": address}))
 
 

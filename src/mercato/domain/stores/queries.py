@@ -32,6 +32,7 @@ from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import catalog_owners as owners
 from mercato.kernel.db.tables import catalog_sets as sets
 from mercato.kernel.db.tables import onboardings, partners, sold_out_items, stores
+from mercato.kernel.wire import as_json
 
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])
@@ -243,7 +244,7 @@ async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut
 
 
 def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return as_json(value).decode()
 
 
 def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:

@@ -21,7 +21,7 @@ from mercato.domain.stores.availability import (
 )
 from mercato.domain.stores.model import MINIMUM_NEGATIVE, StoreRow, StoreUpdate
 from mercato.kernel.geo.gazetteer import Location
-from mercato.kernel.wire import parse_instant, parse_uuid
+from mercato.kernel.wire import as_json, parse_instant, parse_uuid
 from mercato.kernel.wire.checks import refuse, timezone_fault, uri_fault
 from mercato.kernel.wire.decode import refusal
 from mercato.kernel.wire.walk import FieldFault
@@ -51,7 +51,7 @@ def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> di
     if "address" in changes:
         changes = _address_columns(changes.pop("address"), row, found) | changes
     if "categories" in changes:
-        changes["categories"] = msgspec.json.encode(changes["categories"]).decode()
+        changes["categories"] = as_json(changes["categories"]).decode()
     if "minimum_order_amount" in changes:
         text = changes["minimum_order_amount"]
         changes["minimum_order_amount"] = None if text is None else to_minor(text, row.currency)
@@ -65,7 +65,7 @@ def _address_columns(sent: AddressRequest, row: StoreRow, found: Location) -> di
     The time zone follows, unless the merchant set one or the address doesn't determine it.
     """
     address = address_of(sent)
-    columns: dict[str, Any] = {"address": msgspec.json.encode(address).decode()}
+    columns: dict[str, Any] = {"address": as_json(address).decode()}
     if sent.coordinates is not None:
         return columns | {"latitude": sent.coordinates.lat, "longitude": sent.coordinates.lng}
     if address == msgspec.structs.replace(row.address, coordinates=UNSET):

@@ -21,7 +21,7 @@ from mercato.kernel.errors import Problem
 from mercato.kernel.settings import Settings
 from mercato.kernel.telemetry import METRICS_TYPE
 from mercato.kernel.telemetry.exposition import is_loopback
-from mercato.kernel.wire import Wire
+from mercato.kernel.wire import Wire, as_json
 from mercato.kernel.wire.problem import prefers_markdown
 
 system = Operations(access=Access.PUBLIC, tag="System")
@@ -132,7 +132,7 @@ async def error_page(call: Call[None, None]) -> Answer:
 
 def document_bytes(document: dict[str, Any]) -> bytes:
     """Return the OpenAPI document as it is served."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+    return msgspec.json.format(as_json(document), indent=2)
 
 
 def version() -> str:

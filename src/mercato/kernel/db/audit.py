@@ -17,6 +17,7 @@ from mercato.kernel.db import tables
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared_insert
 from mercato.kernel.telemetry.context import SERVICE, WorkContext, current_context
+from mercato.kernel.wire import as_json
 from mercato.kernel.wire.cursor import cursor_of, page_of
 
 _INSERT: Final = prepared_insert(tables.audit)
@@ -68,7 +69,7 @@ async def audit(
         "subject_type": subject_type,
         "subject_id": None if subject_id is None else str(subject_id),
         "request_id": context.request_id,
-        "detail": "{}" if detail is None else msgspec.json.encode(detail).decode(),
+        "detail": "{}" if detail is None else as_json(detail).decode(),
     }
     tx.defer(_INSERT, row)
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy import Text, bindparam, func, select, text, update
@@ -24,6 +23,7 @@ from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs
 from mercato.kernel.jobs.claim_sql import CLAIM, COALESCE
 from mercato.kernel.jobs.model import Handler, Job
+from mercato.kernel.wire import as_json
 
 _UNBOUNDED: Final = 1_000_000_000
 
@@ -101,7 +101,7 @@ async def claim(
             "steps": _MAX_STEPS,
             "group_limit": _UNBOUNDED if group_limit is None else group_limit,
             "group_key": rotation.group,
-            "last_keys": msgspec.json.encode(rotation.keys).decode(),
+            "last_keys": as_json(rotation.keys).decode(),
             "worker": worker,
             "lease": lease // timedelta(milliseconds=1),
         },
@@ -130,7 +130,7 @@ async def _coalesce(tx: Write, claimed: list[Job[str]]) -> list[Job[str]]:
     """Delete the ready jobs behind the claimed ones, which get the latest `run_at` of those that they replace."""
     ids: Any = [job.id for job in claimed]
     if tx.dialect == "sqlite":
-        ids = msgspec.json.encode(ids).decode()
+        ids = as_json(ids).decode()
     limit = max(1, _MAX_COALESCED // len(claimed))
     last_due: dict[str, datetime] = {}
     for key, run_at in await tx.all(COALESCE[tx.dialect], {"ids": ids, "limit": limit}):

@@ -13,6 +13,7 @@ from mercato.kernel.db.engine import Write
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs, jobs_dedup
 from mercato.kernel.db.types import Instant, now_ms
+from mercato.kernel.wire import as_json
 
 TOPIC: Final = "jobs"
 """The topic of the in-process signal after a commit that makes a job ready; the signal is the job's kind."""
@@ -57,7 +58,7 @@ async def enqueue(
         "ordering_key": ordering_key or new_id().hex,
         "group_key": group or "",
         "dedup": dedup,
-        "payload": msgspec.json.encode(payload).decode(),
+        "payload": as_json(payload).decode(),
         "at": run_at if isinstance(run_at, datetime) else None,
         "delay": run_at // _MILLISECOND if isinstance(run_at, timedelta) else 0,
     }

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
 
 from mercato.kernel.telemetry.context import current_context
+from mercato.kernel.wire import as_json
 
 # PostgreSQL quotes the row that it refuses.
 _DETAIL: Final = re.compile(r"^DETAIL: .*$", re.MULTILINE)
@@ -64,7 +64,7 @@ def write_events(events: Sequence[Mapping[str, object]]) -> None:
     if _level > logging.INFO:
         return
     if _is_json:
-        _Lines().msg("\n".join(msgspec.json.encode({**event, "level": "info"}).decode() for event in events))
+        _Lines().msg("\n".join(as_json({**event, "level": "info"}).decode() for event in events))
         return
     log = structlog.get_logger("mercato.events")
     for event in events:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.kernel.wire import parts
-from mercato.kernel.wire.base import parse_instant
+from mercato.kernel.wire.base import as_json, parse_instant
 from mercato.kernel.wire.checks import Objection, uri_fault
 from mercato.kernel.wire.kinds import alternatives, describe_types, fits, format_of, json_type, rule_of
 
@@ -101,7 +101,7 @@ def _from_text(text: str, kind: info.Type) -> bytes:
         return str(int(text.partition(".")[0])).encode()
     if info.BoolType in wanted and text.lower() in {"true", "false", "1", "0"}:
         return b"true" if text.lower() in {"true", "1"} else b"false"
-    return msgspec.json.encode(text)
+    return as_json(text)
 
 
 class _Walk:

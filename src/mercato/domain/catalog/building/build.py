@@ -19,6 +19,7 @@ from mercato.domain.catalog.validation.findings import Findings
 from mercato.domain.catalog.validation.hours import ALWAYS
 from mercato.domain.catalog.validation.validate import ValidDocument, validate
 from mercato.domain.catalog.words import words_of
+from mercato.kernel.wire import as_json
 
 _SERVICE_MEMBERS: Final = ("catalogSetId", "storeId")
 _IMPLIED_NAME: Final = "Menu"
@@ -33,16 +34,16 @@ def served_pieces(valid: ValidDocument, *, catalog_set_id: UUID, store_id: UUID)
     source = valid.source
     tables = {table.kind.member: table for table in source.tables}
     pieces = {
-        name: tables[name].write() if name in tables else msgspec.json.encode(value)
+        name: tables[name].write() if name in tables else as_json(value)
         for name, value in source.top.items()
         if name not in _SERVICE_MEMBERS
     }
     if not source.catalogs:
-        pieces["catalogs"] = msgspec.json.encode(_implied_catalog(valid))
+        pieces["catalogs"] = as_json(_implied_catalog(valid))
     # Joined, not encoded with the tables inside: that would copy megabytes again and again as they grow.
     joined = [_prefix(catalog_set_id, store_id)]
     for name, piece in pieces.items():
-        joined += (msgspec.json.encode(name), b":", piece, b",")
+        joined += (as_json(name), b":", piece, b",")
     return [*joined[:-1], b"}"]
 
 

@@ -11,6 +11,7 @@ from msgspec import Raw
 from mercato.domain.catalog.model import Finding
 from mercato.domain.catalog.validation.findings import Rule, clean
 from mercato.domain.catalog.validation.scan import BOM
+from mercato.kernel.wire import as_json
 
 MAX_TEXT: Final = 300
 """Characters of an excerpt."""
@@ -102,7 +103,7 @@ def _member(members: Members, name: str, value: Raw) -> str:
         return f"[{_CUT} {_cut(value, MAX_TEXT - 6)} {_CUT}]"
     title = members.get("name") if name != "name" else None
     title_text = "" if title is None else f'"name": {_cut(title, _MAX_NAME)} {_CUT} '
-    key = _shorten(msgspec.json.encode(name).decode(), _MAX_KEY)
+    key = _shorten(as_json(name).decode(), _MAX_KEY)
     before = f"{{{_CUT} {title_text}{key}: "
     return before + _cut(value, MAX_TEXT - len(before) - 3) + f" {_CUT}}}"
 

@@ -14,6 +14,7 @@ from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 from mercato.domain.catalog.validation.checks import MAX_UNITS
 from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
 from mercato.domain.catalog.validation.references import find_cycles
+from mercato.kernel.wire import as_json
 
 NAMESPACE: Final = UUID("5a1f3c0e-7f0c-5d0b-9a55-3f0c4e6d2b10")
 """Ids are UUIDv5 of this, the format, the kind and the source's own id: the same at every import."""
@@ -191,7 +192,7 @@ class Draft(Struct):
                 document[name] = {
                     self._id(name, key): self._members(name, key, one) for key, one in table.items()
                 }
-        return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+        return msgspec.json.format(as_json(document), indent=2) + b"\n"
 
     def _add(self, name: str, key: str, row: Row, references: dict[str, list[Ref]], at: str) -> None:
         known = self.tables[name].setdefault(key, _Entity(row, references, at))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from mercato.domain.catalog.validation.findings import quote, shorten
+from mercato.kernel.wire import as_json
 from mercato.kernel.wire.walk import escape
 
 Members = dict[str, Any]
@@ -182,7 +183,7 @@ class Table(Struct, Generic[R]):
     def write(self) -> bytes:
         """Return the served members as JSON, encoded again only after a change."""
         if self.text is None:
-            self.text = msgspec.json.encode(self.members)
+            self.text = as_json(self.members)
         return self.text
 
     def pointer(self, served: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
@@ -139,7 +138,7 @@ def busy() -> errors.ServiceUnavailable:
 
 def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[bytes]:
     """Return the request's keyed hash under each secret. A plain hash would let a card's token be guessed."""
-    text = msgspec.json.encode(replace(request, payment=UNSET)) + canonical(request.payment)
+    text = as_json(replace(request, payment=UNSET)) + canonical(request.payment)
     return [mac.sign(secret, text) for secret in secrets]
 
 

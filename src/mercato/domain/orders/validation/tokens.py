@@ -20,6 +20,7 @@ from mercato.domain.orders.validation.replies import Quote
 from mercato.kernel import mac
 from mercato.kernel.clock import MakeId, rfc3339
 from mercato.kernel.errors import OrderError, OrderTokenInvalid
+from mercato.kernel.wire import as_json
 from mercato.kernel.wire.base import redacted
 
 LIFETIME: Final = timedelta(minutes=15)
@@ -75,7 +76,7 @@ def digest(
         caller=caller,
         store=store,
         cart=hashlib.sha256(currency.encode() + b"\0" + cart).digest(),
-        fulfillment=hashlib.sha256(msgspec.json.encode(fulfillment)).digest(),
+        fulfillment=hashlib.sha256(as_json(fulfillment)).digest(),
     )
 
 
