@@ -20,8 +20,8 @@ from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.url import sqlite_path
 
 numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
-put = prepared(insert(numbers).values(number=bindparam("its_number")))
-get = prepared(select(numbers.c.number).where(numbers.c.number == bindparam("its_number")))
+put = prepared(insert(numbers).values(number=bindparam("where_number")))
+get = prepared(select(numbers.c.number).where(numbers.c.number == bindparam("where_number")))
 TURNS = 1_000
 
 
@@ -38,13 +38,13 @@ async def written(db: Database) -> set[int]:
 
 async def find(db: Database, number: int) -> int | None:
     async with db.read() as tx:
-        found: int | None = await tx.scalar(get, {"its_number": number})
+        found: int | None = await tx.scalar(get, {"where_number": number})
     return found
 
 
 async def write(db: Database, number: int, statement: Executable = put) -> None:
     async with db.write() as tx:
-        await tx.execute(statement, {"its_number": number})
+        await tx.execute(statement, {"where_number": number})
 
 
 async def cancel_after(work: Coroutine[Any, Any, object], *, after: int) -> None:
@@ -57,7 +57,7 @@ async def cancel_after(work: Coroutine[Any, Any, object], *, after: int) -> None
         await task
 
 
-@pytest.mark.parametrize("statement", [put, insert(numbers).values(number=bindparam("its_number"))])
+@pytest.mark.parametrize("statement", [put, insert(numbers).values(number=bindparam("where_number"))])
 async def test_a_write_after_a_cancelled_transaction_is_committed(
     db: Database, statement: Executable
 ) -> None:

@@ -12,8 +12,8 @@ from mercato.kernel.db.statements import prepared, prepared_insert, prepared_upd
 
 pairs = Table("pairs", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
 INSERT = prepared_insert(pairs)
-MOVE = prepared_update(pairs, "value", where=[pairs.c.name == bindparam("its_name")])
-DELETE = prepared(delete(pairs).where(pairs.c.name == bindparam("its_name")))
+MOVE = prepared_update(pairs, "value", where=[pairs.c.name == bindparam("where_name")])
+DELETE = prepared(delete(pairs).where(pairs.c.name == bindparam("where_name")))
 VALUES = select(pairs.c.name, pairs.c.value).order_by(pairs.c.name)
 
 
@@ -32,8 +32,8 @@ async def found(db: Database) -> list[tuple[str, int]]:
 async def test_the_next_statement_sees_deferred_statements_which_are_committed(db: Database) -> None:
     async with db.write() as tx:
         tx.defer(INSERT, {"name": "c", "value": 3})
-        tx.defer(MOVE, {"its_name": "a", "value": 10})
-        tx.defer(DELETE, {"its_name": "b"})
+        tx.defer(MOVE, {"where_name": "a", "value": 10})
+        tx.defer(DELETE, {"where_name": "b"})
         rows = await tx.all(VALUES)
         assert [(row.name, row.value) for row in rows] == [("a", 10), ("c", 3)]
         tx.defer(INSERT, {"name": "d", "value": 4})
@@ -51,7 +51,7 @@ async def test_deferred_statements_are_rolled_back_with_their_transaction(db: Da
 async def test_a_constraint_violation_of_a_deferred_statement_fails_the_transaction(db: Database) -> None:
     with pytest.raises(IntegrityError):  # noqa: PT012  # as above
         async with db.write() as tx:
-            tx.defer(MOVE, {"its_name": "b", "value": 20})
+            tx.defer(MOVE, {"where_name": "b", "value": 20})
             tx.defer(INSERT, {"name": "a", "value": 3})
     assert await found(db) == [("a", 1), ("b", 2)]
 

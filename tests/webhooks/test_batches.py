@@ -263,7 +263,7 @@ async def test_a_large_delivery_of_a_batch_is_sent_in_order(harness: Harness) ->
 async def test_a_delivery_whose_success_cannot_be_recorded_is_not_sent_more_often_than_counted(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert = attempts.insert_next_attempts
+    insert = attempts.insert_attempt_of_each
     bad: list[UUID] = []
 
     async def refuse(tx: Write, made: Any) -> None:
@@ -271,7 +271,7 @@ async def test_a_delivery_whose_success_cannot_be_recorded_is_not_sent_more_ofte
             raise ValueError("it cannot be recorded")
         await insert(tx, made)
 
-    monkeypatch.setattr(attempts, "insert_next_attempts", refuse)
+    monkeypatch.setattr(attempts, "insert_attempt_of_each", refuse)
     async with receiving() as receiver:
         made = await pushed(harness, receiver.url, 6)
         bad.append(made[1])

@@ -209,7 +209,7 @@ async def test_an_attempt_recorded_while_its_orders_deliveries_are_deleted_is_de
         assert await attempts.update_delivery(
             tx, delivery, now=harness.now, attempts=1, status=DeliveryStatus.SUCCEEDED
         )
-        await attempts.insert_next_attempts(tx, [(delivery, result)])
+        await attempts.insert_attempt_of_each(tx, [(delivery, result)])
         forgetting = asyncio.create_task(forget())
         # PostgreSQL waits for the delivery, SQLite for the writer; there is no event for either.
         await asyncio.sleep(0.3)

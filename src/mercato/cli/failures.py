@@ -21,11 +21,11 @@ from mercato.kernel.errors import Problem
 from mercato.kernel.settings import SettingsError
 from mercato.kernel.telemetry.tracing import TracingUnavailableError
 
-_AWAY: Final = (
+_UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
 )
 _NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
-_OLD: Final = "The database doesn't have this version's tables. Create them with: mercato migrate"
+_NOT_MIGRATED: Final = "The database doesn't have this version's tables. Create them with: mercato migrate"
 
 
 class UnusableError(Exception):
@@ -83,7 +83,7 @@ def explain(error: Exception) -> Failure | None:
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
         case ConnectionError() | TimeoutError():
-            return Failure(_AWAY)
+            return Failure(_UNAVAILABLE)
         case OSError():
             what = error.strerror or str(error) or type(error).__name__
             return Failure(_sentence(f"{error.filename}: {what}" if error.filename else what))
@@ -91,22 +91,22 @@ def explain(error: Exception) -> Failure | None:
 
 
 def _of_database(error: Exception) -> Failure | None:
-    cause = _drivers(error)
+    cause = _find_driver_error(error)
     if cause is None:
         if not is_unavailable(error):
             return None
         named = f" {_NAMED}" if "MERCATO_DATABASE_URL" in os.environ else ""
-        return Failure(f"{_sentence(str(error))}{named} {_AWAY}")
+        return Failure(f"{_sentence(str(error))}{named} {_UNAVAILABLE}")
     # Only the first line: the rest may quote a row's values.
     what = (str(cause).splitlines() or [type(cause).__name__])[0]
     if isinstance(cause, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) or "no such " in what:
-        return Failure(_OLD)
+        return Failure(_NOT_MIGRATED)
     if isinstance(cause, sqlite3.IntegrityError | asyncpg.IntegrityConstraintViolationError):
         return None
     # The driver's error decides, not a DatabaseUnavailable around it: a server goes on trying whatever kept it
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
     if is_unavailable(cause) and "unable to open" not in what:
-        return Failure(_AWAY)
+        return Failure(_UNAVAILABLE)
     message = f"The database cannot be used: {_sentence(what)}"
     if "readonly" in what or "unable to open" in what:
         message += " This user must be allowed to read and to write its file and its directory."
@@ -115,7 +115,7 @@ def _of_database(error: Exception) -> Failure | None:
     return Failure(message)
 
 
-def _drivers(error: BaseException) -> BaseException | None:
+def _find_driver_error(error: BaseException) -> BaseException | None:
     """Return the database driver's error in the chain of causes, if any."""
     cause: BaseException | None = error
     for _ in range(5):

@@ -48,17 +48,17 @@ class Holdings(Struct, frozen=True, kw_only=True):
 
 async def count_holdings(tx: Read, partner_id: UUID) -> Holdings:
     """Return the partner's counts."""
-    its_orders = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
-    its_deliveries = deliveries.c.partner_id == partner_id
+    placed_orders = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
+    own_deliveries = deliveries.c.partner_id == partner_id
     return Holdings(
         keys=await _count(tx, api_keys, api_keys.c.partner_id == partner_id),
         stores=await _count(tx, stores, stores.c.partner_id == partner_id),
         onboardings=await _count(tx, onboardings, onboardings.c.partner_id == partner_id),
-        deliveries=await _count(tx, deliveries, its_deliveries),
+        deliveries=await _count(tx, deliveries, own_deliveries),
         pending_deliveries=await _count(
-            tx, deliveries, its_deliveries, deliveries.c.status == DeliveryStatus.PENDING
+            tx, deliveries, own_deliveries, deliveries.c.status == DeliveryStatus.PENDING
         ),
-        orders=await _count(tx, orders, its_orders),
+        orders=await _count(tx, orders, placed_orders),
         open_orders=await _count_open(tx, partner_id),
     )
 

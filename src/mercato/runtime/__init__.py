@@ -82,33 +82,41 @@ async def running(
             new_document=documents.document,
         )
         await stack.enter_async_context(_serving_metrics(app))
-        await stack.enter_async_context(_alongside(feed.run(), "changes"))
-        await stack.enter_async_context(_alongside(app.event_log.run(), "event log"))
-        await stack.enter_async_context(_alongside(app.request_log.run(), "request log"))
+        tasks = {
+            "changes": feed.run,
+            "event log": app.event_log.run,
+            "request log": app.request_log.run,
+            "callers": app.callers.run,
+            "metrics": app.metrics.run,
+            "traffic": app.traffic.run,
+            "memory": trim_memory,
+        }
         if db.replica is not None:
-            await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
-        await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
-        await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
-        await stack.enter_async_context(_alongside(app.traffic.run(), "traffic"))
-        await stack.enter_async_context(_alongside(trim_memory(), "memory"))
+            tasks["replica"] = db.replica.run
+        for name, run in tasks.items():
+            await stack.enter_async_context(_alongside(run(), name))
         if app.shared_limiter is not None:
             await app.shared_limiter.start()
             stack.push_async_callback(app.shared_limiter.close)
         if app.sign_on is not None:
             stack.push_async_callback(app.sign_on.close)
         if works:
-            upkeep = Upkeep(
-                db,
-                now,
-                catalog_days=settings.catalog_retention_days,
-                delivery_days=settings.delivery_retention_days,
-                run_days=settings.run_retention_days,
-                customer_days=settings.customer_data_days,
-                audit_days=settings.audit_retention_days,
-            )
-            await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
+            await stack.enter_async_context(_alongside(_upkeep(app).run(), "upkeep"))
             await stack.enter_async_context(_working(app.worker))
         yield app
+
+
+def _upkeep(app: Runtime) -> Upkeep:
+    settings = app.settings
+    return Upkeep(
+        app.db,
+        app.clock,
+        catalog_days=settings.catalog_retention_days,
+        delivery_days=settings.delivery_retention_days,
+        run_days=settings.run_retention_days,
+        customer_days=settings.customer_data_days,
+        audit_days=settings.audit_retention_days,
+    )
 
 
 @asynccontextmanager

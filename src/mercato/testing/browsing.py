@@ -119,7 +119,7 @@ class Browsing(Events):
         stores: list[Any] = []
         while True:
             body = {"limit": PAGE, "offset": len(stores)} | filters
-            reply = await self.patiently("discover", "POST", f"{SURFACE}/stores/discover", body)
+            reply = await self.ask_with_retries("discover", "POST", f"{SURFACE}/stores/discover", body)
             found = reply.expect(HTTPStatus.OK, "Stores cannot be found")
             stores += found["stores"]
             if not found["hasMore"] or not found["stores"]:
@@ -127,14 +127,14 @@ class Browsing(Events):
 
     async def read_store(self, store_id: str) -> Any:
         """Return the store as it is now. Raises ServiceError."""
-        reply = await self.patiently("store", "GET", f"{SURFACE}/stores/{store_id}")
+        reply = await self.ask_with_retries("store", "GET", f"{SURFACE}/stores/{store_id}")
         return reply.expect(HTTPStatus.OK, "The store cannot be read")
 
     async def read_catalog(self, set_id: str) -> Any:
         """Return a CatalogSet; a known one is requested by its ETag. Raises ServiceError."""
         tag, known = self.catalogs.get(set_id, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
-        reply = await self.patiently("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
+        reply = await self.ask_with_retries("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
         if known is not None and reply.status == HTTPStatus.NOT_MODIFIED:
             return known
         catalog = reply.expect(HTTPStatus.OK, "The CatalogSet cannot be read")
@@ -162,7 +162,7 @@ class Browsing(Events):
             body = {"item": line, "cart": cart}
             if cart is None:
                 body |= {"storeId": store["storeId"], "catalogSetId": store["catalogSetId"]}
-            reply = await self.patiently("cart", "POST", f"{SURFACE}/carts/add", body)
+            reply = await self.ask_with_retries("cart", "POST", f"{SURFACE}/carts/add", body)
             cart = reply.expect(HTTPStatus.OK, "The cart helper refuses")
         return cart
 
@@ -201,7 +201,7 @@ class Browsing(Events):
         )
         return min(MAX_WAIT, float(said) if said else 0.25 * 2**attempt)
 
-    async def patiently(
+    async def ask_with_retries(
         self, operation: str, method: str, path: str, body: Any = None, **headers: str
     ) -> Answer:
         """Call the service, with retries; for requests that change nothing. Raises NoAnswerError."""

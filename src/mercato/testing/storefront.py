@@ -41,7 +41,7 @@ class StorefrontDouble(Browsing):
 
     async def validate(self, order: Mapping[str, Any]) -> Any:
         """Return the service's validation of an order. Raises ServiceError."""
-        reply = await self.patiently("validate", "POST", f"{SURFACE}/orders/validate", order)
+        reply = await self.ask_with_retries("validate", "POST", f"{SURFACE}/orders/validate", order)
         return reply.expect(HTTPStatus.OK, "The order cannot be validated")
 
     def amount_faults(self, order: Mapping[str, Any], catalog: Any) -> list[str]:
@@ -87,7 +87,7 @@ class StorefrontDouble(Browsing):
 
     async def read_order(self, order_id: str) -> Any:
         """Return the order as it is now. Raises ServiceError."""
-        reply = await self.patiently("order", "GET", f"{SURFACE}/orders/{order_id}")
+        reply = await self.ask_with_retries("order", "GET", f"{SURFACE}/orders/{order_id}")
         return reply.expect(HTTPStatus.OK, "The order cannot be read")
 
     async def follow(self, order_id: str, *, seconds: float) -> Any:

@@ -25,6 +25,7 @@ from mercato.domain.certification.report import (
     SignedReport,
     UnreadableError,
     Verdict,
+    Verified,
     count,
     public_keys,
 )
@@ -227,7 +228,12 @@ def verify(
         found = verify_report(document, trusted=trusted)
     except UnreadableError as error:
         raise UnusableError(f"{file}: {error}") from None
-    report, ours = found.report, found.is_trusted
+    return _print_verdict(found, "the owner of the key that you gave" if public_key else "this installation")
+
+
+def _print_verdict(found: Verified, trusted_signer: str) -> int:
+    """Print who signed the report and whether it is a certification; return the exit code."""
+    report = found.report
     if report is None:
         why = (
             f"The report was changed after it was signed, or another key than {found.fingerprint} signed it."
@@ -235,14 +241,14 @@ def verify(
         say("NOT VALID", *wrap(why))
         return FAILED
     lacking = _lacking(report.counts)
-    say("NOT TRUSTED" if not ours else "NOT CERTIFIED" if lacking else "VALID")
+    say("NOT TRUSTED" if not found.is_trusted else "NOT CERTIFIED" if lacking else "VALID")
     say(
         f"  {report.kind}{' at' if report.target.startswith('http') else ':'} {report.target}",
         f"  {report.started_at}, mercato {report.version}",
         f"  {_counts(report.counts)}",
         f"  key {found.fingerprint}",
     )
-    if not ours:
+    if not found.is_trusted:
         say(
             *wrap(
                 "Nothing was changed since it was signed, but anyone may have signed it: the key is not this "
@@ -250,8 +256,7 @@ def verify(
             )
         )
         return FAILED
-    whose = "the owner of the key that you gave" if public_key else "this installation"
-    say(*wrap(f"Nothing was changed since {whose} signed it."), *(wrap(lacking) if lacking else ()))
+    say(*wrap(f"Nothing was changed since {trusted_signer} signed it."), *(wrap(lacking) if lacking else ()))
     return FAILED if lacking else 0
 
 

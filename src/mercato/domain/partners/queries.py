@@ -83,11 +83,11 @@ async def find_names(tx: Read, partner_ids: Collection[UUID]) -> dict[UUID, str]
     return {row.id: row.name for row in await tx.all(named)}
 
 
-_EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("its_id")))
+_EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("where_id")))
 
 
 async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
-    url: str | None = await tx.scalar(_EVENT_URL, {"its_id": partner_id})
+    url: str | None = await tx.scalar(_EVENT_URL, {"where_id": partner_id})
     return url
 
 

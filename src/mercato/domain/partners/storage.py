@@ -43,7 +43,7 @@ def _add(dialect: Dialect) -> Insert:
 _ADD: Final[dict[Dialect, Insert]] = {dialect: _add(dialect) for dialect in ("sqlite", "postgresql")}
 _FIND: Final = prepared(
     select(stored_bytes.c.bytes).where(
-        stored_bytes.c.partner_id == bindparam("its_partner"), stored_bytes.c.day == bindparam("its_day")
+        stored_bytes.c.partner_id == bindparam("where_partner"), stored_bytes.c.day == bindparam("where_day")
     )
 )
 
@@ -73,7 +73,7 @@ class StorageQuota(Struct, frozen=True):
 
     async def used(self, tx: Read, partner_id: UUID, *, now: datetime) -> int:
         """Return the bytes that were counted for the partner in this day."""
-        used: int | None = await tx.scalar(_FIND, {"its_partner": partner_id, "its_day": _day_of(now)})
+        used: int | None = await tx.scalar(_FIND, {"where_partner": partner_id, "where_day": _day_of(now)})
         return used or 0
 
     def _used_up(self, now: datetime) -> errors.RateLimited:

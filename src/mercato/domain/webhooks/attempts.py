@@ -31,11 +31,11 @@ from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, o
 from mercato.kernel.db.types import Dialect, Instant
 from mercato.kernel.jobs import enqueue
 
-ITS_ENDPOINT: Final = and_(
+ENDPOINT_OF_DELIVERY: Final = and_(
     endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
 )
 
-ITS_ORDER: Final = orders.c.id == deliveries.c.order_id
+ORDER_OF_DELIVERY: Final = orders.c.id == deliveries.c.order_id
 BASE: Final = orders.c.content.label("base")
 """The stored order, which the body of a delivery about it is compressed with."""
 
@@ -72,13 +72,13 @@ async def enqueue_attempt(
 LARGE: Final = 16 * 1024
 """Stored bytes of a body and its base. Larger ones are read when the delivery is sent."""
 
-_ITS_KEY: Final = (
-    deliveries.c.partner_id == bindparam("its_partner"),
-    deliveries.c.url == bindparam("its_url"),
-    deliveries.c.partition == bindparam("its_partition"),
+_SAME_KEY: Final = (
+    deliveries.c.partner_id == bindparam("where_partner"),
+    deliveries.c.url == bindparam("where_url"),
+    deliveries.c.partition == bindparam("where_partition"),
 )
 # No clock needed: a running job is due, and so is every delivery that was due at the same time or before.
-_IS_DUE: Final = (*_ITS_KEY, deliveries.c.due_at <= bindparam("through", type_=Instant))
+_IS_DUE: Final = (*_SAME_KEY, deliveries.c.due_at <= bindparam("through", type_=Instant))
 
 _SIZE: Final = func.length(deliveries.c.body) + func.coalesce(
     func.length(orders.c.content), literal_column("0")
@@ -101,24 +101,24 @@ _DUE: Final = prepared(
         endpoints.c.failing_since,
         endpoints.c.disabled_reason,
     )
-    .join(endpoints, ITS_ENDPOINT, isouter=True)
-    .join(orders, ITS_ORDER, isouter=True)
+    .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    .join(orders, ORDER_OF_DELIVERY, isouter=True)
     .where(*_IS_DUE)
     .order_by(deliveries.c.due_at, deliveries.c.job_id)
     .limit(bindparam("limit", type_=Integer))
 )
 _BODY: Final = prepared(
     select(deliveries.c.body, BASE)
-    .join(orders, ITS_ORDER, isouter=True)
-    .where(deliveries.c.id == bindparam("its_id"))
+    .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .where(deliveries.c.id == bindparam("where_id"))
 )
 
 
 def _due(job: DeliverJob, through: datetime) -> dict[str, Any]:
     return {
-        "its_partner": job.partner_id,
-        "its_url": job.url,
-        "its_partition": job.partition,
+        "where_partner": job.partner_id,
+        "where_url": job.url,
+        "where_partition": job.partition,
         "through": through,
     }
 
@@ -131,7 +131,7 @@ async def list_due(tx: Read, job: DeliverJob, *, through: datetime, limit: int) 
 
 async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
     """Return a delivery's compressed body and its base. Raises LookupError."""
-    row = await tx.first(_BODY, {"its_id": delivery_id})
+    row = await tx.first(_BODY, {"where_id": delivery_id})
     if row is None:
         raise LookupError(f"delivery {delivery_id} was deleted")
     return row.body, row.base
@@ -140,30 +140,30 @@ async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
 # --- one delivery ---------------------------------------------------------------------------------------------
 
 # True if the delivery's next attempt is still this one.
-_NEXT: Final = (
-    deliveries.c.id == bindparam("its_id"),
+_UNCHANGED: Final = (
+    deliveries.c.id == bindparam("where_id"),
     deliveries.c.status == literal_column("'pending'"),
-    deliveries.c.round == bindparam("its_round"),
-    deliveries.c.attempts == bindparam("its_attempts"),
+    deliveries.c.round == bindparam("where_round"),
+    deliveries.c.attempts == bindparam("where_attempts"),
 )
 _INSERT_ATTEMPT: Final = prepared_insert(delivery_attempts)
 
 
-def _next(delivery: Delivery) -> dict[str, Any]:
-    """Return the parameters of `_NEXT`."""
-    return {"its_id": delivery.id, "its_round": delivery.round, "its_attempts": delivery.attempts}
+def _unchanged(delivery: Delivery) -> dict[str, Any]:
+    """Return the parameters of `_UNCHANGED`."""
+    return {"where_id": delivery.id, "where_round": delivery.round, "where_attempts": delivery.attempts}
 
 
 @cache
 def _update(columns: tuple[str, ...]) -> Update:
     """Cached: there are a few such sets of columns."""
-    return prepared_update(deliveries, *columns, where=_NEXT)
+    return prepared_update(deliveries, *columns, where=_UNCHANGED)
 
 
 async def update_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
     """Update the delivery. Return False if another transaction has changed it since it was read."""
     values = columns | {"updated_at": now}
-    moved = await tx.execute(_update(tuple(values)), _next(delivery) | values)
+    moved = await tx.execute(_update(tuple(values)), _unchanged(delivery) | values)
     return moved.rowcount == 1
 
 
@@ -208,7 +208,7 @@ async def fail_due(tx: Write, job: DeliverJob, *, through: datetime, reason: str
 
 def _succeed(dialect: Dialect) -> Executable:
     if dialect == "sqlite":
-        succeeded = update(deliveries).where(*_NEXT)
+        succeeded = update(deliveries).where(*_UNCHANGED)
         return succeeded.values(
             status=literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
             error=null(),
@@ -223,14 +223,14 @@ def _succeed(dialect: Dialect) -> Executable:
         UPDATE deliveries
         SET status = 'succeeded', error = NULL, next_attempt_at = NULL, due_at = NULL, job_id = NULL,
             attempts = deliveries.attempts + 1, updated_at = :now
-        FROM unnest(:its_ids, :its_rounds, :its_attempts) AS sent (id, round, attempts)
+        FROM unnest(:where_ids, :where_rounds, :where_attempts) AS sent (id, round, attempts)
         WHERE deliveries.id = sent.id AND deliveries.status = 'pending'
             AND deliveries.round = sent.round AND deliveries.attempts = sent.attempts
         """
     ).bindparams(
-        bindparam("its_ids", type_=ARRAY(Uuid)),
-        bindparam("its_rounds", type_=ARRAY(Integer)),
-        bindparam("its_attempts", type_=ARRAY(Integer)),
+        bindparam("where_ids", type_=ARRAY(Uuid)),
+        bindparam("where_rounds", type_=ARRAY(Integer)),
+        bindparam("where_attempts", type_=ARRAY(Integer)),
         bindparam("now", type_=Instant),
     )
 
@@ -244,18 +244,18 @@ async def update_succeeded(tx: Write, sent: Sequence[Delivery], *, now: datetime
     """Mark the deliveries as succeeded. Return False if one was changed since it was read: then roll back."""
     parameters: Any
     if tx.dialect == "sqlite":
-        parameters = [_next(delivery) | {"now": now} for delivery in sent]
+        parameters = [_unchanged(delivery) | {"now": now} for delivery in sent]
     else:
         parameters = {
-            "its_ids": [delivery.id for delivery in sent],
-            "its_rounds": [delivery.round for delivery in sent],
-            "its_attempts": [delivery.attempts for delivery in sent],
+            "where_ids": [delivery.id for delivery in sent],
+            "where_rounds": [delivery.round for delivery in sent],
+            "where_attempts": [delivery.attempts for delivery in sent],
             "now": now,
         }
     return (await tx.execute(_SUCCEED[tx.dialect], parameters)).rowcount == len(sent)
 
 
-async def insert_next_attempts(tx: Write, results: Sequence[tuple[Delivery, CallResult]]) -> None:
-    """Insert the next attempt of each delivery."""
+async def insert_attempt_of_each(tx: Write, results: Sequence[tuple[Delivery, CallResult]]) -> None:
+    """Insert the attempt that was just made of each delivery."""
     rows = [_attempt_row(delivery.id, delivery.attempts + 1, result) for delivery, result in results]
     await tx.execute(_INSERT_ATTEMPT, rows)

@@ -19,7 +19,7 @@ from mercato.kernel.db.types import Instant
 MAX_STORES: Final = 1000
 """Failing stores that are listed at most."""
 
-_ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
+_ENDPOINT = (endpoints.c.partner_id == bindparam("where_partner"), endpoints.c.url == bindparam("where_url"))
 _FORGET_FAILURES = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
 _DISABLED_REASON = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
 _FAILING_SINCE = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
@@ -27,13 +27,13 @@ _FAILING_SINCE = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
 
 async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
     """Return why the endpoint is disabled, None if it isn't."""
-    reason: str | None = await tx.scalar(_DISABLED_REASON, {"its_partner": partner_id, "its_url": url})
+    reason: str | None = await tx.scalar(_DISABLED_REASON, {"where_partner": partner_id, "where_url": url})
     return reason
 
 
 async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
     """Return since when the endpoint fails, None if its last attempt succeeded."""
-    since: datetime | None = await tx.scalar(_FAILING_SINCE, {"its_partner": partner_id, "its_url": url})
+    since: datetime | None = await tx.scalar(_FAILING_SINCE, {"where_partner": partner_id, "where_url": url})
     return since
 
 
@@ -60,7 +60,7 @@ async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: da
 
 async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
     """Record that the endpoint works. A disabled one stays disabled, whatever a call in flight returned."""
-    tx.defer(_FORGET_FAILURES, {"its_partner": partner_id, "its_url": url})
+    tx.defer(_FORGET_FAILURES, {"where_partner": partner_id, "where_url": url})
 
 
 async def enable(tx: Write, partner_id: UUID, url: str) -> bool:

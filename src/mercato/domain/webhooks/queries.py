@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from mercato.domain.compression import decompress
 from mercato.domain.partners.model import Caller, Surface
-from mercato.domain.webhooks.attempts import BASE, ITS_ENDPOINT, ITS_ORDER
+from mercato.domain.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id
 from mercato.kernel.db.engine import Read, Write
@@ -103,7 +103,7 @@ _INSERT_FIRST = prepared(
 )
 _OF_ORDER = prepared(
     select(deliveries.c.id)
-    .where(deliveries.c.order_id == bindparam("its_order"), deliveries.c.type == bindparam("its_type"))
+    .where(deliveries.c.order_id == bindparam("where_order"), deliveries.c.type == bindparam("where_type"))
     .order_by(deliveries.c.id)
     .limit(literal_column("1"))
 )
@@ -139,7 +139,7 @@ async def update_store_call(
 
 async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
     """Return the first delivery of the type about the order."""
-    found: UUID | None = await tx.scalar(_OF_ORDER, {"its_order": order_id, "its_type": type_})
+    found: UUID | None = await tx.scalar(_OF_ORDER, {"where_order": order_id, "where_type": type_})
     return found
 
 
@@ -158,7 +158,7 @@ _MAX_COPIES = 5
 
 def with_body(query: Select[Any]) -> Select[Any]:
     """Return the query with the columns that `body_of` needs."""
-    return query.add_columns(deliveries.c.body, BASE).join(orders, ITS_ORDER, isouter=True)
+    return query.add_columns(deliveries.c.body, BASE).join(orders, ORDER_OF_DELIVERY, isouter=True)
 
 
 def body_of(row: Row[Any]) -> bytes:
@@ -169,7 +169,9 @@ def body_of(row: Row[Any]) -> bytes:
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
     """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
     listed = [column for column in deliveries.c if column.name != "body"]
-    return select(*listed, endpoints.c.disabled_reason, *columns).join(endpoints, ITS_ENDPOINT, isouter=True)
+    return select(*listed, endpoints.c.disabled_reason, *columns).join(
+        endpoints, ENDPOINT_OF_DELIVERY, isouter=True
+    )
 
 
 def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:

@@ -99,7 +99,7 @@ async def _write_succeeded(tx: Write, sent: Sequence[Sent], *, now: datetime) ->
             return  # a redelivery has begun a new round meanwhile, and its attempts count
         raise BatchConflict
     results = [(one.delivery, one.result) for one in sent if one.result is not None]
-    await attempts.insert_next_attempts(tx, results)
+    await attempts.insert_attempt_of_each(tx, results)
     # All have one endpoint.
     await endpoints.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
 
@@ -112,7 +112,7 @@ async def _write_failed(tx: Write, job: DeliverJob, sent: Sent, *, now: datetime
     is_updated = await attempts.update_delivery(tx, delivery, now=now, attempts=number, **columns)
     if not is_updated or result is None:
         return  # not updated: a redelivery has begun a new round meanwhile, and its attempts count
-    await attempts.insert_next_attempts(tx, [(delivery, result)])
+    await attempts.insert_attempt_of_each(tx, [(delivery, result)])
     await endpoints.insert_failing(tx, delivery.partner_id, delivery.url, since=result.at)
     if (
         isinstance(verdict, GiveUp)

@@ -114,11 +114,11 @@ class Sender:
         if due[0].disabled_reason is not None:
             return await self._fail_due(job)
         sent: list[Sent] = []
-        works = False
+        just_accepted = False
         for delivery in due[:limit]:
-            sent.append(await self._send_and_record(job, delivery, sent, works=works))
-            works = isinstance(sent[-1].verdict, Succeeded)
-            if not works or self._ends(began):
+            sent.append(await self._send_and_record(job, delivery, sent, just_accepted=just_accepted))
+            just_accepted = isinstance(sent[-1].verdict, Succeeded)
+            if not just_accepted or self._ends(began):
                 break
         await self._record(job, sent, finish if delivery is due[-1] else put_back)
         return Settled()
@@ -128,11 +128,11 @@ class Sender:
         return asyncio.get_running_loop().time() > began + _BATCH_SECONDS or self._disabled_at > began
 
     async def _send_and_record(
-        self, job: Job[DeliverJob], delivery: Delivery, sent: list[Sent], *, works: bool
+        self, job: Job[DeliverJob], delivery: Delivery, sent: list[Sent], *, just_accepted: bool
     ) -> Sent:
         """Make an attempt. While it takes long, record what was sent before, and clear that list."""
         set_partner(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
-        call = asyncio.ensure_future(self._send(delivery, works=works))
+        call = asyncio.ensure_future(self._send(delivery, just_accepted=just_accepted))
         try:
             await asyncio.wait([call], timeout=_SLOW_SECONDS)
             if sent and not call.done():
@@ -171,8 +171,8 @@ class Sender:
                 )
         return Settled()
 
-    async def _send(self, delivery: Delivery, *, works: bool) -> Sent:
-        """Make an attempt. `works` says that the endpoint has just accepted another delivery."""
+    async def _send(self, delivery: Delivery, *, just_accepted: bool) -> Sent:
+        """Make an attempt. With `just_accepted`, the endpoint has just accepted another delivery."""
         at = self._clock()
         try:
             body, credentials = await self._prepare(delivery)
@@ -183,7 +183,7 @@ class Sender:
             log.exception("webhook not sent", delivery_id=str(delivery.id))
             return Sent(delivery, None, InternalFault())
         crash.point("webhook.sent")
-        verdict = await self._decide(delivery, result, works=works)
+        verdict = await self._decide(delivery, result, just_accepted=just_accepted)
         _log(delivery, result, verdict)
         self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
         return Sent(delivery, result, verdict)
@@ -235,8 +235,8 @@ class Sender:
         if any(isinstance(one.verdict, GiveUp) and one.verdict.disable for one in sent):
             self._disabled_at = asyncio.get_running_loop().time()
 
-    async def _decide(self, delivery: Delivery, result: CallResult, *, works: bool) -> Verdict:
-        since = None if works else delivery.failing_since
+    async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Verdict:
+        since = None if just_accepted else delivery.failing_since
         decided = partial(decide, result, number=delivery.number, now=self._clock(), random=self._random())
         verdict = decided(failing_since=since)
         if isinstance(verdict, GiveUp) and verdict.disable and since is not None:

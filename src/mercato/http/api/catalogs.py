@@ -129,8 +129,9 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
 )
 async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
     """Return one of your own CatalogSets as storefronts get it. A superseded one stays readable for 30 days."""
-    set_id, coding = call.ids["catalogSetId"], best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
-    return _answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
+    coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
+    body = await call.app.bodies.get_own(call.caller, call.ids["catalogSetId"], coding)
+    return _answer(body, call.headers)
 
 
 @commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/ids", summary="Get Store Ids", returns=StoreIds)
@@ -149,11 +150,8 @@ async def get_store_ids(call: Call[None, None]) -> Answer:
 )
 async def get_catalog_set(call: Call[None, None]) -> Answer:
     """Return a CatalogSet. It never changes under its id, so cache it. A superseded one stays readable for 30 days."""
-    set_id, bodies, coding = (
-        call.ids["catalogSetId"],
-        call.app.bodies,
-        best_coding(call.headers.get(b"accept-encoding", b""), CODINGS),
-    )
+    set_id, bodies = call.ids["catalogSetId"], call.app.bodies
+    coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
     return _answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
 
 

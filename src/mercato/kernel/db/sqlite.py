@@ -100,7 +100,7 @@ class Connection:
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
-        return await wait_for(submit(self._thread, function, *arguments), self.plain.interrupt)
+        return await result_of_thread(submit(self._thread, function, *arguments), self.plain.interrupt)
 
 
 def _rolled_back() -> Exception:
@@ -128,7 +128,7 @@ def submit(thread: ThreadPoolExecutor, function: Callable[..., T], *arguments: A
         raise DatabaseUnavailable("the database has been closed") from error
 
 
-async def wait_for(running: asyncio.Future[T], interrupt: Callable[[], None] | None = None) -> T:
+async def result_of_thread(running: asyncio.Future[T], interrupt: Callable[[], None] | None = None) -> T:
     """Return the result of a thread's work. A cancelled caller resumes when the thread is free again, not before."""
     try:
         return await asyncio.shield(running)
@@ -212,7 +212,7 @@ async def open_connection(
         made.append(connect(path, *pragmas, lock_timeout=lock_timeout))
 
     try:
-        await wait_for(submit(thread, connect_in_thread))
+        await result_of_thread(submit(thread, connect_in_thread))
     except sqlite3.Error as error:
         raise DatabaseUnavailable(f"no connection to the database: {error}") from error
     except asyncio.CancelledError:

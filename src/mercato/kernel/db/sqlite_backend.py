@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mercato.kernel.db.errors import DatabaseUnavailable, database_error, is_locked
-from mercato.kernel.db.sqlite import Connection, Readers, acquire, open_connection, submit, wait_for
+from mercato.kernel.db.sqlite import Connection, Readers, acquire, open_connection, result_of_thread, submit
 
 if TYPE_CHECKING:
     from mercato.kernel.db.engine import BeginWrite, Write
@@ -138,7 +138,7 @@ class Writer:
             return
         committing = submit(self._thread, plain.execute, "COMMIT")
         try:
-            await wait_for(committing)
+            await result_of_thread(committing)
         except sqlite3.Error as error:
             if plain.in_transaction:
                 plain.execute("ROLLBACK")

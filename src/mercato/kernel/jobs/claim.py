@@ -37,12 +37,12 @@ MAX_GROUPS: Final = 64
 """Groups for which a worker remembers the last claimed key; other groups start at their first key."""
 
 _SET_RUN_AT: Final = prepared(
-    update(jobs).where(jobs.c.id == bindparam("its_id")).values(run_at=bindparam("due"))
+    update(jobs).where(jobs.c.id == bindparam("where_id")).values(run_at=bindparam("due"))
 )
 _COUNT_RUNNING: Final = prepared(
     select(func.count())
     .select_from(jobs)
-    .where(text("state = 'running'"), jobs.c.kind == bindparam("its_kind", type_=Text))
+    .where(text("state = 'running'"), jobs.c.kind == bindparam("where_kind", type_=Text))
 )
 
 
@@ -90,7 +90,7 @@ async def claim(
         # Claims that count the same running rows go one after the other. SQLite has one writer.
         await tx.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"jobs:{kind}", 0))))
     if total is not None:
-        free = min(free, total - await tx.scalar(_COUNT_RUNNING, {"its_kind": kind}))
+        free = min(free, total - await tx.scalar(_COUNT_RUNNING, {"where_kind": kind}))
     if free <= 0:
         return []
     rows = await tx.all(
@@ -141,5 +141,5 @@ async def _coalesce(tx: Write, claimed: list[Job[str]]) -> list[Job[str]]:
     changed = [after for before, after in zip(claimed, due, strict=True) if after.run_at != before.run_at]
     if changed:
         # For the run after this one, if this worker vanishes.
-        await tx.execute(_SET_RUN_AT, [{"its_id": job.id, "due": job.run_at} for job in changed])
+        await tx.execute(_SET_RUN_AT, [{"where_id": job.id, "due": job.run_at} for job in changed])
     return due

@@ -74,7 +74,7 @@ async def enqueue(
 
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
     """Delete a job that is no longer needed if it still waits. A running job finds out itself."""
-    tx.defer(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
+    tx.defer(_DELETE_WAITING, {"where_kind": kind, "where_dedup": dedup})
 
 
 def _is_later(run_at: datetime | timedelta | None) -> bool:
@@ -119,8 +119,8 @@ _QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql))
 
 _DELETE_WAITING: Final = prepared(
     delete(jobs).where(
-        jobs.c.kind == bindparam("its_kind"),
-        jobs.c.dedup == bindparam("its_dedup"),
+        jobs.c.kind == bindparam("where_kind"),
+        jobs.c.dedup == bindparam("where_dedup"),
         # The condition of the partial index that finds it.
         text("dedup IS NOT NULL AND state <> 'dead'"),
         jobs.c.state == literal_column("'waiting'"),

@@ -47,8 +47,8 @@ IDLE: Final[dict[str, Any]] = {"worker": null(), "lease_until": null()}
 # --- in the caller's transaction ------------------------------------------------------------------------
 
 _OWN: Final = (
-    jobs.c.id == bindparam("its_id"),
-    jobs.c.attempt == bindparam("its_attempt"),
+    jobs.c.id == bindparam("where_id"),
+    jobs.c.attempt == bindparam("where_attempt"),
     # A literal, not a parameter: a planner chooses a partial index by the statement's text.
     jobs.c.state == literal_column("'running'"),
 )
@@ -87,7 +87,7 @@ async def _execute(tx: Write, job: Job[Any], change: Executable) -> None:
 
 
 def _own(job: Job[Any]) -> dict[str, int]:
-    return {"its_id": job.id, "its_attempt": job.attempt}
+    return {"where_id": job.id, "where_attempt": job.attempt}
 
 
 def _lost(job: Job[Any]) -> JobLost:

@@ -129,12 +129,14 @@ class ManualDriver:
             self._say(f"The service is at {proxy.base}, its key is {proxy.key}")
         self._say(f"Place an order now: {situation}." + (f" The store is {store_id}." if store_id else ""))
         try:
-            await asyncio.wait_for(proxy.activity.wait(), self.first_seconds)
+            async with asyncio.timeout(self.first_seconds):
+                await proxy.activity.wait()
         except TimeoutError:
             self._is_abandoned = True
             raise Skipped(f"Nobody placed an order within {self.first_seconds:g} s.") from None
         while proxy.activity.is_set() or proxy.in_progress:
             proxy.activity.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(proxy.activity.wait(), self._idle_seconds)
+                async with asyncio.timeout(self._idle_seconds):
+                    await proxy.activity.wait()
         return PurchaseEnd(crashed=None)
