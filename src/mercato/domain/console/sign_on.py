@@ -22,6 +22,7 @@ from mercato.kernel import mac
 from mercato.kernel.clock import Clock
 from mercato.kernel.errors import Forbidden, Problem, ServiceUnavailable
 from mercato.kernel.settings import Settings
+from mercato.kernel.wire import as_json
 
 log = structlog.get_logger("mercato.console")
 
@@ -95,7 +96,7 @@ class SignOn:
         }
         endpoint = configuration.authorization_endpoint
         separator = "&" if "?" in endpoint else "?"
-        sealed = self._vault.seal(msgspec.json.encode(attempt).decode(), context=PURPOSE)
+        sealed = self._vault.seal(as_json(attempt).decode(), context=PURPOSE)
         return f"{endpoint}{separator}{urlencode(parameters)}", base64.urlsafe_b64encode(sealed).decode()
 
     async def finish(self, answer: Callback, kept: str | None, callback_url: str) -> tuple[Grant, str]:
