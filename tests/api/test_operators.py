@@ -108,6 +108,7 @@ async def test_a_list_fits_80_columns_and_its_short_ids_are_accepted(here: Trade
     await here.placed()
     lines = rows(await operator("order", "list"))
     assert max(map(len, lines)) <= 80
+    assert " pending " in lines[-1], "the state is never cut"
     short = lines[-1].split()[0]
     shown = await operator.json("order", "show", short)
     assert shown["orderId"] == order["orderId"]
@@ -125,6 +126,7 @@ async def test_an_order_is_shown_with_what_happened_to_it_and_without_its_custom
     text = await operator("order", "show", order["orderId"])
     for part in ("2 x Tea", "5.80", "order.place", "accepted", here.store["storeId"]):
         assert part in text
+    assert "order.place to the store, attempt 1: HTTP 200" in text
     shown = await operator("order", "show", order["orderId"], "--json")
     for hidden in (CUSTOMER["email"], CUSTOMER["lastName"], "203.0.113.7"):
         assert hidden not in text + shown

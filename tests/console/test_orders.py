@@ -64,7 +64,7 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             rows = page.rows("Timeline")
             assert [row[1] for row in rows if row[1] != "call"][:1] == ["placed"]
             assert {"accepted", "updated", "cancelled"} <= {row[1] for row in rows}
-            shown = [row[3] for row in rows if row[1] == "call"]
+            shown = [row[2] for row in rows if row[1] == "call"]
             assert len(shown) >= len(calls)
             failed = [text for text in shown if "order.place to the store" in text and "HTTP 500" in text]
             assert failed, "the call that failed, with its status"
@@ -75,7 +75,7 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             for text in shown:
                 to = "storefront" if "to the storefront" in text else "store"
                 assert text.endswith("Delivery") == own[to], text
-            assert any("reason: Fraud" in row[3] for row in rows)
+            assert any("reason: Fraud" in row[2] for row in rows)
             links = [one.text for one in page.root.all("a")]
             assert "Deliveries about this order" in links
             assert (await browser.open(page.link("Deliveries about this order"))).rows("Deliveries")

@@ -81,6 +81,7 @@ def test_all_dead_jobs_of_a_kind_are_revived_except_duplicates_of_waiting_jobs(
 
 def test_a_job_that_is_not_dead_and_wrong_arguments_are_reported(shell: Shell) -> None:
     assert "The queue is empty." in shell("job", "list")
+    assert "No jobs of the kind x." in shell("job", "list", "--kind", "x")
     shell("job", "revive", "12345", code=1)
     assert "isn't dead, or no longer exists. List dead jobs: mercato job list" in shell.err
     for wrong in ([], ["1", "--kind", "x"], ["one"], ["--bogus"]):

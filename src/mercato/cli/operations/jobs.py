@@ -67,7 +67,11 @@ async def list_(
         jobs = [view(Dead, dead_job, attempts=dead_job.attempt) for dead_job in dead]
         print_json({"kinds": [view(Kind, depth) for depth in depths], "dead": jobs})
         return
-    print_objects(_COLUMNS, depths, empty="The queue is empty.")
+    print_objects(
+        _COLUMNS,
+        depths,
+        empty="The queue is empty." if kind is None else f"No jobs of the kind {kind}.",
+    )
     _print_dead(dead)
     if len(dead) == limit < sum(depth.dead for depth in depths):
         note("There are more: see --kind and --limit.")

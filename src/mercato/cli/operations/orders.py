@@ -12,7 +12,6 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,
-    format_detail,
     format_instant,
     note,
     print_facts,
@@ -31,6 +30,7 @@ from mercato.domain.orders.model import CommerceLine, OrderState, OrderStatus, T
 from mercato.domain.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.domain.orders.record import StoreAnswer
 from mercato.domain.orders.service import Orders
+from mercato.domain.orders.timeline import ATTEMPT, describe
 from mercato.domain.stores.operators import get_store_id
 from mercato.kernel import clock
 from mercato.kernel.db.prefixes import shorten
@@ -110,7 +110,8 @@ async def list_(
         )
     columns: dict[str, Column] = {
         "Id": lambda summary: names[summary.id],
-        "Placed": "created_at",
+        # To the minute: in 80 columns there is room for the whole state.
+        "Placed": lambda summary: format_instant(summary.created_at)[:16],
         "State": lambda summary: (
             summary.status.value if summary.state is OrderState.OPEN else summary.state.value
         ),
@@ -118,7 +119,7 @@ async def list_(
         "Store": lambda summary: summary.store or summary.partner_store_id,
         "By": lambda summary: summary.storefront or summary.storefront_id,
     }
-    show = partial(print_objects, columns, empty="No matching orders.", cut=("State", "Store", "By"))
+    show = partial(print_objects, columns, empty="No matching orders.", cut=("Store", "By"))
     print_page("orders", found, limit=limit, as_json=json, entry=_entry, show=show)
 
 
@@ -210,9 +211,12 @@ def _print(found: OrderDetail) -> None:
             say(*wrap(f"{error.code}: {error.message}", first="  ", indent="    "))
     say("", "Timeline:")
     for entry in found.timeline:
-        say(f"  {format_instant(entry.at)}  {entry.actor:<10}  {entry.type}")
-        if entry.detail:
-            say(*wrap(format_detail(entry.detail), first="    ", indent="    "))
+        what = "call" if entry.type == ATTEMPT else entry.type
+        say(f"  {format_instant(entry.at)}  {entry.actor:<10}  {what}")
+        if words := describe(entry):
+            say(*wrap(words, first="    ", indent="    "))
+        if "deliveryId" in entry.detail:
+            say(f"    delivery {entry.detail['deliveryId']}")
 
 
 def _lines(lines: tuple[CommerceLine, ...], indent: str) -> Iterator[str]:

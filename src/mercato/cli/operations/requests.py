@@ -64,6 +64,9 @@ async def list_(
         "Partner": lambda refusal: names.get(refusal.partner_id, refusal.partner_id),
     }
     show = partial(
-        print_objects, columns, empty="No request was refused.", cut=("Code", "Operation", "Partner")
+        print_objects,
+        columns,
+        empty="No matching requests.",
+        cut=("Code", "Operation", "Partner"),
     )
     print_page("requests", found, limit=limit, as_json=json, entry=partial(view, Entry), show=show)

@@ -1,7 +1,7 @@
 """Orders: the newest first, and all that happened to one of them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import Meta
@@ -11,6 +11,7 @@ from mercato.domain.orders.model import OrderState, TimelineEntry, state_fault
 from mercato.domain.orders.record import OrderRow
 from mercato.domain.orders.request import PickupFulfillment
 from mercato.domain.orders.service import list_timeline
+from mercato.domain.orders.timeline import ATTEMPT, describe
 from mercato.domain.partners.queries import find_names
 from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.kernel.errors import OrderNotFound
@@ -19,19 +20,6 @@ from mercato.kernel.wire.checks import validator
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
 screens: Final = Screens(EVERYBODY)
-
-
-ATTEMPT: Final = "webhook.attempt"
-"""The type of a timeline's entry for a call."""
-
-_SENTENCES: Final = {
-    "unanswered": "The store hasn't answered yet. The order is sent to it again.",
-    "accepted": "The store accepted the order.",
-}
-"""What entries without details say."""
-
-_NAMES: Final = {"cancelReason": "reason", "estimatedReadyAt": "ready at", "errors": "reason"}
-"""Members of an entry in words."""
 
 
 class OrdersQuery(Wire):
@@ -69,7 +57,7 @@ async def show_order(visit: Visit) -> Page:
     values = {
         "order": row,
         "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
-        "timeline": [(entry, _words(entry)) for entry in entries],
+        "timeline": [(entry, describe(entry)) for entry in entries],
         "attempt": ATTEMPT,
         # Who ordered is between the storefront and the merchant.
         "customer": None if visit.is_operator else row.customer,
@@ -103,26 +91,3 @@ async def _partners(visit: Visit, row: OrderRow) -> Mapping[str, tuple[UUID, str
     async with visit.app.db.read() as tx:
         names = await find_names(tx, sides.values())
     return {side: (its_id, names.get(its_id, str(its_id))) for side, its_id in sides.items()}
-
-
-def _words(entry: TimelineEntry) -> str:
-    """Return what is said of an entry, in words."""
-    detail = entry.detail
-    if entry.type == "placed":
-        return f"{detail['total']} {detail['currency']}"
-    if entry.type in _SENTENCES and not detail:
-        return _SENTENCES[entry.type]
-    if entry.type == ATTEMPT:
-        answer = "no answer" if detail["status"] is None else f"HTTP {detail['status']}"
-        reason = f": {detail['error']}" if detail.get("error") else ""
-        call = f"{detail['event']} to the {detail['to']}, attempt {detail['number']}"
-        return f"{call}: {answer}, {detail['ms']} ms{reason}"
-    return ", ".join(f"{_NAMES.get(name, name)}: {_value(value)}" for name, value in detail.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return "; ".join(_value(one) for one in value)
-    if isinstance(value, dict):
-        return " ".join(_value(one) for one in value.values() if one is not None)
-    return str(value)
