@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from tests.certify.mutants import Mutants
 
-from mercato.kernel.outbound.signing import signing_key
+from mercato.kernel.signing import signing_key
 from mercato.testing import Double
 
 SECRET = "whsec_" + base64.b64encode(b"certify this merchant, 32 bytes!").decode()

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 from tests.docs.documents import ROOT, blocks
 
-from mercato.kernel.outbound.signing import new_secret, webhook_headers
+from mercato.kernel.signing import new_secret, webhook_headers
 
 PAGE = ROOT / "docs/how-to/verify-a-webhook.md"
 RECEIVERS = {

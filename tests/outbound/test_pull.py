@@ -27,7 +27,7 @@ from tests.servers import (
     serve,
 )
 
-from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel import USER_AGENT
 from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
 from mercato.kernel.outbound.client import (
     Fault,

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from mercato.kernel.outbound.signing import new_secret, webhook_headers
+from mercato.kernel.signing import new_secret, webhook_headers
 from mercato.testing import shops
 
 SECRET = new_secret(lambda count: b"\x07" * count)

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from tests.testing.calls import OLD_SECRET, SECRET, deliver
 
-from mercato.kernel.outbound.signing import webhook_headers
+from mercato.kernel.signing import webhook_headers
 from mercato.testing import MerchantDouble
 
 BODY = b'{"type":"catalog.sync.succeeded","data":{}}'

@@ -24,7 +24,7 @@ from mercato.kernel.db.tables import delivery_attempts, jobs
 from mercato.kernel.jobs import Worker
 from mercato.kernel.jobs.maintenance import move_orphans, move_stranded
 from mercato.kernel.jobs.run import MAX_LOSSES
-from mercato.kernel.outbound.signing import target
+from mercato.kernel.signing import target
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from mercato.domain.webhooks.debugger.explain import (
     Webhook,
     explain,
 )
-from mercato.kernel.outbound.signing import new_secret, sign
+from mercato.kernel.signing import new_secret, sign
 from mercato.kernel.wire import as_json
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -29,7 +29,7 @@ from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin
 from mercato.kernel.clock import new_id
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.signing import new_secret, webhook_headers
+from mercato.kernel.signing import new_secret, webhook_headers
 
 __all__ = ["shell"]
 

@@ -14,7 +14,7 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.domain.webhooks.wire import MAX_SECRETS
 from mercato.kernel import clock
-from mercato.kernel.outbound.signing import signing_key
+from mercato.kernel.signing import signing_key
 from mercato.kernel.wire import parse_instant
 
 MAX_LISTED: Final = 1000

@@ -17,7 +17,7 @@ from mercato.client.errors import (
     RateLimitError,
 )
 from mercato.client.exchange import Prepared, Reply, Request, Script, pause, read, send
-from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel import USER_AGENT
 
 R = TypeVar("R")
 

@@ -205,7 +205,7 @@ def _secrets(given: Sequence[str] | None, seed: int) -> list[str]:
     """Return the secrets to verify with; without any, one made from the seed. Raises UnusableError."""
     import random
 
-    from mercato.kernel.outbound.signing import new_secret
+    from mercato.kernel.signing import new_secret
 
     if given is None:
         return [new_secret(random.Random(seed).randbytes)]  # noqa: S311  # it is shown, and signs for tests

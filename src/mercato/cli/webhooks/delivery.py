@@ -13,7 +13,7 @@ from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.model import DeliveryStatus
-from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel import USER_AGENT
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire, redacted
 

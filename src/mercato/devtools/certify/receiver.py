@@ -20,10 +20,9 @@ from mercato.devtools.certify.redaction import Redactor, without_credentials
 from mercato.devtools.certify.suite import Failed, NoAnswer, UnusableTargetError
 from mercato.domain.certification.report import Exchange
 from mercato.domain.webhooks.model import envelope
-from mercato.kernel import clock
-from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel import USER_AGENT, clock
 from mercato.kernel.outbound.client import MAX_ORDER_REPLY
-from mercato.kernel.outbound.signing import target, webhook_headers
+from mercato.kernel.signing import target, webhook_headers
 from mercato.kernel.wire import as_json
 
 TRACE: Final = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

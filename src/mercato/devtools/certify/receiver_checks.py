@@ -11,7 +11,7 @@ from mercato.devtools.certify.receiver import ReceiverContext, Reply, client_err
 from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.orders.validation.replies import REFUSALS
 from mercato.kernel import clock
-from mercato.kernel.outbound.signing import new_secret
+from mercato.kernel.signing import new_secret
 from mercato.kernel.wire import as_json
 
 WRONG_SECRET: Final = new_secret(os.urandom)

@@ -34,12 +34,13 @@ from webauthn.helpers.structs import (
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant
-from mercato.kernel import clock, mac
+from mercato.kernel import clock
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import AnyRow, Read, Write
 from mercato.kernel.db.tables import console_passkeys
 from mercato.kernel.errors import Forbidden
+from mercato.kernel.signing import hmac_sha256
 from mercato.kernel.wire import Wire, redacted
 
 PURPOSE: Final = "mercato console passkey"
@@ -102,7 +103,7 @@ class Challenges(Struct, frozen=True):
 
 
 def _signature(key: bytes, purpose: str, head: bytes) -> bytes:
-    return mac.sign(key, purpose.encode() + b"\0" + head)
+    return hmac_sha256(key, purpose.encode() + b"\0" + head)
 
 
 # --- what the browser is asked, and what it answers ---------------------------------------------------

@@ -18,10 +18,10 @@ from mercato.domain.console.model import Grant
 from mercato.domain.console.people import People
 from mercato.domain.console.provider import AGAIN, INSTEAD, Provider, ProviderFailed
 from mercato.domain.partners.vault import Vault, VaultError
-from mercato.kernel import mac
 from mercato.kernel.clock import Clock
 from mercato.kernel.errors import Forbidden, Problem, ServiceUnavailable
 from mercato.kernel.settings import Settings
+from mercato.kernel.signing import hmac_sha256
 from mercato.kernel.wire import as_json
 
 log = structlog.get_logger("mercato.console")
@@ -119,7 +119,7 @@ class SignOn:
             raise _unavailable(failed) from failed
         finally:
             self._running -= 1
-        link = mac.sign(self._link_key, attempt.state.encode())
+        link = hmac_sha256(self._link_key, attempt.state.encode())
         return grant, base64.urlsafe_b64encode(link).decode().rstrip("=")
 
     def _attempt(self, kept: str | None) -> _Attempt | None:

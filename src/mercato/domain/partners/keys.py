@@ -8,7 +8,7 @@ import zlib
 from typing import Final
 
 from mercato.domain.partners.model import Surface
-from mercato.kernel.outbound.signing import new_secret
+from mercato.kernel.signing import new_secret
 
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """Base 62: a double click selects a whole key, and no shell, header or URL needs it quoted."""

@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.domain.partners.keys import ACCESS_BEGIN
-from mercato.kernel import mac
+from mercato.kernel.signing import hmac_sha256
 from mercato.kernel.wire import redacted
 
 LIFETIME: Final = timedelta(hours=1)
@@ -54,7 +54,7 @@ class Tokens:
     def sign(self, claims: Claims) -> str:
         """Return the token: `mt_` and 92 characters of base64url, of which the last 43 are the signature's."""
         packed = _CLAIMS.pack(_VERSION, claims.key_id.bytes, claims.partner_id.bytes, claims.expires_at)
-        signature = mac.sign(self._keys[0], packed)
+        signature = hmac_sha256(self._keys[0], packed)
         return ACCESS_BEGIN + base64.urlsafe_b64encode(packed + signature).decode()
 
     def find(self, token: bytes) -> Claims | None:
@@ -64,7 +64,7 @@ class Tokens:
             return None
         raw = base64.urlsafe_b64decode(match[1])
         packed, signature = raw[: _CLAIMS.size], raw[_CLAIMS.size :]
-        if not any(hmac.compare_digest(mac.sign(key, packed), signature) for key in self._keys):
+        if not any(hmac.compare_digest(hmac_sha256(key, packed), signature) for key in self._keys):
             return None
         version, key_id, partner_id, expires_at = _CLAIMS.unpack(packed)
         return Claims(UUID(bytes=key_id), UUID(bytes=partner_id), expires_at) if version == _VERSION else None

@@ -25,7 +25,7 @@ from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.domain.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.kernel.clock import Clock
 from mercato.kernel.outbound.client import Fault, Outbound, Reply, RequestFailed
-from mercato.kernel.outbound.signing import webhook_headers
+from mercato.kernel.signing import webhook_headers
 from mercato.kernel.telemetry import Metrics, tracing
 
 log = structlog.get_logger("mercato.webhooks")

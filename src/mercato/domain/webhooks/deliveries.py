@@ -25,7 +25,7 @@ from mercato.domain.webhooks.wire import (
 from mercato.kernel import errors
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Read, Write
-from mercato.kernel.outbound.signing import target
+from mercato.kernel.signing import target
 from mercato.kernel.wire import instant
 from mercato.kernel.wire.cursor import page_of, read_cursor
 

@@ -13,8 +13,8 @@ from mercato.domain.webhooks.model import DeliverJob, DeliveryStatus, envelope, 
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write
-from mercato.kernel.outbound.signing import target
 from mercato.kernel.outbound.urls import origin_of
+from mercato.kernel.signing import target
 from mercato.kernel.telemetry import tracing
 
 

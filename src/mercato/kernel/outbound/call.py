@@ -11,8 +11,8 @@ from aiohttp import ClientSession, ClientTimeout, hdrs
 from msgspec.structs import replace
 from yarl import URL
 
+from mercato.kernel import USER_AGENT
 from mercato.kernel.clock import Clock
-from mercato.kernel.outbound import USER_AGENT
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.body import BodyRefused, read_body
 from mercato.kernel.outbound.client import Fault, Reply, RequestFailed, elapsed_ms

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel import USER_AGENT
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.guard import GuardedResolver, SystemResolver, socket_factory
 from mercato.kernel.outbound.pool import ConnectionPool

@@ -20,9 +20,10 @@ from mercato.domain.orders.validation.replies import Quote
 from mercato.domain.orders.validation.service import RETRY_SECONDS
 from mercato.domain.orders.validation.tokens import OrderTokens, TokenExpired, digest_of
 from mercato.domain.partners.model import Caller
-from mercato.kernel import errors, mac
+from mercato.kernel import errors
 from mercato.kernel.clock import Clock
 from mercato.kernel.errors import OrderError, Problem
+from mercato.kernel.signing import hmac_sha256
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.problem import Context
 
@@ -139,7 +140,7 @@ def busy() -> errors.ServiceUnavailable:
 def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[bytes]:
     """Return the request's keyed hash under each secret. A plain hash would let a card's token be guessed."""
     text = as_json(replace(request, payment=UNSET)) + canonical(request.payment)
-    return [mac.sign(secret, text) for secret in secrets]
+    return [hmac_sha256(secret, text) for secret in secrets]
 
 
 def new_order(order_id: UUID, context: PlacementContext, plan: StorePlan, now: datetime) -> OrderRow:

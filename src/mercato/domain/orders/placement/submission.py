@@ -39,7 +39,7 @@ from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.errors import OTHER, OrderError
 from mercato.kernel.jobs import enqueue
-from mercato.kernel.outbound.signing import target
+from mercato.kernel.signing import target
 from mercato.kernel.wire import Wire
 
 log = structlog.get_logger("mercato.orders")

@@ -23,7 +23,7 @@ from mercato.kernel import errors
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.engine import Database
 from mercato.kernel.errors import OrderError
-from mercato.kernel.outbound.signing import target
+from mercato.kernel.signing import target
 from mercato.kernel.telemetry.activity import Activity
 
 VALIDATE: Final = SUFFIXES[EventType.ORDER_VALIDATE]

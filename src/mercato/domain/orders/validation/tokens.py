@@ -17,9 +17,9 @@ from mercato.domain.orders.request import Fulfillment
 from mercato.domain.orders.validation.amounts import Sums
 from mercato.domain.orders.validation.checks import OrderCheck
 from mercato.domain.orders.validation.replies import Quote
-from mercato.kernel import mac
 from mercato.kernel.clock import MakeId, rfc3339
 from mercato.kernel.errors import OrderError, OrderTokenInvalid
+from mercato.kernel.signing import hmac_sha256
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.base import redacted
 
@@ -122,7 +122,7 @@ class OrderTokens(Struct, frozen=True):
                 estimated_ready_at=quote.estimated_ready_at,
             )
         )
-        signed = base64.urlsafe_b64encode(claims + mac.sign(self.keys[0], claims))
+        signed = base64.urlsafe_b64encode(claims + hmac_sha256(self.keys[0], claims))
         text = PREFIX + signed.rstrip(b"=").decode()
         assert len(text) <= MAX_LENGTH, "the texts of a store are bounded"
         return text
@@ -152,7 +152,7 @@ class OrderTokens(Struct, frozen=True):
             return None
         content, signature = raw[:-_SIGNATURE], raw[-_SIGNATURE:]
         for key in self.keys:
-            if hmac.compare_digest(mac.sign(key, content), signature):
+            if hmac.compare_digest(hmac_sha256(key, content), signature):
                 break
         else:
             return None

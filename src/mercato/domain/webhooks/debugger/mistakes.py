@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mercato.domain.webhooks.debugger.bodies import SHORT, candidate_bodies
 from mercato.domain.webhooks.debugger.findings import Code, Finding, finding, texts
 from mercato.domain.webhooks.debugger.headers import Given
-from mercato.kernel.outbound.signing import PREFIX
+from mercato.kernel.signing import PREFIX
 from mercato.kernel.wire import redacted
 
 

@@ -1,3 +1,5 @@
+"""Decisions §8: signatures are HMAC-SHA256 as Standard Webhooks has them, and nothing signed can be changed."""
+
 import base64
 import hashlib
 import hmac
@@ -9,8 +11,8 @@ import svix.webhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.kernel.outbound import USER_AGENT
-from mercato.kernel.outbound.signing import PREFIX, new_secret, sign, signing_key, target, webhook_headers
+from mercato.kernel import USER_AGENT
+from mercato.kernel.signing import PREFIX, hmac_sha256, new_secret, sign, signing_key, target, webhook_headers
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 32).decode()
@@ -150,3 +152,10 @@ def test_without_a_token_no_authorization_is_sent() -> None:
 def test_the_suffix_goes_after_the_path_with_one_slash_and_a_query_is_kept(url: str, expected: str) -> None:
     assert target(url, "place") == expected
     assert target(url, "/place") == expected
+
+
+@pytest.mark.parametrize("key", [b"", b"k", b"k" * 32, b"k" * 64, b"k" * 65, b"k" * 1000])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 2046, 2047, 2048, 4094, 4095, 100_000])
+def test_signatures_equal_those_of_the_standard_library(key: bytes, size: int):
+    message = bytes(number % 251 for number in range(size))
+    assert hmac_sha256(key, message) == hmac.digest(key, message, "sha256")
