@@ -109,7 +109,7 @@ async def test_a_partner_is_deleted_after_being_asked_unless_an_order_is_open(
     assert (refused.status, "has open orders: 1" in refused.text) == (409, True)
     assert "page Orders" in refused.text
     await deal.update(order, state="completed")
-    monkeypatch.setattr("mercato.http.console.screens.partners.MAX_DELETED", 0)
+    monkeypatch.setattr("mercato.http.console.screens.operators.partners.MAX_DELETED", 0)
     assert "mercato partner delete" in (await browser.press(question, "Confirm")).text
     monkeypatch.undo()
     done = await browser.press(question, "Confirm")
