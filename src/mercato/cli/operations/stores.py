@@ -161,7 +161,7 @@ def _entry(summary: StoreSummary) -> Entry:
 
 def _status(summary: StoreSummary) -> str:
     if summary.suspended:
-        return "hidden: partner suspended"
+        return "hidden: its partner is suspended"
     if summary.status is StoreStatusValue.ONLINE:
         return "online"
     until = "" if summary.resume_at is None else f" until {format_instant(summary.resume_at)}"
