@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from tests.api.trade import Trade, tea, trade
 from tests.browser.accessibility import violations, widest
 from tests.catalog.documents import cafe
@@ -24,13 +25,20 @@ HOSTILE: Final = (
     + "word" * 30
 )
 
-PARTNER: Final = HOSTILE.replace("\N{RIGHT-TO-LEFT OVERRIDE}", "")
-"""A partner's name can't turn the direction of text."""
+LONG: Final = HOSTILE + "word" * 2520
+"""10 kB without a space, for whatever has no bound of its own."""
+
+PARTNER: Final = (HOSTILE.replace("\N{RIGHT-TO-LEFT OVERRIDE}", "") + "word" * 50)[:196]
+"""A partner's name can't turn the direction of text. It has at most 200 characters, here with the kind of partner."""
 
 LOOKS: Final = {"light": 1280, "dark": 360}
 """Colour schemes, each with the width of a window."""
 
 AUDIENCES: Final = ("merchant", "storefront", "operator", "both")
+
+
+async def answer_long(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500, text=LONG, headers={"X-Word": "word" * 2000})
 
 
 @dataclass
@@ -43,24 +51,38 @@ class Story:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def story(mercato: Service, shop: Merchant) -> Story:
-    """Orders that were completed, refused and cancelled, failed deliveries and refused requests."""
+    """Orders that were completed, refused and cancelled, failed deliveries and runs, and refused requests.
+
+    Every text is as long as the API accepts it.
+    """
     document = cafe()
-    document["items"] = {
-        key: item | {"name": item["name"] + HOSTILE} for key, item in document["items"].items()
-    }
+    for members in ("items", "sections", "modifierGroups"):
+        document[members] = {
+            key: one | {"name": one["name"] + LONG} for key, one in document[members].items()
+        }
+    shop.answers["events"] = answer_long
     happened = await trade(mercato, shop, catalog=document, name=PARTNER, event_url=shop.base + "/events")
     path = f"/v1/commerce/stores/{happened.store['storeId']}"
-    assert (await happened.pos.call("PUT", path, {"name": HOSTILE})).status == 200
+    assert (await happened.pos.call("PUT", path, {"name": LONG[:255]})).status == 200
     done = await happened.placed()
     await happened.update(done, status="ready")
     await happened.update(done, state="completed")
+    cancelled = await happened.placed()
+    await happened.update(cancelled, state="cancelled", cancelReason=LONG[:255])
     await happened.placed()
-    shop.answers["place"] = {"accepted": False, "errors": [{"code": "OTHER", "message": HOSTILE}]}
+    shop.answers["place"] = {"accepted": False, "errors": [{"code": LONG, "message": LONG}]}
     await happened.place(happened.order())
-    shop.answers["validate"] = {"isValid": False, "errors": [{"code": "OTHER", "message": HOSTILE}]}
+    shop.answers["validate"] = {"isValid": False, "errors": [{"code": "OTHER", "message": LONG}]}
     await happened.front.post("/v1/marketfront/orders/validate", happened.order(tea(quantity=3)))
-    await happened.front.post("/v1/marketfront/carts/add", {"item": HOSTILE, "\N{RIGHT-TO-LEFT OVERRIDE}": 1})
-    await happened.pos.post("/v1/commerce/onboarding/stores", {"name": HOSTILE, "address": HOSTILE})
+    await happened.front.post("/v1/marketfront/carts/add", {"item": LONG, "\N{RIGHT-TO-LEFT OVERRIDE}": 1})
+    await happened.pos.post("/v1/commerce/onboarding/stores", {"name": LONG, "address": LONG})
+    other = await mercato.live(happened.pos, shop.host(document, "/b.json"), name=LONG[:255])
+    path = f"/v1/commerce/stores/{other['storeId']}/status"
+    paused = {"status": "paused", "pauseReason": LONG[:1000]}
+    assert (await happened.pos.post(path, paused)).status == 200
+    await mercato.onboard(
+        happened.pos, shop.host({LONG: 1, "currency": LONG, "items": LONG}, "/c.json"), name="c"
+    )
     both = (await mercato.partner(PartnerKind.BOTH, name=PARTNER + "both"))[1]
     return Story(
         happened,
