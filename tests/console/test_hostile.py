@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from time import process_time
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.api.trade import Trade, trade
@@ -340,3 +341,37 @@ async def test_a_link_is_in_no_stored_request_and_no_log(
     assert sum(body.count(b"/console/links/***") for body in seen[2:]) == 2
     assert not [body for body in seen if token.encode() in body]
     assert (await enter(mercato, link))[1].status_region == "You are signed in."
+
+
+def uuid(number: int) -> str:
+    return str(UUID(int=(0x0190F5FE7E3B7CCC8000 << 48) + number))
+
+
+async def test_a_menu_of_countless_groups_is_shown_at_once(mercato: Service, shop: Merchant):
+    """A merchant may list any number of groups, also without choices, and a storefront opens them."""
+    empty = {
+        uuid(1000 + number): {"modifierGroupId": uuid(1000 + number), "name": "g", "itemIds": []}
+        for number in range(200)
+    }
+    top = {
+        "modifierGroupId": uuid(9),
+        "name": "top",
+        "itemIds": [uuid(100 + number) for number in range(199)],
+    }
+    inner = {
+        one: {"itemId": one, "name": "B", "basePrice": "1.00", "modifierGroupIds": list(empty)}
+        for one in top["itemIds"]
+    }
+    first = {"itemId": uuid(1), "name": "A", "basePrice": "1.00", "modifierGroupIds": [uuid(9)]}
+    document = CATALOG | {
+        "items": CATALOG["items"] | {uuid(1): first} | inner,  # type: ignore[operator]
+        "modifierGroups": empty | {uuid(9): top},
+        "sections": {"s1": {"sectionId": "s1", "name": "Mains", "itemIds": [uuid(1)]}},
+    }
+    store = await mercato.live((await mercato.partner())[1], shop.host(document))
+    front = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+    browser, _ = await enter_as_partner(mercato, front)
+    page = await browser.open(f"/console/playground?store={store['storeId']}&item={uuid(1)}")
+    assert page.status == 200
+    assert page.body.count(b"<fieldset") < 250
+    assert len(page.body) < 500_000

@@ -20,7 +20,7 @@ from mercato.domain.stores.model import StoreRow
 from mercato.domain.stores.storefront import FulfillmentMode
 from mercato.http.console.screen import Visit, decode_form
 from mercato.kernel.errors import InvalidRequest, StoreNotFound, ValidationFailed
-from mercato.kernel.wire import Wire, redacted
+from mercato.kernel.wire import Wire, parse_uuid, redacted
 from mercato.kernel.wire.decode import Decoder
 
 MAX_CART: Final = 40_000
@@ -175,13 +175,15 @@ class ChoiceForm(Struct, frozen=True):
                 for (item_key, price), _ in zip(group.choices.items(), numbers, strict=False)
             ]
             found.append(Group(group.name, rule(group), shown, len(shown) == len(group.choices)))
+            if len(shown) < len(group.choices):
+                break  # no number is left, so no later group would have a choice
         return found
 
     def _groups_of(self, item: Key, path: str, levels: int) -> Iterator[tuple[UUID, CompiledGroup]]:
-        """Yield the groups of an item, none of those that it is a choice of: choices can be their own."""
+        """Yield the groups of an item that have choices, but none that it is a choice of: choices can be their own."""
         if levels:
             for key in self.catalog.items[item].groups:
-                if str(UUID(int=key)) not in path:
+                if self.catalog.groups[key].choices and str(UUID(int=key)) not in path:
                     yield UUID(int=key), self.catalog.groups[key]
 
     def _choice(
@@ -210,21 +212,38 @@ class ChoiceForm(Struct, frozen=True):
         return self._modifiers(item_id.int, _PREFIX, MAX_LEVELS)
 
     def _modifiers(self, item: Key, path: str, levels: int) -> list[dict[str, Any]]:
+        # Only what the form names is looked at: catalogs of others can have any number of groups and choices.
         found = []
-        for key, group in self._groups_of(item, path, levels):
-            below = f"{path}/{key}"
+        named = self._named_below(path) if levels else []
+        for key in named:
+            group = self.catalog.groups.get(key)
+            if group is None or key not in self.catalog.items[item].groups or str(UUID(int=key)) in path:
+                continue
+            below = f"{path}/{UUID(int=key)}"
             lines = [
                 {
                     "itemId": str(UUID(int=one)),
                     "quantity": units,
                     "modifierGroups": self._modifiers(one, f"{below}/{UUID(int=one)}", levels - 1),
                 }
-                for one in group.choices
-                if (units := self._units(group, one, below)) != 0
+                for one in self._chosen(group, below)
+                if one in group.choices and (units := self._units(group, one, below)) != 0
             ]
             if lines:
-                found.append({"modifierGroupId": str(key), "lineItems": lines})
+                found.append({"modifierGroupId": str(UUID(int=key)), "lineItems": lines})
         return found
+
+    def _chosen(self, group: CompiledGroup, path: str) -> list[Key]:
+        if kind_of(group) != "radio":
+            return self._named_below(path)
+        chosen = parse_uuid(self.fields.get(path, ""))
+        return [] if chosen is None else [chosen.int]
+
+    def _named_below(self, path: str) -> list[Key]:
+        """Return the ids that follow the path in the names of fields, in the form's order."""
+        begin = len(path) + 1
+        texts = dict.fromkeys(name[begin : begin + 36] for name in self.fields if name.startswith(path + "/"))
+        return [one.int for one in map(parse_uuid, texts) if one is not None]
 
     def _units(self, group: CompiledGroup, item: Key, path: str) -> int | str:
         if kind_of(group) == "radio":
