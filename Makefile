@@ -59,7 +59,7 @@ $(VENV)/.browser: $(VENV)/.dev requirements-browser.lock
 test-browser: $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
 	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser
 
-prove: $(VENV)/.dev ## kill processes at random and compare the books; ARGS="--kills 1000 --state prove.json"
+prove: $(VENV)/.dev ## kill processes at random and compare the records; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
 
 audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve

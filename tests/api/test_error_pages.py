@@ -29,9 +29,9 @@ needs_a_shell = pytest.mark.skipif(
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trade]:
+async def market(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trade]:
     """One service for all examples, as `mercato serve` would start it, and one store: each leaves it as it was."""
-    data = tmp_path_factory.mktemp("house") / "data"
+    data = tmp_path_factory.mktemp("market") / "data"
     data.mkdir()
     shutil.copyfile(await sqlite_template(), data / "mercato.db")
     async with (
@@ -52,11 +52,11 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trade
 @needs_a_shell
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("code", [code for code in PAGES if code not in PREPARED])
-async def test_the_example_on_a_codes_page_provokes_that_code(house: Trade, tmp_path: Path, code: str):
-    assert await provoked(code, house, tmp_path) == [code]
-    assert (await store_of(house)) == house.store
-    orders = f"/v1/commerce/orders?storeId={house.store['storeId']}"
-    assert (await house.pos.get(orders)).json()["orders"] == []
+async def test_the_example_on_a_codes_page_provokes_that_code(market: Trade, tmp_path: Path, code: str):
+    assert await provoked(code, market, tmp_path) == [code]
+    assert (await store_of(market)) == market.store
+    orders = f"/v1/commerce/orders?storeId={market.store['storeId']}"
+    assert (await market.pos.get(orders)).json()["orders"] == []
 
 
 async def store_of(here: Trade) -> Any:

@@ -35,7 +35,7 @@ QUICK = {"MERCATO_PLACE_SECONDS": "0.5"}
 
 
 @dataclass
-class Till:
+class StoreSystem:
     """A store that accepts each order once, and can have the calling process killed."""
 
     server: Merchant
@@ -62,7 +62,7 @@ class Network:
     settings: dict[str, str]
     store: Any
     keys: Any
-    till: Till
+    system: StoreSystem
     # Starts are serialised: one alone is fast, and the others wait here rather than for a processor.
     starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
 
@@ -103,8 +103,8 @@ def who(order: Any) -> str:
 @asynccontextmanager
 async def opened(data_dir: Path, **settings: str) -> AsyncIterator[Network]:
     async with merchant() as server, aiohttp.ClientSession() as session:
-        till = Till(server)
-        server.answers |= {"validate": {"isValid": True}, "place": till.place}
+        system = StoreSystem(server)
+        server.answers |= {"validate": {"isValid": True}, "place": system.place}
         settings = QUICK | settings
         create = ("partner", "create", "Both", "--kind", "both", "--json", "--data-dir", data_dir)
         code, out, err = await mercato(*create, **settings)
@@ -112,7 +112,7 @@ async def opened(data_dir: Path, **settings: str) -> AsyncIterator[Network]:
         keys = json.loads(out)
         async with serving(data_dir, **settings) as (_, base):
             store = await live(Client(base, keys["commerceKey"], session), server)
-        yield Network(data_dir, settings, store, keys, till)
+        yield Network(data_dir, settings, store, keys, system)
 
 
 async def live(pos: Client, server: Merchant) -> Any:
@@ -136,7 +136,7 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
                     "validatedOrderToken"
                 ]
             if point == DURING_THE_CALL:
-                network.till.victims[name] = process
+                network.system.victims[name] = process
             with pytest.raises(aiohttp.ClientError):
                 await front.post(PLACE, order, headers=headers)
             async with asyncio.timeout(10):
@@ -170,8 +170,8 @@ async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
 def one_order_on_both_sides(network: Network, replies: list[Reply]) -> None:
     """Assert that the store has exactly the orders of the replies, each received with the same bytes."""
     orders = {reply.json()["orderId"]: reply.json()["partnerOrderId"] for reply in replies}
-    assert network.till.taken == orders
-    assert {len(bodies) for bodies in network.till.bodies.values()} == {1}
+    assert network.system.taken == orders
+    assert {len(bodies) for bodies in network.system.bodies.values()} == {1}
 
 
 async def killed_at(network: Network, *points: str, copies: bool, token: bool = False) -> None:

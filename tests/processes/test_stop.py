@@ -34,7 +34,7 @@ async def test_a_placement_whose_client_disconnected_is_finished_before_the_serv
                 "Idempotency-Key": "gone",
             },
         }
-        network.till.server.answers["place"] = slowly
+        network.system.server.answers["place"] = slowly
         async with network.serving() as (process, base), aiohttp.ClientSession() as session:
             placing = asyncio.create_task(session.post(base + PLACE, **place))
             async with asyncio.timeout(10):
@@ -47,7 +47,7 @@ async def test_a_placement_whose_client_disconnected_is_finished_before_the_serv
             answers.set()
             async with asyncio.timeout(15):
                 assert await process.wait() == 0
-        network.till.server.answers["place"] = {"accepted": False}
+        network.system.server.answers["place"] = {"accepted": False}
         async with (
             network.serving() as (_, base),
             aiohttp.ClientSession() as session,

@@ -7,10 +7,10 @@ from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
 
-from tests.prove.books import Asked, Shop, StorefrontBook
 from tests.prove.calls import Partner
 from tests.prove.documents import DISHES, EXTRA, item_id
 from tests.prove.doubles import FAILS_ONCE
+from tests.prove.records import KeyHistory, Shop, StorefrontRecords
 from tests.prove.selling import redeliver
 
 from mercato.testing import DECLINED_CARD
@@ -32,7 +32,7 @@ _REDELIVERED: Final = 0.08
 class Buying:
     """The storefront's side of the workload, until `closing` is set."""
 
-    book: StorefrontBook
+    records: StorefrontRecords
     shops: Sequence[Shop]
     closing: asyncio.Event
 
@@ -41,36 +41,36 @@ class Buying:
         while not self.closing.is_set():
             live = [shop for shop in self.shops if shop.store_id is not None]
             if live:
-                await self._buy(me, me.chance.choice(live))
-            await asyncio.sleep(me.chance.uniform(0, 0.25))
+                await self._buy(me, me.rng.choice(live))
+            await asyncio.sleep(me.rng.uniform(0, 0.25))
 
     async def _buy(self, me: Partner, shop: Shop) -> None:
         store = await me.get(f"{STORES}/{shop.store_id}")
         key = _uuid(me)
         order = _order(me, shop, store, key)
-        token = await self._validated(me, order) if me.chance.random() < _WITH_TOKEN else None
+        token = await self._validated(me, order) if me.rng.random() < _WITH_TOKEN else None
         if token is not None:
             order["validatedOrderToken"] = token
-        self.book.keys[key] = Asked(order, token)
-        if me.chance.random() < _LEFT_ALONE:
+        self.records.keys[key] = KeyHistory(order, token)
+        if me.rng.random() < _LEFT_ALONE:
             # The customer closes the page; the order's outcome is read at the end of the round.
             await self.ask_once(me, key)
             return
         await self.settle(me, key)
-        if me.chance.random() < _ASKED_AGAIN:
+        if me.rng.random() < _ASKED_AGAIN:
             await self.ask_once(me, key)
-        if token is not None and me.chance.random() < _TOKEN_AGAIN:
+        if token is not None and me.rng.random() < _TOKEN_AGAIN:
             other = _uuid(me)
             customer = order["customer"] | {"partnerUserId": other}
-            self.book.keys[other] = Asked(order | {"customer": customer}, token)
+            self.records.keys[other] = KeyHistory(order | {"customer": customer}, token)
             await self.settle(me, other)
-        if me.chance.random() < _REDELIVERED:
+        if me.rng.random() < _REDELIVERED:
             await redeliver(me, DELIVERIES)
 
     async def settle(self, me: Partner, key: str) -> None:
         """Repeat a request with a key until the answer is final."""
         while True:
-            times = 2 if me.chance.random() < _TWICE_AT_ONCE else 1
+            times = 2 if me.rng.random() < _TWICE_AT_ONCE else 1
             answers = await asyncio.gather(*(self.ask_once(me, key) for _ in range(times)))
             # A refusal leaves the key free: a request beside it may have made an order, or still make one.
             open_ones = [answer for answer in answers if answer is None or answer.is_retryable]
@@ -80,15 +80,15 @@ class Buying:
 
     async def ask_once(self, me: Partner, key: str) -> Answer | None:
         """Send a request with a key, and record the answer."""
-        asked = self.book.keys[key]
-        answer = await me.once("POST", f"{ORDERS}/place", asked.body, Idempotency_Key=key)
+        history = self.records.keys[key]
+        answer = await me.once("POST", f"{ORDERS}/place", history.body, Idempotency_Key=key)
         if answer is None:
             return None
         told = answer.json().get("orderId")
         if told is not None and answer.code != "ORDER_ALREADY_PLACED":
-            asked.told.add(told)
+            history.order_ids.add(told)
         if not answer.is_retryable:
-            asked.finals.append((answer.status, answer.body))
+            history.finals.append((answer.status, answer.body))
         return answer
 
     async def _validated(self, me: Partner, order: Any) -> str | None:
@@ -103,7 +103,7 @@ class Buying:
 
 
 def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
-    lines = [_line(me, shop, name) for name in me.chance.sample(DISHES, me.chance.randint(1, 3))]
+    lines = [_line(me, shop, name) for name in me.rng.sample(DISHES, me.rng.randint(1, 3))]
     order: dict[str, Any] = {
         "cart": {"storeId": shop.store_id, "catalogSetId": store["catalogSetId"], "lineItems": lines},
         "clientContext": {"ip": "203.0.113.7", "userAgent": "prove/1"},
@@ -117,7 +117,7 @@ def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
             "partnerUserId": key,
         },
     }
-    draw = me.chance.random()
+    draw = me.rng.random()
     if draw < 1 / 2:
         card = DECLINED_CARD if draw < 0.03 else FAILS_ONCE if draw < 0.06 else f"tok_{key}"  # shares
         order["payment"] = {"type": "cardOnFile", "cardToken": card, "processorType": "prove"}
@@ -126,11 +126,11 @@ def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
 
 def _line(me: Partner, shop: Shop, name: str) -> dict[str, Any]:
     groups = []
-    if name in DISHES[:2] and me.chance.random() < 1 / 2:
+    if name in DISHES[:2] and me.rng.random() < 1 / 2:
         egg = {"itemId": item_id(shop.name, EXTRA), "quantity": 1, "modifierGroups": []}
         groups.append({"modifierGroupId": item_id(shop.name, "group"), "lineItems": [egg]})
-    return {"itemId": item_id(shop.name, name), "quantity": me.chance.randint(1, 3), "modifierGroups": groups}
+    return {"itemId": item_id(shop.name, name), "quantity": me.rng.randint(1, 3), "modifierGroups": groups}
 
 
 def _uuid(me: Partner) -> str:
-    return str(UUID(int=me.chance.getrandbits(128), version=4))
+    return str(UUID(int=me.rng.getrandbits(128), version=4))

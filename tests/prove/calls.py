@@ -34,7 +34,7 @@ class Partner:
 
     calls: Calls
     key: str
-    chance: random.Random
+    rng: random.Random
 
     async def once(self, method: str, path: str, body: Any = None, **headers: str) -> Answer | None:
         """Send a request to any server; None when no answer came."""
@@ -61,7 +61,7 @@ class Partner:
     async def pause(self, answer: Answer | None) -> None:
         """Wait before the next try."""
         longest = LONGEST_WAIT if answer is not None else LONGEST_WAIT / 4
-        await asyncio.sleep(self.chance.uniform(0.05, longest))
+        await asyncio.sleep(self.rng.uniform(0.05, longest))
 
     async def get(self, path: str) -> Any:
         """Return the body of a path once it answers 200. Raises LookupError for any other final answer."""

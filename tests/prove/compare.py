@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
-from tests.prove.books import Asked, Books, ServiceOrder, Shop
 from tests.prove.model import Violation
+from tests.prove.records import KeyHistory, Records, ServiceOrder, Shop
 
 EXPECTED: Final = frozenset(
     {
@@ -24,44 +24,44 @@ CREATED: Final = 201
 Found = Iterator[Violation]
 
 
-def compare(books: Books) -> list[Violation]:
+def compare(records: Records) -> list[Violation]:
     """Return every violation, each once."""
-    found = {violation for check in CHECKS for violation in check(books)}
-    return sorted(found | set(books.noticed))
+    found = {violation for check in CHECKS for violation in check(records)}
+    return sorted(found | set(records.noticed))
 
 
-def nothing_is_left(books: Books) -> Found:
+def nothing_is_left(records: Records) -> Found:
     """No job, run, delivery, submission or claimed key is unfinished."""
-    for what in books.service.unfinished:
+    for what in records.service.unfinished:
         yield Violation("stuck", "is unfinished", what)
 
 
-def both_sides_read_the_same(books: Books) -> Found:
+def both_sides_read_the_same(records: Records) -> Found:
     """Merchant and storefront read an order as it is stored."""
-    for order_id in books.service.misread:
+    for order_id in records.service.misread:
         yield Violation("differs", "an order is read differently from how it is stored", order_id)
 
 
-def each_key_has_one_answer(books: Books) -> Found:
+def each_key_has_one_answer(records: Records) -> Found:
     """Every key has a final reply. One about an order always has the same bytes."""
-    for key, asked in books.storefront.keys.items():
-        answers = set(asked.pinned)
-        if not asked.finals:
+    for key, history in records.storefront.keys.items():
+        answers = set(history.pinned)
+        if not history.finals:
             yield Violation("stuck", "a key has no final reply", key)
         elif len(answers) > 1:
             statuses = sorted(status for status, _ in answers)
             yield Violation("doubled", "a key has different replies", f"{key} {statuses}")
 
 
-def each_key_has_one_order(books: Books) -> Found:
+def each_key_has_one_order(records: Records) -> Found:
     """A key created at most one order that was not refused, and its reply names it; a refusal created none."""
-    for key, asked in books.storefront.keys.items():
-        made = _live(books, key)
+    for key, history in records.storefront.keys.items():
+        made = _live(records, key)
         if len(made) > 1:
             yield Violation("doubled", "a key has several orders", f"{key} {[order.id for order in made]}")
-        if not asked.finals:
+        if not history.finals:
             continue
-        status, code, order_id = _said(asked)
+        status, code, order_id = _last_reply(history)
         if status == CREATED:
             if [order.id for order in made] != [order_id]:
                 yield Violation(
@@ -75,31 +75,31 @@ def each_key_has_one_order(books: Books) -> Found:
             )
 
 
-def each_token_has_one_order(books: Books) -> Found:
+def each_token_has_one_order(records: Records) -> Found:
     """A validation token was used for at most one order that was not refused."""
     keys: dict[str, list[str]] = defaultdict(list)
-    for key, asked in books.storefront.keys.items():
-        if asked.token is not None:
-            keys[asked.token].append(key)
+    for key, history in records.storefront.keys.items():
+        if history.token is not None:
+            keys[history.token].append(key)
     for using in keys.values():
-        made = [order.id for key in using for order in _live(books, key)]
+        made = [order.id for key in using for order in _live(records, key)]
         if len(made) > 1:
             yield Violation("doubled", "a token has several orders", f"{using} {made}")
 
 
-def no_order_is_lost(books: Books) -> Found:
+def no_order_is_lost(records: Records) -> Found:
     """Each order in the storefront's answers is in the service."""
-    for key, asked in books.storefront.keys.items():
-        for order_id in asked.told - books.service.orders.keys():
+    for key, history in records.storefront.keys.items():
+        for order_id in history.order_ids - records.service.orders.keys():
             yield Violation("lost", "the service lacks an order that it returned", f"{key} {order_id}")
-    for order_id in books.storefront.events.keys() - books.service.orders.keys():
+    for order_id in records.storefront.events.keys() - records.service.orders.keys():
         yield Violation("lost", "the service lacks the order of an event", order_id)
 
 
-def both_sides_have_it(books: Books) -> Found:
+def both_sides_have_it(records: Records) -> Found:
     """An order is in the service and at its merchant, or cancelled on both sides with the merchant notified."""
-    merchants = books.merchants
-    for order in books.service.orders.values():
+    merchants = records.merchants
+    for order in records.service.orders.values():
         taken = merchants.orders.get(order.id)
         match order.answer:
             case "accepted" if taken is None or not taken.accepted:
@@ -112,20 +112,20 @@ def both_sides_have_it(books: Books) -> Found:
                 yield Violation("lost", "the merchant was not notified of a cancelled order", order.id)
             case "waiting":
                 yield Violation("stuck", "an order waits for its store", order.id)
-    for order_id in merchants.orders.keys() - books.service.orders.keys():
+    for order_id in merchants.orders.keys() - records.service.orders.keys():
         yield Violation("doubled", "the merchant has an order that the service lacks", order_id)
     for order_id in merchants.cancelled:
-        kept = books.service.orders.get(order_id)
+        kept = records.service.orders.get(order_id)
         if kept is None or kept.answer != "given_up":
             yield Violation(
                 "differs", "the merchant was notified of a cancellation that never happened", order_id
             )
 
 
-def states_agree(books: Books) -> Found:
+def states_agree(records: Records) -> Found:
     """Service, merchant and the storefront's newest event agree on an order."""
-    for order in books.service.orders.values():
-        taken = books.merchants.orders.get(order.id)
+    for order in records.service.orders.values():
+        taken = records.merchants.orders.get(order.id)
         if taken is not None and order.answer == "accepted":
             if (taken.state, taken.status) != (order.state, order.status):
                 yield Violation(
@@ -135,57 +135,57 @@ def states_agree(books: Books) -> Found:
                 )
             if order.number not in {None, taken.number}:
                 yield Violation("differs", f"{order.number} is not the merchant's {taken.number}", order.id)
-        told = books.storefront.events.get(order.id)
-        if told:
-            newest = told[max(told)]
+        events = records.storefront.events.get(order.id)
+        if events:
+            newest = events[max(events)]
             if any((event.state, event.status) != (order.state, order.status) for event in newest):
                 yield Violation("lost", "the newest event differs", order.id)
 
 
-def events_are_complete(books: Books) -> Found:
+def events_are_complete(records: Records) -> Found:
     """The events of an order count 1 to n without a gap, and no number has two bodies."""
-    for order in books.service.orders.values():
-        told = books.storefront.events.get(order.id, {})
-        if sorted(told) != list(range(1, order.sequence + 1)):
-            yield Violation("lost", f"of {order.sequence} events came {sorted(told)}", order.id)
-        for number, events in told.items():
-            if len(events) > 1:
+    for order in records.service.orders.values():
+        events = records.storefront.events.get(order.id, {})
+        if sorted(events) != list(range(1, order.sequence + 1)):
+            yield Violation("lost", f"of {order.sequence} events came {sorted(events)}", order.id)
+        for number, copies in events.items():
+            if len(copies) > 1:
                 yield Violation("doubled", f"event {number} has different bodies", order.id)
 
 
-def webhooks_are_genuine(books: Books) -> Found:
+def webhooks_are_genuine(records: Records) -> Found:
     """Every webhook was signed, and no id has two bodies."""
-    for mail in (books.merchants.mail, books.storefront.mail):
-        for webhook_id in mail.forged:
+    for webhooks in (records.merchants.webhooks, records.storefront.webhooks):
+        for webhook_id in webhooks.forged:
             yield Violation("differs", "a webhook's signature is invalid", webhook_id)
-        for webhook_id, bodies in mail.bodies.items():
+        for webhook_id, bodies in webhooks.bodies.items():
             if len(bodies) > 1:
                 yield Violation("doubled", "a webhook has different bodies", webhook_id)
 
 
-def runs_end_with_a_webhook(books: Books) -> Found:
+def runs_end_with_a_webhook(records: Records) -> Found:
     """Every accepted run has ended, and its merchant was notified of the result."""
-    for shop in books.merchants.shops.values():
-        for run_id in shop.runs.keys() - books.service.runs.keys():
+    for shop in records.merchants.shops.values():
+        for run_id in shop.runs.keys() - records.service.runs.keys():
             yield Violation("lost", "the service lacks a run that it accepted", run_id)
-    for run in books.service.runs.values():
-        said = books.merchants.synced.get(run.id)
+    for run in records.service.runs.values():
+        said = records.merchants.synced.get(run.id)
         if said is None:
             yield Violation("lost", f"no webhook reported that a run {run.status}", run.id)
         elif said != run.status:
             yield Violation("differs", f"a webhook said {said} of a run that {run.status}", run.id)
 
 
-def stores_serve_the_newest(books: Books) -> Found:
+def stores_serve_the_newest(records: Records) -> Found:
     """A store serves the set of its newest successful run, which is not older than the announced one."""
     newest: dict[str, tuple[str, str | None]] = {}
-    for run in books.service.runs.values():
+    for run in records.service.runs.values():
         if run.status == "succeeded":
             newest[run.store_id] = (run.id, run.set_id)
-    for shop in books.merchants.shops.values():
-        if shop.store_id is None or shop.store_id not in books.service.serves:
+    for shop in records.merchants.shops.values():
+        if shop.store_id is None or shop.store_id not in records.service.serves:
             continue
-        set_id, version = books.service.serves[shop.store_id]
+        set_id, version = records.service.serves[shop.store_id]
         run_id, switched_to = newest.get(shop.store_id, ("", set_id))
         if switched_to != set_id:
             yield Violation(
@@ -195,25 +195,25 @@ def stores_serve_the_newest(books: Books) -> Found:
             yield Violation("lost", f"a store serves version {version} of {shop.version}", shop.store_id)
 
 
-def stores_are_there_once(books: Books) -> Found:
+def stores_are_there_once(records: Records) -> Found:
     """Each activated store exists once, is found once, and has its last acknowledged status."""
-    names = Counter(books.service.stores.values())
-    for shop in books.merchants.shops.values():
+    names = Counter(records.service.stores.values())
+    for shop in records.merchants.shops.values():
         if names[shop.name] > 1:
             yield Violation("doubled", "a store was created more than once", shop.name)
         if shop.store_id is None:
             yield Violation("stuck", "a store never went live", shop.name)
             continue
-        if books.service.stores.get(shop.store_id) != shop.name:
+        if records.service.stores.get(shop.store_id) != shop.name:
             yield Violation("lost", "the service lacks a store that it activated", shop.store_id)
-        if books.service.found[shop.store_id] != 1:
-            times = books.service.found[shop.store_id]
+        if records.service.found[shop.store_id] != 1:
+            times = records.service.found[shop.store_id]
             yield Violation("differs", f"discovery shows a store {times} times", shop.store_id)
-        if shop.paused is not None and books.service.paused.get(shop.store_id) != shop.paused:
+        if shop.paused is not None and records.service.paused.get(shop.store_id) != shop.paused:
             yield Violation("lost", "a store's pause is not what was acknowledged", shop.store_id)
 
 
-CHECKS: Final[tuple[Callable[[Books], Found], ...]] = (
+CHECKS: Final[tuple[Callable[[Records], Found], ...]] = (
     nothing_is_left,
     both_sides_read_the_same,
     each_key_has_one_answer,
@@ -230,15 +230,15 @@ CHECKS: Final[tuple[Callable[[Books], Found], ...]] = (
 )
 
 
-def _live(books: Books, key: str) -> list[ServiceOrder]:
+def _live(records: Records, key: str) -> list[ServiceOrder]:
     return [
-        order for order in books.service.orders.values() if order.key == key and order.answer != "refused"
+        order for order in records.service.orders.values() if order.key == key and order.answer != "refused"
     ]
 
 
-def _said(asked: Asked) -> tuple[int, str | None, str | None]:
+def _last_reply(history: KeyHistory) -> tuple[int, str | None, str | None]:
     """Return status, errorCode and orderId of a key's reply, or of its last refusal if it has none."""
-    status, body = (asked.pinned or asked.finals[-1:])[0]
+    status, body = (history.pinned or history.finals[-1:])[0]
     said = msgspec.json.decode(body)
     return status, said.get("errorCode"), said.get("orderId")
 

@@ -6,8 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
-from tests.prove.books import Event, Mail, MerchantBook, Shop, StorefrontBook, Taken, digest
 from tests.prove.documents import document
+from tests.prove.records import (
+    Event,
+    MerchantOrder,
+    MerchantRecords,
+    Shop,
+    StorefrontRecords,
+    WebhookLog,
+    digest,
+)
 
 from mercato.testing import Double, Entry, MerchantDouble, Received, Reply, StorefrontDouble
 from mercato.testing.acts import DROP, HONEST, STATUS, Act
@@ -29,14 +37,14 @@ _LATE: Final = 0.06
 class FaultyDouble(Double):
     """Fails at random until `heal`. What wasn't acknowledged doesn't count: it must be repeated."""
 
-    mail: Mail
-    chance: random.Random
+    webhooks: WebhookLog
+    rng: random.Random
     _failed: set[str]
     _healed = False
 
-    def prepare(self, mail: Mail, chance: random.Random) -> None:
+    def prepare(self, webhooks: WebhookLog, rng: random.Random) -> None:
         """Set the members that every receiver has."""
-        self.mail, self.chance, self._failed = mail, chance, set()
+        self.webhooks, self.rng, self._failed = webhooks, rng, set()
 
     def heal(self) -> None:
         """Stop failing."""
@@ -47,17 +55,17 @@ class FaultyDouble(Double):
     async def take(self, request: web.Request) -> web.StreamResponse:
         await request.read()  # at once: the caller may be killed meanwhile
         if not self._healed:
-            is_late = self.chance.random() < _LATE
-            await asyncio.sleep(self.chance.uniform(0.1, 1.2) if is_late else self.chance.uniform(0, 0.05))
+            is_late = self.rng.random() < _LATE
+            await asyncio.sleep(self.rng.uniform(0.1, 1.2) if is_late else self.rng.uniform(0, 0.05))
         return await super().take(request)
 
     def refuse(self, webhook: Received) -> Reply:
-        self.mail.forged.append(f"{webhook.path} {webhook.webhook_id}: {webhook.fault}")
+        self.webhooks.forged.append(f"{webhook.path} {webhook.webhook_id}: {webhook.fault}")
         return super().refuse(webhook)
 
     def draw(self, operation: str, webhook: Received) -> Act:
         """Fail only on an event's first attempt: a second retry would take half a minute."""
-        self.mail.note(webhook.webhook_id, webhook.body)
+        self.webhooks.note(webhook.webhook_id, webhook.body)
         if webhook.webhook_id in self._failed:
             return HONEST
         self._failed.add(webhook.webhook_id)
@@ -70,10 +78,10 @@ class FaultyDouble(Double):
 class FaultyStorefront(FaultyDouble, StorefrontDouble):
     """Records every event that it acknowledges."""
 
-    def __init__(self, book: StorefrontBook, chance: random.Random) -> None:
-        super().__init__(behaviour=[f"event {one}" for one in FAILURES], seed=chance.getrandbits(32))
-        self.prepare(book.mail, chance)
-        self.records = book
+    def __init__(self, records: StorefrontRecords, rng: random.Random) -> None:
+        super().__init__(behaviour=[f"event {one}" for one in FAILURES], seed=rng.getrandbits(32))
+        self.prepare(records.webhooks, rng)
+        self.records = records
 
     def keep(self, webhook: Received) -> None:
         super().keep(webhook)
@@ -86,12 +94,12 @@ class FaultyStorefront(FaultyDouble, StorefrontDouble):
 class FaultyMerchant(FaultyDouble, MerchantDouble):
     """Accepts orders for its stores. `on_taken` is called with each recorded order."""
 
-    def __init__(self, book: MerchantBook, chance: random.Random, on_taken: Callable[[str], None]) -> None:
+    def __init__(self, records: MerchantRecords, rng: random.Random, on_taken: Callable[[str], None]) -> None:
         lines = [f"{name} {one}" for name in ("catalog-sync", "order-cancelled") for one in FAILURES]
         lines += [f"{name} {one}" for name in ("validate", "place", "catalog") for one in (*FAILURES, *SLOW)]
-        super().__init__(behaviour=lines, seed=chance.getrandbits(32))
-        self.prepare(book.mail, chance)
-        self.records = book
+        super().__init__(behaviour=lines, seed=rng.getrandbits(32))
+        self.prepare(records.webhooks, rng)
+        self.records = records
         self._on_taken = on_taken
         self._unpaid: set[str] = set()
 
@@ -110,7 +118,7 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
             return super().draw(operation, webhook)
         act = self.behaviour.next(operation)
         if operation == "place":
-            self.mail.note(webhook.webhook_id, webhook.body)
+            self.webhooks.note(webhook.webhook_id, webhook.body)
             if act.name in {STATUS, DROP} and self._heads():
                 self.answer_place(webhook, act)  # recorded, although the service gets no answer
             known = self.records.orders.get(webhook.webhook_id)
@@ -124,12 +132,12 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
 
     def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
         super().keep(webhook, entry, act)
-        taken = self.records.orders[webhook.webhook_id] = Taken(
+        taken = self.records.orders[webhook.webhook_id] = MerchantOrder(
             store=entry.data["partnerStoreId"],
             accepted=entry.taken,
             answer=(entry.status, entry.answer),
             number=entry.answer.get("partnerOrderId"),
-            silent=entry.taken and self.chance.random() < SILENT,
+            silent=entry.taken and self.rng.random() < SILENT,
         )
         if taken.accepted and not taken.silent:
             self._on_taken(webhook.webhook_id)
@@ -156,4 +164,4 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
             self.records.synced[data["catalogIngestId"]] = data["status"]
 
     def _heads(self) -> bool:
-        return self.chance.random() < 1 / 2
+        return self.rng.random() < 1 / 2

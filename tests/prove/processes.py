@@ -106,7 +106,7 @@ class Fleet:
     """All processes of a round. While `chaos` is on, ended processes are restarted after a moment."""
 
     programs: list[Program]
-    chance: random.Random
+    rng: random.Random
     kills: int = 0
     at_points: int = 0
     chaos: bool = True
@@ -127,7 +127,7 @@ class Fleet:
                 self.kills += 1
                 self.at_points += program.name not in self._asked
             self._asked.discard(program.name)
-            await asyncio.sleep(self.chance.uniform(0, 0.5) if self.chaos else 0)
+            await asyncio.sleep(self.rng.uniform(0, 0.5) if self.chaos else 0)
 
     def _note_odd_end(self, program: Program, code: int) -> None:
         self.odd_ends.append(f"{program.name} ended with {code}: {program.log}")
@@ -138,7 +138,7 @@ class Fleet:
         """Kill a random process."""
         running = [one for one in self.programs if one.process is not None and one.process.returncode is None]
         if running:
-            victim = self.chance.choice(running)
+            victim = self.rng.choice(running)
             self._asked.add(victim.name)
             victim.kill()
 
@@ -147,7 +147,7 @@ class Fleet:
         while True:
             there = [one.base for one in self.programs if one.base is not None]
             if there:
-                return self.chance.choice(there)
+                return self.rng.choice(there)
             await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
@@ -159,6 +159,6 @@ class Fleet:
                 await program.process.wait()
 
     def _point(self) -> str | None:
-        if self.chaos and self.chance.random() < ARMED:
-            return self.chance.choice(crash.POINTS)
+        if self.chaos and self.rng.random() < ARMED:
+            return self.rng.choice(crash.POINTS)
         return None

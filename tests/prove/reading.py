@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from sqlalchemy import Select, and_, func, or_, select
-from tests.prove.books import ServiceBook, ServiceOrder, ServiceRun, Shop
 from tests.prove.calls import Partner
 from tests.prove.documents import version_of
+from tests.prove.records import ServiceOrder, ServiceRecords, ServiceRun, Shop
 
 from mercato.kernel.db.engine import Database, Read
 from mercato.kernel.db.tables import (
@@ -62,33 +62,33 @@ async def count_unfinished(db: Database) -> int:
 
 async def list_unfinished(db: Database, *, keys: bool) -> list[str]:
     """Return a line for each unfinished entry; with `keys`, also for keys without a reply."""
-    asked = _unfinished() | ({"key": _unanswered()} if keys else {})
+    queries = _unfinished() | ({"key": _unanswered()} if keys else {})
     async with db.read() as tx:
         return [
             f"{kind} {' '.join(map(str, row))}"
-            for kind, one in asked.items()
+            for kind, one in queries.items()
             for row in await tx.all(one.limit(MOST_NAMED))
         ]
 
 
-async def read_book(
+async def read_records(
     db: Database, *, merchants: list[Partner], front: Partner, shops: list[Shop]
-) -> ServiceBook:
+) -> ServiceRecords:
     """Return the service's records."""
-    book = ServiceBook(unfinished=await list_unfinished(db, keys=True))
+    records = ServiceRecords(unfinished=await list_unfinished(db, keys=True))
     shown = {order["orderId"]: order for one in merchants for order in await _all_orders(one)}
     async with db.read() as tx:
-        await _read_rows(tx, book, shown)
+        await _read_rows(tx, records, shown)
     for order_id, order in shown.items():
         theirs = await front.until_final("GET", f"/v1/marketfront/orders/{order_id}")
         if theirs.json() != _without_partner_ids(order):
-            book.misread.append(order_id)
+            records.misread.append(order_id)
     for shop in shops:
-        if shop.store_id is not None and shop.store_id in book.stores:
-            await _read_store(book, shop, merchants[shop.merchant], front)
+        if shop.store_id is not None and shop.store_id in records.stores:
+            await _read_store(records, shop, merchants[shop.merchant], front)
     found = await front.until_final("POST", "/v1/marketfront/stores/discover", {"limit": _PAGE})
-    book.found.update(store["storeId"] for store in found.json()["stores"])
-    return book
+    records.found.update(store["storeId"] for store in found.json()["stores"])
+    return records
 
 
 def _without_partner_ids(value: Any) -> Any:
@@ -101,14 +101,14 @@ def _without_partner_ids(value: Any) -> Any:
     return value
 
 
-async def _read_rows(tx: Read, book: ServiceBook, shown: dict[str, Any]) -> None:
+async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -> None:
     facts = (orders.c.id, orders.c.answer, orders.c.state, orders.c.status, orders.c.sequence)
     for row in await tx.all(select(*facts)):
         order_id = str(row.id)
         order = shown.get(order_id, {})
         if (order.get("state"), order.get("status")) != (row.state, row.status):
-            book.misread.append(order_id)
-        book.orders[order_id] = ServiceOrder(
+            records.misread.append(order_id)
+        records.orders[order_id] = ServiceOrder(
             id=order_id,
             key=(order.get("customer") or {}).get("partnerUserId"),
             answer=row.answer,
@@ -119,27 +119,27 @@ async def _read_rows(tx: Read, book: ServiceBook, shown: dict[str, Any]) -> None
         )
     # In the order in which they ended: of two requested from different servers, the database knows which
     # comes first, and not the clocks that their ids were made by.
-    asked = select(catalog_runs).where(catalog_runs.c.notified)
-    asked = asked.order_by(catalog_runs.c.updated_at, catalog_runs.c.id)
-    for row in await tx.all(asked):
+    runs = select(catalog_runs).where(catalog_runs.c.notified)
+    runs = runs.order_by(catalog_runs.c.updated_at, catalog_runs.c.id)
+    for row in await tx.all(runs):
         run_id = str(row.id)
-        book.runs[run_id] = ServiceRun(
+        records.runs[run_id] = ServiceRun(
             id=run_id,
             store_id=str(row.store_id),
             status=row.status,
             set_id=None if row.set_id is None else str(row.set_id),
         )
     for row in await tx.all(select(stores.c.id, stores.c.partner_store_id)):
-        book.stores[str(row.id)] = row.partner_store_id
+        records.stores[str(row.id)] = row.partner_store_id
 
 
-async def _read_store(book: ServiceBook, shop: Shop, merchant: Partner, front: Partner) -> None:
+async def _read_store(records: ServiceRecords, shop: Shop, merchant: Partner, front: Partner) -> None:
     path = f"/v1/commerce/stores/{shop.store_id}/status"
     store = await front.get(f"/v1/marketfront/stores/{shop.store_id}")
     served = await front.get(f"/v1/marketfront/catalog-sets/{store['catalogSetId']}")
     assert shop.store_id is not None
-    book.serves[shop.store_id] = store["catalogSetId"], version_of(shop.name, served)
-    book.paused[shop.store_id] = (await merchant.get(path))["status"] == "paused"
+    records.serves[shop.store_id] = store["catalogSetId"], version_of(shop.name, served)
+    records.paused[shop.store_id] = (await merchant.get(path))["status"] == "paused"
 
 
 async def _all_orders(merchant: Partner) -> list[Any]:

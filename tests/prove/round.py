@@ -10,13 +10,13 @@ from typing import Final
 
 import aiohttp
 from tests.prove import reading
-from tests.prove.books import Books, MerchantBook, ServiceBook, Shop, StorefrontBook
 from tests.prove.buying import Buying
 from tests.prove.calls import Calls, Partner
 from tests.prove.compare import compare
 from tests.prove.doubles import FaultyMerchant, FaultyStorefront
 from tests.prove.model import Counts, Violation
 from tests.prove.processes import Fleet, Program, ask
+from tests.prove.records import MerchantRecords, Records, ServiceRecords, Shop, StorefrontRecords
 from tests.prove.selling import Selling
 
 from mercato.kernel.db.engine import Database
@@ -106,12 +106,12 @@ class _Day:
         self.closing = asyncio.Event()
         self.fleet = Fleet(self._programs(), self._chance("kills"))
         self.calls = Calls(self.fleet, session)
-        self.merchants = MerchantBook({name: Shop(name, "ab".index(name[0])) for name in SHOPS})
+        self.merchants = MerchantRecords({name: Shop(name, "ab".index(name[0])) for name in SHOPS})
         self.shops = list(self.merchants.shops.values())
         self.doubles = [
             FaultyMerchant(self.merchants, self._chance(f"merchant {name}"), self._taken) for name in "ab"
         ]
-        self.storefront = FaultyStorefront(StorefrontBook(), self._chance("storefront"))
+        self.storefront = FaultyStorefront(StorefrontRecords(), self._chance("storefront"))
         self.selling = Selling(self.merchants, self.doubles, [], self.closing)
         self.buying = Buying(self.storefront.records, self.shops, self.closing)
         self.front_key = ""
@@ -180,12 +180,12 @@ class _Day:
 
     async def _kill(self) -> None:
         """Kill at random instants. Time is counted in answers, so that a slow machine gets as far as a fast one."""
-        chance = self._chance("gaps")
+        rng = self._chance("gaps")
         await self._live()
         while self.fleet.kills < self.plan.kills:
-            await asyncio.sleep(chance.uniform(0, 0.2))
-            if chance.random() > AT_ONCE:
-                await self._answered(chance.randint(1, MOST_BETWEEN))
+            await asyncio.sleep(rng.uniform(0, 0.2))
+            if rng.random() > AT_ONCE:
+                await self._answered(rng.randint(1, MOST_BETWEEN))
             self.fleet.kill_one()
         self.fleet.chaos = False
 
@@ -219,14 +219,14 @@ class _Day:
                     await self.buying.ask_once(me, key)
         await self.rest(db)
 
-    async def read(self, db: Database) -> ServiceBook:
+    async def read(self, db: Database) -> ServiceRecords:
         """Return the service's records."""
         async with asyncio.timeout(REST_SECONDS):
-            return await reading.read_book(
+            return await reading.read_records(
                 db, merchants=self.selling.partners, front=self.customer("reader"), shops=self.shops
             )
 
-    def result(self, service: ServiceBook, *, seconds: float) -> Result:
+    def result(self, service: ServiceRecords, *, seconds: float) -> Result:
         """Return the counts and all violations."""
         noticed = [Violation("differs", "an unexpected answer", odd) for odd in self.selling.odd]
         noticed += [Violation("differs", "an unexpected answer", odd) for odd in self.calls.odd]
@@ -234,7 +234,7 @@ class _Day:
             Violation("stuck", "was not finished by the service itself", stuck) for stuck in self.stuck
         ]
         noticed += [Violation("differs", "a process ended by itself", odd) for odd in self.fleet.odd_ends]
-        books = Books(
+        records = Records(
             service=service, merchants=self.merchants, storefront=self.storefront.records, noticed=noticed
         )
         orders = service.orders.values()
@@ -249,4 +249,4 @@ class _Day:
             runs=len(service.runs),
             seconds=seconds,
         )
-        return Result(counts, compare(books))
+        return Result(counts, compare(records))

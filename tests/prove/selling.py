@@ -5,9 +5,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.prove.books import MerchantBook, Shop
 from tests.prove.calls import Partner
 from tests.prove.doubles import FaultyMerchant
+from tests.prove.records import MerchantRecords, Shop
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -24,7 +24,7 @@ _ACCEPTED: Final = 202
 class Selling:
     """The merchants' side of the workload, until `closing` is set."""
 
-    book: MerchantBook
+    records: MerchantRecords
     doubles: list[FaultyMerchant]
     partners: list[Partner]
     closing: asyncio.Event
@@ -37,12 +37,12 @@ class Selling:
     async def run(self, shop: Shop) -> None:
         """Bring a store live and keep it busy."""
         me = self.partners[shop.merchant]
-        await asyncio.sleep(me.chance.uniform(0, 1))
+        await asyncio.sleep(me.rng.uniform(0, 1))
         await self._open(me, shop)
         await self._publish(me, shop)
         while not self.closing.is_set():
             await self._something(me, shop)
-            await asyncio.sleep(me.chance.uniform(0.1, 0.8))
+            await asyncio.sleep(me.rng.uniform(0.1, 0.8))
         await self._pause(me, shop, paused=False)
 
     async def _open(self, me: Partner, shop: Shop) -> None:
@@ -73,20 +73,20 @@ class Selling:
                     await asyncio.sleep(0.1)
 
     async def _something(self, me: Partner, shop: Shop) -> None:
-        draw = me.chance.random()
+        draw = me.rng.random()
         if draw < 0.55:  # a share of the day
             await self._publish(me, shop)
         elif draw < 0.65:
             await self._notify(me, shop)
         elif draw < 0.8:
             await self._pause(me, shop, paused=True)
-            await asyncio.sleep(me.chance.uniform(0, 0.5))
+            await asyncio.sleep(me.rng.uniform(0, 0.5))
             await self._pause(me, shop, paused=False)
         else:
             await redeliver(me, DELIVERIES)
 
     async def _publish(self, me: Partner, shop: Shop) -> None:
-        if me.chance.random() < 1 / 8:
+        if me.rng.random() < 1 / 8:
             shop.broken.add(shop.version + 1)
         shop.version += 1
         self.doubles[shop.merchant].publish(shop)
@@ -94,7 +94,7 @@ class Selling:
 
     async def _notify(self, me: Partner, shop: Shop) -> None:
         double = self.doubles[shop.merchant]
-        url = double.url + double.catalog_path(shop, is_fixed=me.chance.random() < 1 / 2)
+        url = double.url + double.catalog_path(shop, is_fixed=me.rng.random() < 1 / 2)
         path = f"/v1/commerce/catalogset-notification?storeId={shop.store_id}"
         answer = await me.until_final("POST", path, {"callbackUrl": url})
         if answer.status == _ACCEPTED:
@@ -129,10 +129,10 @@ class Selling:
             self.odd.append(f"work on an order broke: {error!r}")
 
     async def _cook(self, order_id: str) -> None:
-        taken = self.book.orders[order_id]
-        me = self.partners[self.book.shops[taken.store].merchant]
-        for change in plan(me.chance):
-            await asyncio.sleep(me.chance.uniform(0, 0.7))
+        taken = self.records.orders[order_id]
+        me = self.partners[self.records.shops[taken.store].merchant]
+        for change in plan(me.rng):
+            await asyncio.sleep(me.rng.uniform(0, 0.7))
             answer = await me.until_final("POST", f"{ORDERS}/{order_id}/status", change)
             if answer.status == _OK:
                 said = answer.json()
@@ -145,10 +145,10 @@ class Selling:
                 return
 
 
-def plan(chance: random.Random) -> list[dict[str, Any]]:
+def plan(rng: random.Random) -> list[dict[str, Any]]:
     """Return the updates that an order gets: forward, with skipped steps, and usually to a closed state."""
-    changes: list[dict[str, Any]] = [{"status": step} for step in STEPS if chance.random() < 1 / 2]
-    draw = chance.random()
+    changes: list[dict[str, Any]] = [{"status": step} for step in STEPS if rng.random() < 1 / 2]
+    draw = rng.random()
     if draw < 0.7:  # most are completed
         changes.append({"state": "completed"})
     elif draw < 0.85:  # some are cancelled, the others stay open
@@ -160,5 +160,5 @@ async def redeliver(me: Partner, deliveries: str) -> None:
     """Redeliver any recent webhook; calls to stores are refused."""
     page = await me.get(f"{deliveries}?limit=20")
     if page["deliveries"]:
-        chosen = me.chance.choice(page["deliveries"])
+        chosen = me.rng.choice(page["deliveries"])
         await me.until_final("POST", f"{deliveries}/{chosen['id']}/redeliver")

@@ -6,20 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.prove.books import (
-    Asked,
-    Books,
-    Event,
-    MerchantBook,
-    ServiceBook,
-    ServiceOrder,
-    ServiceRun,
-    Shop,
-    StorefrontBook,
-    Taken,
-)
 from tests.prove.compare import CHECKS, compare
 from tests.prove.model import KINDS, Counts, Violation
+from tests.prove.records import (
+    Event,
+    KeyHistory,
+    MerchantOrder,
+    MerchantRecords,
+    Records,
+    ServiceOrder,
+    ServiceRecords,
+    ServiceRun,
+    Shop,
+    StorefrontRecords,
+)
 
 
 def order(name: str, **values: Any) -> ServiceOrder:
@@ -31,9 +31,9 @@ def reply(status: int, **said: Any) -> tuple[int, bytes]:
     return status, json.dumps(said).encode()
 
 
-def books() -> Books:
+def records() -> Records:
     """Return records without violations, in which everything happened once."""
-    service = ServiceBook(
+    service = ServiceRecords(
         orders={
             "taken": order("taken"),
             "silent": order("silent", answer="given_up", state="cancelled", status="pending", number=None),
@@ -50,54 +50,54 @@ def books() -> Books:
     )
     service.found.update(["s"])
     shop = Shop("a-1", 0, store_id="s", version=3, broken={3}, runs={"r1": 1, "r2": 2, "r3": 3}, paused=False)
-    merchants = MerchantBook(
+    merchants = MerchantRecords(
         shops={"a-1": shop},
         orders={
-            "taken": Taken("a-1", True, (200, {}), "n-taken", status="ready", state="completed"),
-            "refused": Taken("a-1", False, (402, {}), None),
+            "taken": MerchantOrder("a-1", True, (200, {}), "n-taken", status="ready", state="completed"),
+            "refused": MerchantOrder("a-1", False, (402, {}), None),
         },
         cancelled={"silent"},
         synced={"r1": "succeeded", "r2": "succeeded", "r3": "failed"},
     )
-    merchants.mail.note("w1", b"sync")
-    front = StorefrontBook(
+    merchants.webhooks.note("w1", b"sync")
+    front = StorefrontRecords(
         keys={
-            "key-taken": Asked(
+            "key-taken": KeyHistory(
                 {},
                 "token",
                 # A refusal before there is an order leaves the key free.
                 [reply(400, errorCode="ORDER_TOTAL_DIFFERENT"), *[reply(201, orderId="taken")] * 2],
                 {"taken"},
             ),
-            "key-again": Asked({}, "token", [reply(409, errorCode="ORDER_ALREADY_PLACED")]),
-            "key-silent": Asked(
+            "key-again": KeyHistory({}, "token", [reply(409, errorCode="ORDER_ALREADY_PLACED")]),
+            "key-silent": KeyHistory(
                 {}, None, [reply(409, errorCode="ORDER_CLOSED", orderId="silent")], {"silent"}
             ),
-            "key-refused": Asked({}, None, [reply(400, errorCode="PAYMENT_DECLINED")], {"refused"}),
+            "key-refused": KeyHistory({}, None, [reply(400, errorCode="PAYMENT_DECLINED")], {"refused"}),
         }
     )
     for name, state, status in (("taken", "completed", "ready"), ("silent", "cancelled", "pending")):
         front.events[name][1] = {Event(f"{name}-1", "d1", "open", "pending")}
         front.events[name][2] = {Event(f"{name}-2", "d2", state, status)}
-    return Books(service=service, merchants=merchants, storefront=front)
+    return Records(service=service, merchants=merchants, storefront=front)
 
 
-def moved(books: Books, name: str, **values: Any) -> None:
-    books.service.orders[name] = replace(books.service.orders[name], **values)
+def moved(records: Records, name: str, **values: Any) -> None:
+    records.service.orders[name] = replace(records.service.orders[name], **values)
 
 
-def second_order(books: Books, **values: Any) -> None:
+def second_order(records: Records, **values: Any) -> None:
     """Add another correct order to all records."""
-    books.service.orders["second"] = order("second", **values)
-    books.merchants.orders["second"] = replace(books.merchants.orders["taken"], number="n-second")
-    books.storefront.events["second"] = books.storefront.events["taken"]
+    records.service.orders["second"] = order("second", **values)
+    records.merchants.orders["second"] = replace(records.merchants.orders["taken"], number="n-second")
+    records.storefront.events["second"] = records.storefront.events["taken"]
 
 
-def keys(books: Books) -> dict[str, Asked]:
-    return books.storefront.keys
+def keys(records: Records) -> dict[str, KeyHistory]:
+    return records.storefront.keys
 
 
-WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
+WRONG: dict[str, tuple[str, Callable[[Records], Any]]] = {
     "a job is left": ("stuck", lambda b: b.service.unfinished.append("job 1")),
     "an order is read otherwise": ("differs", lambda b: b.service.misread.append("taken")),
     "an order waits": ("stuck", lambda b: moved(b, "taken", answer="waiting")),
@@ -112,9 +112,9 @@ WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
     "a refused key has an order": ("doubled", lambda b: second_order(b, key="key-refused")),
     "only the merchant has it": (
         "doubled",
-        lambda b: b.merchants.orders.setdefault("ghost", Taken("a-1", True, (200, {}), "n")),
+        lambda b: b.merchants.orders.setdefault("ghost", MerchantOrder("a-1", True, (200, {}), "n")),
     ),
-    "two bodies under one id": ("doubled", lambda b: b.merchants.mail.note("w1", b"another")),
+    "two bodies under one id": ("doubled", lambda b: b.merchants.webhooks.note("w1", b"another")),
     "two bodies for one number": (
         "doubled",
         lambda b: b.storefront.events["taken"][1].add(Event("taken-1", "d9", "open", "pending")),
@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
         lambda b: setattr(keys(b)["key-taken"], "finals", [reply(201, orderId="other")]),
     ),
     "an order is gone": ("lost", lambda b: b.service.orders.pop("taken")),
-    "an order told of is gone": ("lost", lambda b: keys(b)["key-again"].told.add("gone")),
+    "an order told of is gone": ("lost", lambda b: keys(b)["key-again"].order_ids.add("gone")),
     "an order of an event is gone": ("lost", lambda b: b.storefront.events["gone"]),
     "the merchant has it not": ("lost", lambda b: b.merchants.orders.pop("taken")),
     "the merchant does not know of the end": ("lost", lambda b: b.merchants.cancelled.clear()),
@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
     "refused here, taken there": ("differs", lambda b: moved(b, "taken", answer="refused")),
     "a cancel that was none": ("differs", lambda b: b.merchants.cancelled.add("taken")),
     "another number": ("differs", lambda b: moved(b, "taken", number="n-9")),
-    "a forged webhook": ("differs", lambda b: b.merchants.mail.forged.append("w9")),
+    "a forged webhook": ("differs", lambda b: b.merchants.webhooks.forged.append("w9")),
     "the webhook says otherwise": ("differs", lambda b: b.merchants.synced.update({"r3": "succeeded"})),
     "a store is not found": ("differs", lambda b: b.service.found.clear()),
     "something noticed": ("differs", lambda b: b.noticed.append(Violation("differs", "seen", "x"))),
@@ -158,13 +158,13 @@ WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
 
 
 def test_a_run_without_faults_has_no_violations():
-    assert compare(books()) == []
+    assert compare(records()) == []
 
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_every_violation_is_found(wrong: str):
     kind, breaks = WRONG[wrong]
-    day = books()
+    day = records()
     breaks(day)
     assert kind in {violation.kind for violation in compare(day)}
 
@@ -174,10 +174,10 @@ def test_every_kind_of_violation_is_covered():
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_every_check_finds_something(check: Callable[[Books], Any]):
+def test_every_check_finds_something(check: Callable[[Records], Any]):
     days = []
     for _, breaks in WRONG.values():
-        day = books()
+        day = records()
         breaks(day)
         days.append(day)
     assert any(list(check(day)) for day in days)

@@ -16,7 +16,7 @@ def digest(body: bytes) -> str:
 
 
 @dataclass(slots=True)
-class Mail:
+class WebhookLog:
     """Webhooks by id: the bodies received, and whether one of them was acknowledged."""
 
     bodies: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -31,7 +31,7 @@ class Mail:
 
 
 @dataclass(slots=True)
-class Taken:
+class MerchantOrder:
     """An order in a merchant's records: its first answer, and the progress that the service has acknowledged."""
 
     store: str
@@ -64,35 +64,35 @@ class Shop:
 
 
 @dataclass(slots=True)
-class MerchantBook:
+class MerchantRecords:
     """The records of all merchants."""
 
     shops: dict[str, Shop] = field(default_factory=dict)
-    orders: dict[str, Taken] = field(default_factory=dict)
+    orders: dict[str, MerchantOrder] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     """Orders of which `order-cancelled` was acknowledged."""
     synced: dict[str, str] = field(default_factory=dict)
     """The result in the acknowledged sync webhook of a run."""
-    mail: Mail = field(default_factory=Mail)
+    webhooks: WebhookLog = field(default_factory=WebhookLog)
 
 
 @dataclass(slots=True)
-class Asked:
+class KeyHistory:
     """An Idempotency-Key in the storefront's records: the request, and every answer to it."""
 
     body: Any
     token: str | None
     finals: list[tuple[int, bytes]] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)
+    order_ids: set[str] = field(default_factory=set)
     """Ids of orders in the answers to this key."""
 
     @property
     def pinned(self) -> list[tuple[int, bytes]]:
         """Return the answers that are pinned to the key: those about its order. Other refusals leave it free."""
-        return [final for final in self.finals if _names_its_order(final[1])]
+        return [final for final in self.finals if _has_order_id(final[1])]
 
 
-def _names_its_order(answer: bytes) -> bool:
+def _has_order_id(answer: bytes) -> bool:
     body = msgspec.json.decode(answer)
     return "orderId" in body and body.get("errorCode") != "ORDER_ALREADY_PLACED"
 
@@ -108,14 +108,14 @@ class Event:
 
 
 @dataclass(slots=True)
-class StorefrontBook:
+class StorefrontRecords:
     """The records of the storefront."""
 
-    keys: dict[str, Asked] = field(default_factory=dict)
+    keys: dict[str, KeyHistory] = field(default_factory=dict)
     events: dict[str, dict[int, set[Event]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
-    mail: Mail = field(default_factory=Mail)
+    webhooks: WebhookLog = field(default_factory=WebhookLog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class ServiceRun:
 
 
 @dataclass(slots=True, kw_only=True)
-class ServiceBook:
+class ServiceRecords:
     """The records of the service once it is idle."""
 
     orders: dict[str, ServiceOrder] = field(default_factory=dict)
@@ -162,12 +162,12 @@ class ServiceBook:
 
 
 @dataclass(slots=True, kw_only=True)
-class Books:
+class Records:
     """All three, and violations seen during the round."""
 
-    service: ServiceBook
-    merchants: MerchantBook
-    storefront: StorefrontBook
+    service: ServiceRecords
+    merchants: MerchantRecords
+    storefront: StorefrontRecords
     noticed: list[Violation] = field(default_factory=list)
 
 
