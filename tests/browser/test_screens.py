@@ -5,6 +5,7 @@ Names, reasons and catalogs are what hostile partners would send.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,6 +14,7 @@ from aiohttp import web
 from tests.api.trade import Trade, tea, trade
 from tests.browser.accessibility import violations, widest
 from tests.catalog.documents import cafe
+from tests.console.test_certification import report, signed
 from tests.console.visiting import operator_link, partner_link
 from tests.service import Merchant, Service
 
@@ -133,3 +135,16 @@ async def faults_of(page: Any) -> list[str]:
     if wider > 0:
         found.append(f"{wider} px wider than its window")
     return [f"{page.url}: {one}" for one in found]
+
+
+async def test_a_browser_uploads_a_report_as_a_file(
+    page: Any, mercato: Service, story: Story, tmp_path: Path
+):
+    file = tmp_path / "certificate é.json"
+    file.write_text(signed(mercato, report()))
+    await sign_in(page, await story.links["merchant"]())
+    await page.goto(f"{mercato.base}/console/certification")
+    await page.get_by_label("The report's file").set_input_files(file)
+    await page.get_by_role("button", name="Upload report").click()
+    await page.get_by_role("status").get_by_text("The report was uploaded.").wait_for()
+    assert await page.get_by_role("table", name="Checks").get_by_role("row").count() == 3

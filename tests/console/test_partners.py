@@ -53,6 +53,7 @@ async def test_a_suspension_asks_first_and_is_undone(mercato: Service):
     page = await browser.open(f"/console/partners/{made.id}")
     question = await browser.press(page, "Suspend")
     assert "Confirm" in question.buttons
+    assert "the deliveries to it go on" in question.text
     assert (await client.get("/v1/commerce/stores")).status == 200
     done = await browser.press(question, "Confirm")
     assert "is suspended." in done.status_region

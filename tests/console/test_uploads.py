@@ -25,6 +25,12 @@ def test_the_content_of_a_file_is_read_unchanged(content: str):
     assert read_upload(TYPE, body) == [("file", content)]
 
 
+def test_a_files_name_may_have_any_characters():
+    name = 'certificate é \N{PILE OF POO} "1".json'.replace('"', "%22").encode()
+    body = form(NAMED.replace(b"a.json", name) + b"\r\n{}")
+    assert read_upload(TYPE, body) == [("file", "{}")]
+
+
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
@@ -53,6 +59,8 @@ def _nested() -> bytes:
         form(*[b"Content-Type: " + TYPE + b"\r\n" + NAMED + b"\r\n{}"] * 2_500),
         form(NAMED + b"\r\n" + b"\n" * 500_000),
         form(NAMED + b"a: b\r\n" * 80_000 + b"\r\n{}"),
+        form(NAMED.replace(b"a.json", "é".encode() * 240_000) + b"\r\n{}"),
+        form(NAMED.replace(b"a.json", "é; ".encode() * 120_000) + b"\r\n{}"),
         form(*[NAMED + b"\r\n{}"] * 5_000),
         form(NAMED + b"Content-Transfer-Encoding: base64\r\n\r\n" + b"=" * 500_000),
     ],

@@ -38,7 +38,8 @@ def read_upload(content_type: bytes, body: bytes) -> list[tuple[str, str]]:
 
 
 def _name(part: Message) -> str:
-    if len(part.get("content-disposition", "")) > MAX_HEADER:
+    # Not a text if the name of the file isn't ASCII.
+    if len(str(part.get("content-disposition", ""))) > MAX_HEADER:
         raise _unreadable()
     name = part.get_param("name", header="content-disposition")
     if not isinstance(name, str):
