@@ -21,7 +21,7 @@ from mercato.domain.webhooks.debugger.bodies import candidate_bodies, find_diffe
 from mercato.domain.webhooks.debugger.explain import (
     Secret,
     SecretOrigin,
-    Sent,
+    SentDelivery,
     SignatureExplanation,
     Webhook,
     explain,
@@ -49,7 +49,7 @@ def explained(
     *,
     secrets: tuple[str, ...] = (NEW,),
     own: tuple[str, ...] = (),
-    copy: Sent | None = None,
+    copy: SentDelivery | None = None,
     computed: str | None = None,
     received_at: datetime | None = None,
     now: datetime = NOW,
@@ -205,7 +205,7 @@ def test_changed_line_ends_are_reported():
 
 
 def test_an_empty_body_is_reported_by_the_delivery():
-    copy = Sent(delivery_id=DELIVERY, webhook_id=ID, body=BODY)
+    copy = SentDelivery(delivery_id=DELIVERY, webhook_id=ID, body=BODY)
     made = explained(b"", copy=copy)
     assert (made.code, made.difference and made.difference.offset) == ("BODY_CHANGED", 0)
 
@@ -214,7 +214,7 @@ def test_a_changed_body_is_compared_with_the_delivery():
     received = BODY.replace(b"2.50", b"2.5")
     alone = explained(received)
     assert (alone.code, alone.difference) == ("WRONG_KEY", None)
-    made = explained(received, copy=Sent(delivery_id=DELIVERY, webhook_id=ID, body=BODY))
+    made = explained(received, copy=SentDelivery(delivery_id=DELIVERY, webhook_id=ID, body=BODY))
     assert (made.code, made.delivery_id, codes(made)) == ("BODY_CHANGED", DELIVERY, {"BODY_CHANGED"})
     assert made.difference is not None
     assert made.difference.offset == BODY.index(b'0",1')
@@ -227,13 +227,13 @@ def test_a_changed_body_is_compared_with_the_delivery():
 
 
 def test_a_wrong_key_is_certain_if_the_delivery_has_the_same_body():
-    made = explained(secrets=(STRANGE,), copy=Sent(delivery_id=DELIVERY, webhook_id=ID, body=BODY))
+    made = explained(secrets=(STRANGE,), copy=SentDelivery(delivery_id=DELIVERY, webhook_id=ID, body=BODY))
     assert codes(made) == {"WRONG_KEY"}
     assert "are those that were sent" in made.message
 
 
 def test_a_right_signature_of_another_webhook_than_the_delivery_is_valid():
-    copy = Sent(delivery_id=DELIVERY, webhook_id="01963f5e-7e3b-7ccc-8000-0000000000a2", body=b"{}")
+    copy = SentDelivery(delivery_id=DELIVERY, webhook_id="01963f5e-7e3b-7ccc-8000-0000000000a2", body=b"{}")
     made = explained(copy=copy)
     assert (made.valid, codes(made)) == (True, {"BODY_CHANGED", "ID_CHANGED"})
 
@@ -261,7 +261,7 @@ def test_a_missing_header_is_named(part: str):
 
 def test_an_altered_id_is_found_by_the_delivery_or_the_idempotency_key():
     sent = headers(webhook_id="01963f5e-7e3b-7ccc-8000-0000000000ff")
-    made = explained(sent=sent, copy=Sent(delivery_id=DELIVERY, webhook_id=ID, body=BODY))
+    made = explained(sent=sent, copy=SentDelivery(delivery_id=DELIVERY, webhook_id=ID, body=BODY))
     assert (made.code, codes(made)) == ("ID_CHANGED", {"ID_CHANGED"})
     assert explained(sent=sent | {"Idempotency-Key": ID}).code == "ID_CHANGED"
     assert explained(sent=headers(webhook_id=ID.upper())).code == "ID_CHANGED"
@@ -269,7 +269,7 @@ def test_an_altered_id_is_found_by_the_delivery_or_the_idempotency_key():
 
 def test_an_altered_timestamp_is_found_by_the_attempts():
     sent = headers(webhook_timestamp=str(SECONDS + 17))
-    copy = Sent(delivery_id=DELIVERY, webhook_id=ID, body=BODY, times=(SECONDS - 40, SECONDS))
+    copy = SentDelivery(delivery_id=DELIVERY, webhook_id=ID, body=BODY, times=(SECONDS - 40, SECONDS))
     assert explained(sent=sent, copy=copy).code == "TIMESTAMP_CHANGED"
     assert explained(sent=headers(webhook_timestamp=f"{SECONDS}000")).code == "TIMESTAMP_UNREADABLE"
     assert explained(sent=headers(webhook_timestamp="yesterday")).code == "TIMESTAMP_UNREADABLE"
@@ -447,7 +447,7 @@ def test_no_secret_is_repeated():
     leaky = b'{"a":"' + NEW.encode() + b'","b":[1, 2]}'
     for received in (leaky, leaky + b"\n", leaky.replace(b"[1, 2]", b"[1,2]"), b'{"x":' + leaky):
         for secrets in ((NEW, OLD), (STRANGE,), (NEW[:-1],), (f" {NEW}",)):
-            copy = Sent(delivery_id=DELIVERY, webhook_id=ID, body=leaky)
+            copy = SentDelivery(delivery_id=DELIVERY, webhook_id=ID, body=leaky)
             sent = headers(leaky) | {NEW: NEW, "webhook-id": NEW}
             made = explained(received, sent, secrets=secrets, own=(NEW,), copy=copy, computed=NEW)
             text = as_json(made).decode()

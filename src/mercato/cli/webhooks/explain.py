@@ -17,7 +17,13 @@ from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Caller
-from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, Sent, SignatureExplanation, Webhook
+from mercato.domain.webhooks.debugger.explain import (
+    Secret,
+    SecretOrigin,
+    SentDelivery,
+    SignatureExplanation,
+    Webhook,
+)
 from mercato.domain.webhooks.debugger.explain import explain as explain_signature
 from mercato.domain.webhooks.debugger.findings import ERROR
 from mercato.domain.webhooks.debugger.requests import list_copies, list_own_secrets
@@ -77,7 +83,9 @@ def explain(
     return 0 if explanation.valid else FAILED
 
 
-def _looked_up(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
+def _looked_up(
+    partner: str, webhook: Webhook, data_dir: Path | None
+) -> tuple[list[Secret], list[SentDelivery]]:
     """Return what the database knows of the partner. Raises UnusableError: exit code 1 is for signatures alone."""
     try:
         return asyncio.run(_known(partner, webhook, data_dir))
@@ -88,7 +96,9 @@ def _looked_up(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[l
         raise UnusableError(failure.message) from None
 
 
-async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
+async def _known(
+    partner: str, webhook: Webhook, data_dir: Path | None
+) -> tuple[list[Secret], list[SentDelivery]]:
     """Return the partner's secrets, and what was sent under the webhook's id."""
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)

@@ -55,7 +55,7 @@ class IngestJob(Wire):
     run_id: UUID
 
 
-class Finished(Struct, frozen=True):
+class EndedRun(Struct, frozen=True):
     """A run that has just ended. `built` is set if the owner switched to a new set."""
 
     run: Run
@@ -68,7 +68,7 @@ class Finished(Struct, frozen=True):
     """What the document has at each of the errors."""
 
 
-Listener = Callable[[Write, Finished], Awaitable[None]]
+Listener = Callable[[Write, EndedRun], Awaitable[None]]
 """Called in the transaction that ends a run, succeeded or failed."""
 
 
@@ -161,7 +161,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
         run = await queries.find_run(tx, job.payload.run_id)
         if run is not None:
-            await self._end(tx, Finished(run, RunStatus.FAILED, (_INTERNAL_ERROR,), self.clock()))
+            await self._end(tx, EndedRun(run, RunStatus.FAILED, (_INTERNAL_ERROR,), self.clock()))
 
     @asynccontextmanager
     async def _fenced(self, job: Job[IngestJob]) -> AsyncIterator[Write]:
@@ -198,7 +198,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return await self._fail(job, run, faults, partner_warnings(result.warnings), result.excerpts)
         if isinstance(result, Unchanged):
             assert current is not None
-            finished = Finished(run, RunStatus.SUCCEEDED, (), self.clock(), partner_warnings(result.warnings))
+            finished = EndedRun(run, RunStatus.SUCCEEDED, (), self.clock(), partner_warnings(result.warnings))
             async with self._fenced(job) as tx:
                 await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
                 await self._end(tx, finished, current.id)
@@ -241,7 +241,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             leaves = None if current is None else current.id
             if not await queries.switch(tx, owner.id, leaves=leaves, to=set_id, now=now):
                 raise JobLost("another run switched the owner")
-            finished = Finished(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
+            finished = EndedRun(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
             await self._end(tx, finished, set_id)
             crash.point("catalog.written")
         crash.point("catalog.switched")
@@ -255,7 +255,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         warnings: tuple[PartnerWarning, ...] = (),
         excerpts: tuple[str, ...] = (),
     ) -> Outcome:
-        finished = Finished(run, RunStatus.FAILED, faults, self.clock(), warnings, excerpts=excerpts)
+        finished = EndedRun(run, RunStatus.FAILED, faults, self.clock(), warnings, excerpts=excerpts)
         async with self._fenced(job) as tx:
             await self._end(tx, finished)
         return Done()
@@ -266,11 +266,11 @@ class Ingest(Struct, frozen=True, kw_only=True):
             current = await queries.find_current(tx, run.owner.id)
             set_id = None if current is None else current.id
             warnings = () if set_id is None else await queries.find_warnings(tx, run.owner.id, set_id)
-            finished = Finished(run, RunStatus.SUCCEEDED, (), self.clock(), warnings)
+            finished = EndedRun(run, RunStatus.SUCCEEDED, (), self.clock(), warnings)
             await self._end(tx, finished, set_id)
         return Done()
 
-    async def _end(self, tx: Write, finished: Finished, set_id: UUID | None = None) -> None:
+    async def _end(self, tx: Write, finished: EndedRun, set_id: UUID | None = None) -> None:
         ended = await queries.end_run(
             tx,
             finished.run.id,
@@ -285,7 +285,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             await self.on_finished(tx, finished)
             tx.after_commit(partial(self._count, finished))
 
-    def _count(self, finished: Finished) -> None:
+    def _count(self, finished: EndedRun) -> None:
         self.metrics.ingested(finished.status.value)
         if finished.built is not None or finished.status is RunStatus.FAILED:
             self.activity.ingested(switched=finished.built is not None)

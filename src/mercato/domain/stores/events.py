@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.domain.catalog.ingest import Finished
+from mercato.domain.catalog.ingest import EndedRun
 from mercato.domain.catalog.runs import RunStatus
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
 from mercato.domain.partners import webhook_tokens
@@ -38,7 +38,7 @@ class StoreEvents(Struct, frozen=True):
     new_id: MakeId
     on_change: OnChange
 
-    async def finished(self, tx: Write, finished: Finished) -> None:
+    async def finished(self, tx: Write, finished: EndedRun) -> None:
         """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
         run = finished.run
         if finished.built is not None:

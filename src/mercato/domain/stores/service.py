@@ -145,7 +145,7 @@ class Stores(Struct, frozen=True):
         assert after is not None
         return after.unavailable_at(now)
 
-    async def ids(self, caller: Caller, store_id: UUID) -> bytes:
+    async def get_ids(self, caller: Caller, store_id: UUID) -> bytes:
         """Return the StoreIds of the caller's store as JSON. Raises StoreNotFound."""
         async with self.db.read() as tx:
             row = await queries.find_store(tx, store_id)

@@ -38,7 +38,7 @@ Settle = Callable[[Write, Job[DeliverJob]], Awaitable[None]]
 INTERNAL_FAULT: Final = "A fault on our side kept it from being sent. Redeliver it."
 
 
-class Sent(Struct, frozen=True):
+class Attempt(Struct, frozen=True):
     """A delivery and the result of its attempt; None if a fault of this service kept it from being made."""
 
     delivery: Delivery
@@ -56,7 +56,7 @@ class Recorder(Struct, frozen=True):
     db: Database
     clock: Clock
 
-    async def record(self, job: Job[DeliverJob], sent: Sequence[Sent], settle: Settle) -> None:
+    async def record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         """Record results in one transaction that also settles the job.
 
         If that fails each is recorded by itself, so that none blocks another.
@@ -72,7 +72,7 @@ class Recorder(Struct, frozen=True):
                 await self._record_alone(job, one)
             await self._write(job, [], settle)
 
-    async def _record_alone(self, job: Job[DeliverJob], sent: Sent) -> None:
+    async def _record_alone(self, job: Job[DeliverJob], sent: Attempt) -> None:
         try:
             await self._write(job, [sent], fence)
         except Exception as error:
@@ -81,7 +81,7 @@ class Recorder(Struct, frozen=True):
             log.exception("webhook result not recorded", delivery_id=str(sent.delivery.id))
             await self._write(job, [replace(sent, result=None, verdict=InternalFault())], fence)
 
-    async def _write(self, job: Job[DeliverJob], sent: Sequence[Sent], settle: Settle) -> None:
+    async def _write(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         now = self.clock()
         async with self.db.write() as tx:
             await settle(tx, job)
@@ -93,7 +93,7 @@ class Recorder(Struct, frozen=True):
             crash.point("webhook.written")
 
 
-async def _write_succeeded(tx: Write, sent: Sequence[Sent], *, now: datetime) -> None:
+async def _write_succeeded(tx: Write, sent: Sequence[Attempt], *, now: datetime) -> None:
     if not await attempts.update_succeeded(tx, [one.delivery for one in sent], now=now):
         if len(sent) == 1:
             return  # a redelivery has begun a new round meanwhile, and its attempts count
@@ -104,7 +104,7 @@ async def _write_succeeded(tx: Write, sent: Sequence[Sent], *, now: datetime) ->
     await endpoints.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
 
 
-async def _write_failed(tx: Write, job: DeliverJob, sent: Sent, *, now: datetime) -> None:
+async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datetime) -> None:
     """Record a failed attempt, and that the endpoint fails, and is disabled if that is the verdict."""
     delivery, result, verdict = sent.delivery, sent.result, sent.verdict
     number = delivery.attempts if result is None else delivery.attempts + 1
@@ -131,7 +131,7 @@ def _log_disabled(delivery: Delivery, reason: str) -> None:
 
 
 async def _columns(
-    tx: Write, job: DeliverJob, sent: Sent, *, number: int, now: datetime
+    tx: Write, job: DeliverJob, sent: Attempt, *, number: int, now: datetime
 ) -> dict[str, object]:
     """Enqueue the next attempt, if there is one, and return the delivery's new columns."""
     delivery = sent.delivery

@@ -31,7 +31,7 @@ from mercato.domain.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.domain.webhooks.recording import INTERNAL_FAULT, Recorder, Sent, Settle, failed
+from mercato.domain.webhooks.recording import INTERNAL_FAULT, Attempt, Recorder, Settle, failed
 from mercato.kernel import crash
 from mercato.kernel.clock import Clock, new_id
 from mercato.kernel.db.engine import Database, Write
@@ -113,7 +113,7 @@ class Sender:
             return Done()
         if due[0].disabled_reason is not None:
             return await self._fail_due(job)
-        sent: list[Sent] = []
+        sent: list[Attempt] = []
         just_accepted = False
         for delivery in due[:limit]:
             sent.append(await self._send_and_record(job, delivery, sent, just_accepted=just_accepted))
@@ -128,8 +128,8 @@ class Sender:
         return asyncio.get_running_loop().time() > began + _BATCH_SECONDS or self._disabled_at > began
 
     async def _send_and_record(
-        self, job: Job[DeliverJob], delivery: Delivery, sent: list[Sent], *, just_accepted: bool
-    ) -> Sent:
+        self, job: Job[DeliverJob], delivery: Delivery, sent: list[Attempt], *, just_accepted: bool
+    ) -> Attempt:
         """Make an attempt. While it takes long, record what was sent before, and clear that list."""
         set_partner(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
         call = asyncio.ensure_future(self._send(delivery, just_accepted=just_accepted))
@@ -147,7 +147,8 @@ class Sender:
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
         """Fail the first delivery of a dead job, and enqueue a job for the others."""
         due = await attempts.list_due(tx, job.payload, through=job.run_at, limit=2)
-        for delivery in due[:1]:
+        if due:
+            delivery = due[0]
             log.error("webhook delivery given up", delivery_id=str(delivery.id), reason=reason)
             await attempts.update_delivery(tx, delivery, now=self._clock(), **failed(INTERNAL_FAULT))
         if len(due) > 1:
@@ -171,7 +172,7 @@ class Sender:
                 )
         return Settled()
 
-    async def _send(self, delivery: Delivery, *, just_accepted: bool) -> Sent:
+    async def _send(self, delivery: Delivery, *, just_accepted: bool) -> Attempt:
         """Make an attempt. With `just_accepted`, the endpoint has just accepted another delivery."""
         at = self._clock()
         try:
@@ -181,12 +182,12 @@ class Sender:
             if is_unavailable(error):
                 raise
             log.exception("webhook not sent", delivery_id=str(delivery.id))
-            return Sent(delivery, None, InternalFault())
+            return Attempt(delivery, None, InternalFault())
         crash.point("webhook.sent")
         verdict = await self._decide(delivery, result, just_accepted=just_accepted)
         _log(delivery, result, verdict)
         self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
-        return Sent(delivery, result, verdict)
+        return Attempt(delivery, result, verdict)
 
     async def _prepare(self, delivery: Delivery) -> tuple[bytes, Credentials]:
         body, base = delivery.body, delivery.base
@@ -230,7 +231,7 @@ class Sender:
             retry_after=reply.retry_after,
         )
 
-    async def _record(self, job: Job[DeliverJob], sent: Sequence[Sent], settle: Settle) -> None:
+    async def _record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         await self._recorder.record(job, sent, settle)
         if any(isinstance(one.verdict, GiveUp) and one.verdict.disable for one in sent):
             self._disabled_at = asyncio.get_running_loop().time()

@@ -137,7 +137,7 @@ async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
 @commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/ids", summary="Get Store Ids", returns=StoreIds)
 async def get_store_ids(call: Call[None, None]) -> Answer:
     """Return the id under which the current CatalogSet serves each item and modifier group of your document."""
-    return Answer(raw=await call.app.stores.ids(call.caller, call.ids["storeId"]))
+    return Answer(raw=await call.app.stores.get_ids(call.caller, call.ids["storeId"]))
 
 
 @marketfront_catalogs.get(
@@ -193,12 +193,12 @@ def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
 
 
 @lru_cache(maxsize=4096)
-def _headers(text: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
+def _headers(tag: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
     """Return a body's ETag, its headers, and its 304."""
-    tag = text.encode()
-    of_unchanged = (b"etag", tag), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
+    encoded = tag.encode()
+    of_unchanged = (b"etag", encoded), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
     headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
-    return tag, headers, Answer(status=304, headers=of_unchanged)
+    return encoded, headers, Answer(status=304, headers=of_unchanged)
 
 
 def _matches(if_none_match: str, body: Body) -> bool:

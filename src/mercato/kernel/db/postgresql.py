@@ -159,10 +159,13 @@ def _joined(texts: tuple[str, ...]) -> str:
         return texts[0]
     parts, before = [], 0
     for number, text in enumerate(texts):
-        renumbered = _PARAMETER.sub(lambda found, before=before: f"${int(found[1]) + before}", text)  # type: ignore[misc]
-        parts.append(f"deferred_{number} AS ({renumbered})")
+        parts.append(f"deferred_{number} AS ({_renumbered(text, after=before)})")
         before += len(set(_PARAMETER.findall(text)))
     return f"WITH {', '.join(parts)} SELECT 1"
+
+
+def _renumbered(sql: str, *, after: int) -> str:
+    return _PARAMETER.sub(lambda found: f"${int(found[1]) + after}", sql)
 
 
 class Sessions:

@@ -107,6 +107,11 @@ def positions(document: bytes, offsets: Iterable[int]) -> dict[int, Position]:
     return found
 
 
+def _skip_space(document: bytes, at: int) -> int:
+    found = _space(document, at)
+    return at if found is None else found.end()
+
+
 class _Scanner:
     def __init__(self, document: bytes, tree: Tree) -> None:
         self._document = document
@@ -121,7 +126,7 @@ class _Scanner:
             at = self._close(at)
             if not self._stack:
                 break
-        at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
+        at = _skip_space(self._document, at)
         if at < len(self._document):
             raise _BrokenError("something follows the document's end", at)
 
@@ -216,7 +221,7 @@ class _Scanner:
                 self.found.places[pointer] = at
 
     def _key_error(self, at: int) -> _BrokenError:
-        at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
+        at = _skip_space(self._document, at)
         text = _text(self._document, at)
         return (
             self._syntax_error(at, "a key in double quotes")
@@ -225,7 +230,7 @@ class _Scanner:
         )
 
     def _syntax_error(self, at: int, expected: str) -> _BrokenError:
-        at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
+        at = _skip_space(self._document, at)
         rest = self._document[at : at + 12]
         if not rest:
             return _BrokenError("it ends in the middle, as if it was truncated", at)

@@ -41,7 +41,7 @@ from mercato.domain.webhooks.debugger.mistakes import (
 )
 from mercato.kernel.wire import redacted
 
-__all__ = ["Secret", "SecretOrigin", "Sent", "SignatureExplanation", "Webhook", "explain"]
+__all__ = ["Secret", "SecretOrigin", "SentDelivery", "SignatureExplanation", "Webhook", "explain"]
 
 TOLERANCE: Final = 300
 """Seconds that a timestamp may be off, as in the libraries of Standard Webhooks."""
@@ -58,7 +58,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
 
 
 @redacted("body")
-class Sent(Struct, frozen=True, kw_only=True):
+class SentDelivery(Struct, frozen=True, kw_only=True):
     """A delivery that this service has sent. `times` are those of its attempts, in Unix seconds."""
 
     delivery_id: UUID
@@ -72,7 +72,7 @@ def explain(
     *,
     secrets: Sequence[Secret],
     others: Sequence[Secret] = (),
-    sent: Sequence[Sent] = (),
+    sent: Sequence[SentDelivery] = (),
     now: datetime,
 ) -> SignatureExplanation:
     """Return what is wrong. The webhook is valid if one of `secrets` signed it; `others` can only explain.
@@ -89,7 +89,7 @@ class _Debugger:
         webhook: Webhook,
         secrets: Sequence[Secret],
         others: Sequence[Secret],
-        sent: Sent | None,
+        sent: SentDelivery | None,
         now: datetime,
     ) -> None:
         self._webhook = webhook

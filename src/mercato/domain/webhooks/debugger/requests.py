@@ -17,7 +17,7 @@ from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.debugger.explain import (
     Secret,
     SecretOrigin,
-    Sent,
+    SentDelivery,
     SignatureExplanation,
     Webhook,
     explain,
@@ -39,7 +39,7 @@ class Case(Struct, frozen=True):
     webhook: Webhook
     secrets: tuple[Secret, ...]
     others: tuple[Secret, ...]
-    sent: tuple[Sent, ...]
+    sent: tuple[SentDelivery, ...]
 
     async def explain(self, now: datetime) -> SignatureExplanation:
         """Return the explanation, made in a thread because it can take a tenth of a second."""
@@ -108,7 +108,7 @@ async def list_own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clo
 
 async def list_copies(
     tx: Read, caller: Caller, webhook: Webhook, *, named: UUID | None = None
-) -> Sequence[Sent]:
+) -> Sequence[SentDelivery]:
     """Return the caller's deliveries with the webhook's id, or with the delivery id that is `named`.
 
     Raises DeliveryNotFound if that isn't the caller's.
@@ -123,7 +123,7 @@ async def list_copies(
         webhook_id = parse_uuid(written.strip())
         rows = [] if webhook_id is None else await queries.list_sent(tx, caller, webhook_id)
     return [
-        Sent(
+        SentDelivery(
             delivery_id=row.id,
             webhook_id=str(row.webhook_id),
             body=queries.body_of(row),
