@@ -10,6 +10,7 @@ from tests.docs.documents import ROOT
 from tests.service import Service
 
 from mercato.http.console.assets import asset_url
+from mercato.http.console.rendering import SHARED, environment
 
 FROM_NPM = {
     # htmx.org@4.0.1
@@ -43,3 +44,17 @@ def test_a_service_without_browser_visits_imports_no_templates():
     code = "import sys, mercato.http.app; print([m for m in sys.modules if 'jinja2' in m or 'http.console' in m])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_every_template_compiles():
+    made = environment()
+    names = made.list_templates()
+    assert set(SHARED) < set(names)
+    for name in names:
+        made.get_template(name)
+
+
+def test_the_first_page_does_not_wait_for_passkeys():
+    code = "import sys, mercato.http.console.site; print([m for m in sys.modules if 'webauthn' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -23,7 +23,7 @@ _SITE: Final = "mercato.http.console.site"
 
 
 async def _load() -> None:
-    """Import the console in a thread: its templates are compiled, which takes longer than a request may."""
+    """Import the console in a thread, which takes longer than a request may."""
     await asyncio.to_thread(import_module, _SITE)
 
 

@@ -4,33 +4,19 @@ py_webauthn checks what an authenticator says. A challenge is signed and not sto
 lasts five minutes, and ends with the passkey's next use.
 """
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from sqlalchemy import delete, insert, or_, select, update
-from webauthn import (
-    base64url_to_bytes,
-    generate_authentication_options,
-    generate_registration_options,
-    options_to_json,
-    verify_authentication_response,
-    verify_registration_response,
-)
-from webauthn.helpers import parse_authentication_credential_json, parse_client_data_json
-from webauthn.helpers.exceptions import WebAuthnException
-from webauthn.helpers.structs import (
-    AuthenticatorSelectionCriteria,
-    PublicKeyCredentialDescriptor,
-    ResidentKeyRequirement,
-    UserVerificationRequirement,
-)
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant
@@ -109,8 +95,21 @@ def _signature(key: bytes, purpose: str, head: bytes) -> bytes:
 # --- what the browser is asked, and what it answers ---------------------------------------------------
 
 
+async def load() -> None:
+    """Import py_webauthn in a thread, before its first use: that takes a quarter of a second."""
+    await asyncio.to_thread(import_module, "webauthn")
+
+
 def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes]) -> str:
     """Return the options of `navigator.credentials.create`, as JSON. `existing` are ids that aren't made again."""
+    from webauthn import generate_registration_options, options_to_json
+    from webauthn.helpers.structs import (
+        AuthenticatorSelectionCriteria,
+        PublicKeyCredentialDescriptor,
+        ResidentKeyRequirement,
+        UserVerificationRequirement,
+    )
+
     options = generate_registration_options(
         rp_id=site.host,
         rp_name="Mercato",
@@ -128,6 +127,9 @@ def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes]) ->
 
 def request_options(site: Site, challenge: bytes) -> str:
     """Return the options of `navigator.credentials.get`, as JSON."""
+    from webauthn import generate_authentication_options, options_to_json
+    from webauthn.helpers.structs import UserVerificationRequirement
+
     return options_to_json(
         generate_authentication_options(
             rp_id=site.host, challenge=challenge, user_verification=UserVerificationRequirement.REQUIRED
@@ -148,6 +150,8 @@ async def add(
     new_id: MakeId = clock.new_id,
 ) -> UUID:
     """Keep the passkey that a browser has made, and return its id. Raises Forbidden."""
+    from webauthn import verify_registration_response
+
     with _refusing("The passkey can't be added: {} Try again, or with another authenticator."):
         challenge = _challenge_of(credential)
         challenges.read(challenge, purpose, now=now)
@@ -184,6 +188,9 @@ async def sign_in(
     tx: Write, challenges: Challenges, site: Site, credential: str, *, purpose: str, now: datetime
 ) -> str:
     """Begin an operator's session by the answer of a passkey; return its token. Raises Forbidden."""
+    from webauthn import verify_authentication_response
+    from webauthn.helpers import parse_authentication_credential_json
+
     refused = "The passkey wasn't accepted: {} Try again."
     with _refusing(refused):
         challenge = _challenge_of(credential)
@@ -225,6 +232,9 @@ class _Credential(Wire):
 
 def _challenge_of(credential: str) -> bytes:
     """Return the challenge that the browser says it answers. Raises WebAuthnException, ValueError, RecursionError."""
+    from webauthn import base64url_to_bytes
+    from webauthn.helpers import parse_client_data_json
+
     text = msgspec.json.decode(credential, type=_Credential).response.client_data_json
     return parse_client_data_json(base64url_to_bytes(text)).challenge
 
@@ -232,6 +242,8 @@ def _challenge_of(credential: str) -> bytes:
 @contextmanager
 def _refusing(message: str) -> Iterator[None]:
     """Raise Forbidden with the message and the reason where a browser's answer is wrong or can't be read."""
+    from webauthn.helpers.exceptions import WebAuthnException
+
     try:
         yield
     except WebAuthnException as error:

@@ -42,6 +42,7 @@ def challenges_of(app: Runtime) -> Challenges:
 
 async def sign_in_with_passkey(call: Call[bytes, None], cookies: Cookies) -> Answer:
     """Return the page that asks for a passkey; sign in on the form that it sends."""
+    await passkeys.load()
     app, now, site = call.app, call.app.clock(), site_of(call.head)
     challenges = challenges_of(app)
     if call.texts["method"] != "POST":

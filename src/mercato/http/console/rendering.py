@@ -79,11 +79,14 @@ def environment() -> Environment:
     return made
 
 
+SHARED: Final = ("base.html", "lists.html", "macros.html")
+"""Templates that pages have in common."""
+
+
 def load() -> None:
-    """Compile every template. Raises the error of the first that is wrong."""
-    made = environment()
-    for name in made.list_templates():
-        made.get_template(name)
+    """Compile the shared templates. Compiling all takes a quarter of a second; each page's own takes milliseconds."""
+    for name in SHARED:
+        environment().get_template(name)
 
 
 def render(

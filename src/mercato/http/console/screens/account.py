@@ -56,6 +56,7 @@ def _adding(visit: Visit) -> str:
 @screens.get("account/passkeys/new", audiences=OPERATORS)
 async def new_passkey(visit: Visit) -> Page:
     purpose = _adding(visit)
+    await passkeys.load()
     async with visit.app.db.read() as tx:
         existing = await passkeys.list_credential_ids(tx)
     challenge = challenges_of(visit.app).new(purpose, now=visit.app.clock())
@@ -66,6 +67,7 @@ async def new_passkey(visit: Visit) -> Page:
 @screens.post("account/passkeys", audiences=OPERATORS)
 async def add_passkey(visit: Visit) -> Done:
     form, purpose = visit.fields(NewPasskey), _adding(visit)
+    await passkeys.load()
     async with visit.app.db.write() as tx:
         await passkeys.add(
             tx,
