@@ -26,7 +26,7 @@ class _Connection:
         self.socket.sendall(request)
 
     def answered(self) -> bool:
-        """Take what has arrived; tell whether the answer is complete. Raises if it is no success."""
+        """Take what has arrived; tell whether the answer is complete. Raises if it is not a success."""
         data = self.socket.recv(262_144)
         if not data:
             raise RuntimeError("the server closed the connection")

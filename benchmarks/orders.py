@@ -55,7 +55,7 @@ def placed(trade: Trade, order: Any, *, what: str = "place", goal: float | None 
 
 
 def relay(trade: Trade, url: str, order: Any, answered: Any) -> Any:
-    """Run the floor: what the store is told has about the size of the order."""
+    """Run the floor: the call to the store has about the size of the order."""
     told = {"type": "order.validate", "data": {"storeId": trade.store["storeId"], "order": order}}
     documents = (json.dumps(document, separators=(",", ":")).encode() for document in (told, answered))
     return bare("relay", encoded(url.encode()), *map(encoded, documents))

@@ -202,7 +202,7 @@ def idle(server: Postgres) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for _ in range(IDLE_WORKERS):
             stack.enter_context(worker(server.url, directory))
-        # What is done once at the start is no part of it.
+        # Work that is done once at the start is excluded.
         time.sleep(5)
         before = server.log.stat().st_size
         time.sleep(IDLE_SECONDS)

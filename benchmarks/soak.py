@@ -29,7 +29,7 @@ from benchmarks.trade import CARTS, PLACE, VALIDATE, Trade, trading
 
 SAMPLE_SECONDS = 10.0
 CALM_SECONDS = 120
-"""For what is under way to end once nobody asks: an event that could not be delivered is tried again meanwhile."""
+"""Time for work in progress to finish after the last request; undelivered events are retried meanwhile."""
 
 MEMORY_GROWTH = 1.05
 """The last third ÷ the second. The first fills caches, whose bounds are settings."""

@@ -142,7 +142,7 @@ def pause(seconds: float) -> Script[None]:
 
 def read(request: Request[R], reply: Reply) -> R:
     """Return the decoded reply. Raises ProblemError, UnreadableError."""
-    body = _inflated(reply)
+    body = _decompress(reply)
     if reply.status not in _OK:
         raise problem_of(
             reply.status, body, retry_after=reply.retry_after, request_id=reply.headers.get("x-request-id")
@@ -165,7 +165,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _inflated(reply: Reply) -> bytes:
+def _decompress(reply: Reply) -> bytes:
     """Return the body decompressed, up to the limit; only gzip is requested."""
     if reply.headers.get("content-encoding", "").strip().lower() != "gzip":
         return reply.body

@@ -203,7 +203,7 @@ class AsyncTransport:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_TIMEOUT, seconds))
         url = URL(self._url + prepared.target, encoded=True)
         try:
-            async with self._opened().request(
+            async with self._open_session().request(
                 prepared.method,
                 url,
                 data=prepared.body,
@@ -226,7 +226,7 @@ class AsyncTransport:
             await self._session.close()
             self._session = None
 
-    def _opened(self) -> "ClientSession":
+    def _open_session(self) -> "ClientSession":
         import aiohttp
 
         from mercato.kernel.outbound.pool import ConnectionPool

@@ -87,7 +87,9 @@ class Opening:
 
     async def pulled(self, onboarding_id: str) -> Any:
         """Return the onboarding once its catalog was accepted or refused."""
-        return await self._ended(f"{ONBOARDING}/{onboarding_id}", _PULLED, "The onboarding cannot be read")
+        return await self._wait_for_end(
+            f"{ONBOARDING}/{onboarding_id}", _PULLED, "The onboarding cannot be read"
+        )
 
     async def take_up(self) -> None:
         """Update a known store's webhookUrl and publish its catalog."""
@@ -103,11 +105,11 @@ class Opening:
         reply = await self.caller.post(path, {"callbackUrl": url})
         accepted = reply.expect(HTTPStatus.ACCEPTED, "The catalog is not published")
         poll = min(POLL, float(reply.headers.get("Retry-After", POLL)))
-        run = await self._ended(accepted["statusUrl"], _ENDED, "The run cannot be read", poll=poll)
+        run = await self._wait_for_end(accepted["statusUrl"], _ENDED, "The run cannot be read", poll=poll)
         self.say(f"Published: {run['status']}" + "".join(f"; {one['message']}" for one in run["errors"]))
         return run
 
-    async def _ended(self, path: str, ends: Collection[str], what: str, *, poll: float = POLL) -> Any:
+    async def _wait_for_end(self, path: str, ends: Collection[str], what: str, *, poll: float = POLL) -> Any:
         """Return a resource once its status is one of the ends. Raises ServiceError after a minute."""
         try:
             async with asyncio.timeout(TIMEOUT):

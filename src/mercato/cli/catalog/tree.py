@@ -35,15 +35,15 @@ def tree(built: Built, *, title: str) -> Iterator[str]:
         f"{sanitize(title)}: {count_of(counts.items, 'item')}, prices in {counts.currency}",
         width(),
     )
-    yield from _drawn(drawing.catalogs(), "", 1)
+    yield from _draw(drawing.catalogs(), "", 1)
     # Known only after everything above was drawn.
     rest = drawing.rest()
     if rest:
         yield "In no section:"
-        yield from _drawn(drawing.items(rest), "", 1)
+        yield from _draw(drawing.items(rest), "", 1)
 
 
-def _drawn(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
+def _draw(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
     line = next(lines, None)
     while line is not None:
         following = next(lines, None)
@@ -51,7 +51,7 @@ def _drawn(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
         yield _row(indent + ("├─ " if following else "└─ "), left, right)
         inner = indent + ("│  " if following else "   ")
         if depth < MAX_DEPTH:
-            yield from _drawn(below, inner, depth + 1)
+            yield from _draw(below, inner, depth + 1)
         elif next(below, None) is not None:
             yield inner + "└─ …"
         line = following

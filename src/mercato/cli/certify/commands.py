@@ -52,7 +52,7 @@ Only = Annotated[
     list[str] | None,
     Parameter(help="Run the checks whose id contains this, or matches it with * and ?; may be repeated."),
 ]
-Listed = Annotated[bool, Parameter(name="--list", help="List the checks and stop.")]
+ListOption = Annotated[bool, Parameter(name="--list", help="List the checks and stop.")]
 ReportFile = Annotated[Path | None, Parameter(help="Write the signed report to this file.")]
 Secret = Annotated[
     str | None, Parameter(help="The signing secret: whsec_…, @FILE, or @- for standard input's first line.")
@@ -73,7 +73,7 @@ def merchant(
     sold_out: list[UUID] | None = None,
     declined_card: str | None = None,
     only: Only = None,
-    list_: Listed = False,
+    list_: ListOption = False,
     json: Json = False,
     report: ReportFile = None,
     data_dir: DataDir = None,
@@ -133,7 +133,7 @@ def storefront(
     order_url: str | None = None,
     key: Annotated[str, Parameter(show_default=False)] = KEY,
     only: Only = None,
-    list_: Listed = False,
+    list_: ListOption = False,
     json: Json = False,
     report: ReportFile = None,
     data_dir: DataDir = None,

@@ -130,7 +130,7 @@ def _show(exchange: Exchange) -> None:
             say(f"  {name if index == 0 else '':<9} {truncate(line, width() - 12)}".rstrip())
 
 
-class Listed(Wire):
+class CheckEntry(Wire):
     """A check that hasn't run."""
 
     id: str
@@ -142,7 +142,7 @@ class Listed(Wire):
 def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) -> None:
     """Print the checks without running them."""
     if json:
-        print_json({"checks": [view(Listed, check) for check in checks]})
+        print_json({"checks": [view(CheckEntry, check) for check in checks]})
         return
     group = ""
     for check in checks:
@@ -240,7 +240,7 @@ def _print_verdict(found: Verified, trusted_signer: str) -> int:
         )
         say("NOT VALID", *wrap(why))
         return FAILED
-    lacking = _lacking(report.counts)
+    lacking = _why_uncertified(report.counts)
     say("NOT TRUSTED" if not found.is_trusted else "NOT CERTIFIED" if lacking else "VALID")
     say(
         f"  {report.kind}{' at' if report.target.startswith('http') else ':'} {report.target}",
@@ -260,7 +260,7 @@ def _print_verdict(found: Verified, trusted_signer: str) -> int:
     return FAILED if lacking else 0
 
 
-def _lacking(counts: Counts) -> str | None:
+def _why_uncertified(counts: Counts) -> str | None:
     """Return why the report isn't a certification, or None if it is."""
     if counts.failed:
         failed = count_of(counts.failed, "check")

@@ -22,7 +22,7 @@ MAX_DAYS: Final = 36_500
 
 
 @redacted("key")
-class Made(Wire):
+class CreatedKey(Wire):
     """A new key, which is shown only once."""
 
     partner_id: UUID
@@ -157,7 +157,7 @@ def _only_surface(owner: Partner) -> Surface:
 
 def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> None:
     secret.show(
-        Made(
+        CreatedKey(
             partner_id=partner_id,
             key_id=made.id,
             surface=made.surface,

@@ -175,7 +175,7 @@ async def update(
         if event_url is not None:
             await change_event_url(tx, old, event_url or None, now=clock.now(), new_id=clock.new_id)
         if limits != Limits():
-            await accounts.set_limits(tx, old.id, _merged(old.limits, limits))
+            await accounts.set_limits(tx, old.id, _merge_limits(old.limits, limits))
         origins = await list_token_origins(tx, old.id)
     note(f"Changed {old.name}.")
     if webhook_token:
@@ -265,7 +265,7 @@ def _check_origin(webhook_origin: str | None, token: str | None) -> None:
         )
 
 
-def _merged(old: Limits, given: Limits) -> Limits:
+def _merge_limits(old: Limits, given: Limits) -> Limits:
     """Return the old limits, changed as given; 0 restores the deployment's limit."""
     return Limits(
         **{

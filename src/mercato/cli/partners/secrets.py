@@ -19,7 +19,7 @@ secret = group("secret", "Signing secrets: rotate, list, reseal.")
 
 
 @redacted("signing_secret")
-class Made(Wire):
+class NewSecret(Wire):
     """A partner's new signing secret."""
 
     partner_id: UUID
@@ -57,7 +57,7 @@ async def rotate(
             owner = await accounts.get_partner_named(tx, partner)
             vault = await session.vault(tx)
             text = await accounts.rotate_signing_secret(tx, vault, owner.id, overlap=overlap)
-        file.show(Made(partner_id=owner.id, signing_secret=text), ("Signing secret", text), json=json)
+        file.show(NewSecret(partner_id=owner.id, signing_secret=text), ("Signing secret", text), json=json)
 
 
 @secret.command

@@ -66,7 +66,7 @@ class Workers:
         """Keep one process running: restart it when it ends."""
         loop = asyncio.get_running_loop()
         pause, began = FIRST_PAUSE, loop.time()
-        while process is not None and not await _ended(process, stop):
+        while process is not None and not await _wait_for_exit(process, stop):
             log.error("worker ended", pid=process.pid, code=process.returncode)
             multiprocess.mark_dead(place, self.metrics)
             pause = FIRST_PAUSE if loop.time() - began > LIVED_SECONDS else min(pause * 2, LONGEST_PAUSE)
@@ -79,7 +79,7 @@ class Workers:
         self, place: int, pause: float, stop: asyncio.Event
     ) -> asyncio.subprocess.Process | None:
         """Return the new process once it has started; None when stopping."""
-        while not await _waited(stop, pause):
+        while not await _wait_for_stop(stop, pause):
             try:
                 return await self._start(place)
             except (WorkerFailedError, OSError) as error:
@@ -121,7 +121,7 @@ class Workers:
         }
 
 
-async def _ended(process: asyncio.subprocess.Process, stop: asyncio.Event) -> bool:
+async def _wait_for_exit(process: asyncio.subprocess.Process, stop: asyncio.Event) -> bool:
     """Wait until the process ends or `stop` is set; return whether `stop` is set."""
     ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
     await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +130,7 @@ async def _ended(process: asyncio.subprocess.Process, stop: asyncio.Event) -> bo
     return stop.is_set()
 
 
-async def _waited(stop: asyncio.Event, seconds: float) -> bool:
+async def _wait_for_stop(stop: asyncio.Event, seconds: float) -> bool:
     """Wait for `stop`; return False at the timeout."""
     try:
         async with asyncio.timeout(seconds):

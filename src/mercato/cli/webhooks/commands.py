@@ -10,7 +10,7 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import note, print_json, print_page, print_table, view
 from mercato.cli.session import Session, opened
-from mercato.cli.webhooks.delivery import detail_of, listed_of, print_detail, print_rows
+from mercato.cli.webhooks.delivery import detail_of, print_detail, print_rows, summary_of
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import UnknownAccountError
 from mercato.domain.partners.webhook_tokens import list_token_origins
@@ -27,7 +27,7 @@ webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature,
 webhooks.command("mercato.cli.webhooks.explain:explain", name="explain")
 
 
-class Counted(Wire):
+class DeliveryCount(Wire):
     """The number of deliveries of one partner, type and status."""
 
     partner: str | None
@@ -61,7 +61,7 @@ async def list_(
         owner = await session.find_partner_id(tx, partner)
         criteria = DeliveryFilter(partner_id=owner, status=status, types=type_, since=since, before=before)
         found = await operators.list_rows(tx, criteria, limit=limit + 1)
-    print_page("deliveries", found, limit=limit, as_json=json, entry=listed_of, show=print_rows)
+    print_page("deliveries", found, limit=limit, as_json=json, entry=summary_of, show=print_rows)
 
 
 @webhooks.command
@@ -133,7 +133,9 @@ async def replay(
         if yes:
             count = await _replay_all(session, criteria, count)
     if json:
-        print_json({"done": yes, "count": count, "deliveries": [view(Counted, tally) for tally in counted]})
+        print_json(
+            {"done": yes, "count": count, "deliveries": [view(DeliveryCount, tally) for tally in counted]}
+        )
         return 0
     rows = [(tally.partner, tally.type, tally.status, f"{tally.count:,}") for tally in counted]
     print_table(("Partner", "Type", "Status", "Count"), rows, empty="There is nothing to send again.")

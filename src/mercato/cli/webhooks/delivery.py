@@ -20,7 +20,7 @@ from mercato.kernel.wire import Instant, Wire, redacted
 HIDDEN: Final = "***"
 
 
-class Listed(Wire):
+class DeliverySummary(Wire):
     """A delivery in a list. Its URL's query is masked: it may grant access."""
 
     id: UUID
@@ -53,7 +53,7 @@ class Attempt(Wire):
 
 
 @redacted("headers", "body")
-class Detail(Listed):
+class Detail(DeliverySummary):
     """All that is stored of a delivery. `headers` are those of an attempt, without secrets."""
 
     headers: dict[str, str]
@@ -61,9 +61,9 @@ class Detail(Listed):
     body: msgspec.Raw
 
 
-def listed_of(row: Row[Any]) -> Listed:
+def summary_of(row: Row[Any]) -> DeliverySummary:
     """Return the row for a list."""
-    return view(Listed, row, **_members(row))
+    return view(DeliverySummary, row, **_members(row))
 
 
 def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -> Detail:
@@ -115,10 +115,10 @@ def print_rows(rows: Sequence[Row[Any]]) -> None:
     if not rows:
         note("There are none.")
     for row in rows:
-        _print_listed(listed_of(row))
+        _print_summary(summary_of(row))
 
 
-def _print_listed(delivery: Listed) -> None:
+def _print_summary(delivery: DeliverySummary) -> None:
     attempts = count_of(delivery.attempts, "attempt")
     say(
         f"{format_instant(delivery.created_at)}  {delivery.status.value:<9}  {sanitize(delivery.type)}, {attempts}"
@@ -130,7 +130,7 @@ def _print_listed(delivery: Listed) -> None:
     say(*_state(delivery), "")
 
 
-def _state(delivery: Listed) -> Iterator[str]:
+def _state(delivery: DeliverySummary) -> Iterator[str]:
     if delivery.error:
         yield from wrap(delivery.error, indent="  ")
     if delivery.endpoint_disabled and not (delivery.error or "").startswith("endpoint disabled"):
@@ -141,7 +141,7 @@ def _state(delivery: Listed) -> Iterator[str]:
 
 def print_detail(delivery: Detail) -> None:
     """Print a delivery."""
-    _print_listed(delivery)
+    _print_summary(delivery)
     say("Headers (signature and timestamp are made for each attempt):")
     say(*(f"  {name}: {sanitize(value)}" for name, value in delivery.headers.items()), "")
     say(f"Attempts: {len(delivery.attempt_log)}")

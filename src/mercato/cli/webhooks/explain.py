@@ -72,7 +72,7 @@ def explain(
             "Give the signing secret with --secret, or name a partner of this service with --partner."
         )
     webhook = _read_webhook(message, headers=headers, body=body, computed=computed, received_at=received_at)
-    own, copies = ([], []) if partner is None else _looked_up(partner, webhook, data_dir)
+    own, copies = ([], []) if partner is None else _look_up(partner, webhook, data_dir)
     explanation = explain_signature(
         webhook, secrets=given or own, others=own if given else (), sent=copies, now=clock.now()
     )
@@ -83,12 +83,12 @@ def explain(
     return 0 if explanation.valid else FAILED
 
 
-def _looked_up(
+def _look_up(
     partner: str, webhook: Webhook, data_dir: Path | None
 ) -> tuple[list[Secret], list[SentDelivery]]:
     """Return what the database knows of the partner. Raises UnusableError: exit code 1 is for signatures alone."""
     try:
-        return asyncio.run(_known(partner, webhook, data_dir))
+        return asyncio.run(_read_partner(partner, webhook, data_dir))
     except Exception as error:
         failure = failure_of(error)
         if failure is None:
@@ -96,7 +96,7 @@ def _looked_up(
         raise UnusableError(failure.message) from None
 
 
-async def _known(
+async def _read_partner(
     partner: str, webhook: Webhook, data_dir: Path | None
 ) -> tuple[list[Secret], list[SentDelivery]]:
     """Return the partner's secrets, and what was sent under the webhook's id."""

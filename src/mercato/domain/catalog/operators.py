@@ -58,7 +58,7 @@ async def list_runs(tx: Read, wanted: RunFilter, *, limit: int) -> list[RunSumma
         runs.c.created_at,
         runs.c.updated_at,
     ).join(stores, stores.c.id == runs.c.store_id, isouter=True)
-    rows = await tx.all(_filtered(query, wanted).order_by(runs.c.id.desc()).limit(limit))
+    rows = await tx.all(_filter(query, wanted).order_by(runs.c.id.desc()).limit(limit))
     found = []
     for row in rows:
         status = RunStatus(row.status)
@@ -78,7 +78,7 @@ async def list_runs(tx: Read, wanted: RunFilter, *, limit: int) -> list[RunSumma
     return found
 
 
-def _filtered(query: Select[tuple[object, ...]], wanted: RunFilter) -> Select[tuple[object, ...]]:
+def _filter(query: Select[tuple[object, ...]], wanted: RunFilter) -> Select[tuple[object, ...]]:
     query = query.where(runs.c.partner_id == wanted.partner_id)
     if wanted.store_id is not None:
         owner = select(owners.c.id).where(owners.c.store_id == wanted.store_id).scalar_subquery()

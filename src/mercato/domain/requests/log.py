@@ -86,7 +86,7 @@ class RequestLog:
         context = current_context()
         key_id = None if context is None else context.key_id
         if self._writes_lines:
-            refusal = {} if request.error_code is None else {"error_code": _known(request.error_code)}
+            refusal = {} if request.error_code is None else {"error_code": _public_code(request.error_code)}
             key = {} if key_id is None else {"key_id": str(key_id)}
             self._event_log.record(
                 "request",
@@ -199,7 +199,7 @@ _SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
 _CODES: Final = frozenset(kind.code for kind in all_problems())
 
 
-def _known(code: str) -> str:
+def _public_code(code: str) -> str:
     """Return the code, or OTHER if a store made it up: it may say anything."""
     return code if code in _CODES else OTHER
 

@@ -103,12 +103,12 @@ class _City(NamedTuple):
 @lru_cache(maxsize=CACHED)
 def locate(address: AddressParts) -> Location:
     """Return the location of a US postal code, else of the city, else the only time zone of the country."""
-    with _opened() as gazetteer:
+    with _open_gazetteer() as gazetteer:
         return gazetteer.locate(address)
 
 
 @contextmanager
-def _opened() -> Iterator["_Gazetteer"]:
+def _open_gazetteer() -> Iterator["_Gazetteer"]:
     with (
         as_file(files("mercato.kernel.geo") / FILE) as path,
         path.open("rb") as file,

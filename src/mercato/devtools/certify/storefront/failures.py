@@ -66,7 +66,7 @@ def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Con
 def _waits(context: Context, result: ScenarioResult) -> str:
     calls = result.of("place")[:3]
     context.show(calls)
-    return _waited(calls)
+    return _check_wait(calls)
 
 
 def _rate_limited(context: Context, result: ScenarioResult) -> str:
@@ -76,7 +76,7 @@ def _rate_limited(context: Context, result: ScenarioResult) -> str:
         raise Skipped("It doesn't validate.")
     later = [call for call in result.calls if call.began > calls[0].ended]
     if later:
-        _waited([calls[0], min(later, key=lambda call: call.began)])
+        _check_wait([calls[0], min(later, key=lambda call: call.began)])
     if len(calls) == 1:
         raise Failed("It gave up.")
     return "waited, and went on"
@@ -87,10 +87,10 @@ def _follow_limited(context: Context, result: ScenarioResult) -> str:
     context.show(calls)
     if not calls:
         raise Skipped("It doesn't poll its orders.")
-    return _waited(calls[:4]) if len(calls) > 1 else "not polled again"
+    return _check_wait(calls[:4]) if len(calls) > 1 else "not polled again"
 
 
-def _waited(calls: Sequence[Call]) -> str:
+def _check_wait(calls: Sequence[Call]) -> str:
     """Return the shortest wait between two requests. Raises Failed if it is shorter than Retry-After."""
     wait = min(again.began - before.ended for before, again in pairwise(calls))
     if wait < RETRY_SECONDS - TOLERANCE:
