@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from mercato.kernel.db.engine import BeginWrite, Write
 
 T = TypeVar("T")
-
 DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
-
 _SESSION: Final = {
     "application_name": "mercato",
     # Our statements are short; compiling one costs more than it saves.
@@ -135,7 +133,6 @@ class Connection:
             async with asyncio.timeout(self._seconds):
                 return await method(*arguments)
         except TimeoutError:
-            # The server's own timeout is shorter, so the network is at fault.
             self.terminate()
             raise DatabaseUnavailable(f"the database did not answer within {self._seconds:g} s") from None
         except connection_errors() as error:
