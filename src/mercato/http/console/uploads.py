@@ -28,6 +28,11 @@ def read_upload(content_type: bytes, body: bytes) -> list[tuple[str, str]]:
 
     if len(content_type) > MAX_HEADER:
         raise _unreadable()
+    head = Message()
+    head["content-type"] = kind
+    boundary = f"--{head.get_boundary('')}".encode("ascii", "replace")
+    if body.count(boundary) > MAX_PARTS + 1:  # the last one ends the form; parsing many takes half a second
+        raise InvalidRequest(f"The form has more than {MAX_PARTS} fields. Send fewer.")
     form = BytesParser(Part).parsebytes(b"Content-Type: " + content_type + b"\r\n\r\n" + body)
     if not form.is_multipart():
         raise _unreadable()
