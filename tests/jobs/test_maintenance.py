@@ -44,6 +44,16 @@ async def test_depths_count_no_more_than_the_cap_of_each_state(db: Database) -> 
     assert (is_capped([capped], most=2), is_capped([all_], most=5)) == (True, False)
 
 
+async def test_a_backlog_of_one_kind_hides_no_ready_job_of_another(db: Database) -> None:
+    await put(db, *"abc")
+    await put(db, "x", kind="other", run_at=timedelta(seconds=-90))
+    async with db.read() as tx:
+        note, other = await list_depths(tx, most=2)
+    assert (note.ready, other.ready) == (2, 1)
+    assert 89 < other.oldest < 100
+    assert is_capped([note, other], most=2)
+
+
 async def test_the_dead_are_listed_newest_first_with_their_reasons(db: Database) -> None:
     killed = []
     for text_ in "ab":

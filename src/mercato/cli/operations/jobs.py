@@ -62,7 +62,7 @@ async def list_(
         depths = [depth for depth in counted if kind in {None, depth.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)
     if is_capped(counted, most=MAX_MEASURED):
-        note(f"There are more jobs: {MAX_MEASURED:,} of each state are counted.")
+        note(f"There are more jobs: at most {MAX_MEASURED:,} of a kind and state are counted.")
     if json:
         jobs = [view(Dead, dead_job, attempts=dead_job.attempt) for dead_job in dead]
         print_json({"kinds": [view(Kind, depth) for depth in depths], "dead": jobs})

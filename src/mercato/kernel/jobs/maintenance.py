@@ -18,6 +18,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -47,10 +48,10 @@ BATCH: Final = 500
 """Rows that one maintenance statement changes at most: transactions stay short."""
 
 MAX_COUNTED: Final = 2_000
-"""Jobs of a state that are counted for an operator: a table of a million isn't counted for a page."""
+"""Jobs that are counted for an operator, as `list_depths` says: a table of a million isn't counted for a page."""
 
 MAX_MEASURED: Final = 100_000
-"""Jobs of a state that are counted for the metrics and the command line."""
+"""Jobs that are counted for the metrics and the command line."""
 
 _SKEW_MS: Final = 60_000
 """Milliseconds by which the clocks of two processes may differ."""
@@ -190,12 +191,17 @@ class DeadJob(Struct, frozen=True):
 
 
 async def list_depths(tx: Read, *, most: int = MAX_COUNTED) -> list[QueueDepth]:
-    """Return the queue depth of every kind that has rows, by kind, of at most so many rows in each state."""
+    """Return the queue depth of every kind that has rows, by kind.
+
+    At most so many rows are counted of each kind that is ready, and of each other state.
+    """
     kinds: dict[str, dict[str, Any]] = {}
-    for state, order in _IN_ORDER.items():
+    # Each kind by itself: a backlog of one must not hide the oldest job of another.
+    counted = [("ready", jobs.c.kind == kind) for kind in await _ready_kinds(tx)]
+    for state, condition in (*counted, *((state, true()) for state in ("waiting", "running", "dead"))):
         # In the order of the index: else PostgreSQL reads the table from its beginning.
-        rows = select(jobs.c.kind, jobs.c.run_at).where(_in_state(state)).order_by(*order)
-        some = rows.limit(most).subquery()
+        rows = select(jobs.c.kind, jobs.c.run_at).where(_in_state(state), condition)
+        some = rows.order_by(*_IN_ORDER[state]).limit(most).subquery()
         age = now_ms() - func.min(some.c.run_at, type_=Integer)
         for kind, count, oldest in await tx.all(select(some.c.kind, func.count(), age).group_by(some.c.kind)):
             depth = kinds.setdefault(kind, {})
@@ -205,9 +211,21 @@ async def list_depths(tx: Read, *, most: int = MAX_COUNTED) -> list[QueueDepth]:
     return [QueueDepth(kind=kind, **depth) for kind, depth in sorted(kinds.items())]
 
 
+async def _ready_kinds(tx: Read) -> list[str]:
+    """Return the kinds that have ready jobs: one look into the index for each, however many jobs there are."""
+    kinds: list[str] = []
+    kind = ""
+    while True:
+        kind = await tx.scalar(select(func.min(jobs.c.kind)).where(_in_state("ready"), jobs.c.kind > kind))
+        if kind is None:
+            return kinds
+        kinds.append(kind)
+
+
 def is_capped(depths: Sequence[QueueDepth], *, most: int = MAX_COUNTED) -> bool:
-    """Return whether there may be more jobs of a state than `most`, which were counted."""
-    return any(sum(getattr(depth, state) for depth in depths) == most for state in _IN_ORDER)
+    """Return whether there may be more jobs than `list_depths` counted."""
+    others = (sum(getattr(depth, state) for depth in depths) for state in _IN_ORDER if state != "ready")
+    return most in {*others, *(depth.ready for depth in depths)}
 
 
 async def find_depths(database: Database) -> Sequence[QueueDepth] | None:

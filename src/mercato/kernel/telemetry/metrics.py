@@ -86,7 +86,7 @@ class _Timed:
 
 
 _QUEUE: Final = (
-    ("mercato_jobs", "Jobs in the queue; 100,000 of each state are counted.", "kind", "state"),
+    ("mercato_jobs", "Jobs in the queue; at most 100,000 of a kind and state are counted.", "kind", "state"),
     ("mercato_jobs_oldest_seconds", "Seconds the oldest due job has waited.", "kind"),
     ("mercato_database_up", "1 if the database answered the last query for the queue."),
 )
