@@ -1,10 +1,11 @@
-"""The schemas of releases: `python -m tests.db.releases` writes the files of the present revision.
+"""The schemas of revisions: `python -m tests.db.releases` writes the files of the present one.
 
-`<revision>.json` has the columns as the release's code uses them, `<revision>.<kind>.sql` makes a database as that
-release does. Run it once for each release. Before the first one, run it after every change of the tables.
+`<revision>.json` has the columns as the revision's code uses them, `<revision>.<kind>.sql` makes a database as that
+code does. Each is written once, with its revision, and never again: somebody has a database with these tables.
 """
 
 import json
+import sys
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -52,8 +53,8 @@ def load(path: Path) -> MetaData:
     return tables
 
 
-def main() -> None:
-    """Write the files of the present revision."""
+def files() -> dict[Path, str]:
+    """Return the present revision's files with their contents."""
     tables = {
         table.name: [
             {
@@ -68,7 +69,7 @@ def main() -> None:
         ]
         for table in metadata.sorted_tables
     }
-    (HERE / f"{HEAD}.json").write_text(json.dumps(tables, indent=1) + "\n")
+    found = {HERE / f"{HEAD}.json": json.dumps(tables, indent=1) + "\n"}
     for kind, url in (("sqlite", "sqlite://"), ("postgresql", "postgresql+asyncpg://")):
         version = f"INSERT INTO alembic_version VALUES ('{HEAD}')"  # noqa: S608  # our own constant
         # The indexes of a table are a set, which has another order in each process.
@@ -82,12 +83,29 @@ def main() -> None:
         statements.append(version)
         text = "\n".join(f"{statement.strip()};\n" for statement in statements)
         lines = (line.replace("\t", "  ").rstrip() for line in text.splitlines())
-        (HERE / f"{HEAD}.{kind}.sql").write_text("\n".join(lines) + "\n")
+        found[HERE / f"{HEAD}.{kind}.sql"] = "\n".join(lines) + "\n"
+    return found
+
+
+def main() -> None:
+    """Write the files of the present revision, unless there are others."""
+    for path, text in files().items():
+        if path.exists() and path.read_text() != text:
+            sys.exit(
+                f"{path.name} has other tables, and somebody may have a database with them. Add a revision to "
+                "db/migrations/versions, name it in HEAD of kernel/db/migrate.py, and run this again. "
+                f"If revision {HEAD} is on no other branch yet, delete its files first."
+            )
+        path.write_text(text)
 
 
 def load_statements(revision: str, kind: str) -> list[str]:
     """Return the statements that make a database of the kind as the release did."""
-    text = (HERE / f"{revision}.{kind}.sql").read_text()
+    return split((HERE / f"{revision}.{kind}.sql").read_text())
+
+
+def split(text: str) -> list[str]:
+    """Return the statements of a file."""
     return [statement for statement in text.split(";\n") if statement.strip()]
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,22 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, Table, inspect, select, text
 from tests import databases
+from tests.databases import only_postgresql, only_sqlite
 from tests.db import releases
+from tests.db.test_side_by_side import value, written
+from tests.partners.test_commands import Shell, shell
+from tests.processes.test_serve import mercato
 
 from mercato.kernel.db import migrate as module
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.migrate import HEAD, SchemaIsNewer, migrate, run_in_transaction
+from mercato.kernel.db.migrate import HEAD, SchemaDiffers, SchemaIsNewer, migrate, run_in_transaction
 from mercato.kernel.db.tables import metadata
 from mercato.kernel.db.tables.discovery import WORDS_OBJECTS
 from mercato.kernel.db.url import is_postgresql
 
+__all__ = ["shell"]
+
 _numbers = count()
+
+RELEASED = sorted(path.stem for path in releases.HERE.glob("*.json"))
+BEFORE_RELEASE = Path(__file__).parent / "refused"
 
 SCHEMA = {
     "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL ORDER BY name",
@@ -100,22 +111,77 @@ async def test_a_migrated_database_equals_the_schema(empty_url: str, database_ur
     assert await schema(empty_url) == await schema(database_url)
 
 
-@pytest.mark.parametrize("release", sorted(path.stem for path in releases.HERE.glob("*.json")))
+def kind_of(url: str) -> str:
+    return "postgresql" if is_postgresql(url) else "sqlite"
+
+
+async def execute(url: str, statements: list[str]) -> None:
+    def run(connection: Connection) -> None:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+    await run_in_transaction(url, run)
+
+
+async def rows_of(url: str, tables: list[Table]) -> dict[str, list[dict[str, Any]]]:
+    async with Database.open(url) as db, db.read() as tx:
+        return {
+            table.name: [
+                row._asdict() for row in await tx.all(select(table).order_by(*table.primary_key.columns))
+            ]
+            for table in tables
+        }
+
+
+@pytest.mark.parametrize("release", RELEASED)
 async def test_a_migrated_database_of_a_release_equals_a_new_one(
     release: str, empty_url: str, other_empty_url: str
 ) -> None:
     await migrate(empty_url)
-    kind = "postgresql" if is_postgresql(other_empty_url) else "sqlite"
-
-    def create(connection: Connection) -> None:
-        for statement in releases.load_statements(release, kind):
-            connection.exec_driver_sql(statement)
-
-    await run_in_transaction(other_empty_url, create)
+    await execute(other_empty_url, releases.load_statements(release, kind_of(other_empty_url)))
     assert await migrate(other_empty_url) == release
     assert await differences(other_empty_url) == []
     assert await schema(empty_url) == await schema(other_empty_url)
     assert await version(empty_url) == await version(other_empty_url)
+
+
+@pytest.mark.parametrize("release", RELEASED)
+async def test_a_migration_keeps_the_rows_of_every_table(release: str, empty_url: str) -> None:
+    tables = list(releases.load(releases.HERE / f"{release}.json").tables.values())
+    await execute(empty_url, releases.load_statements(release, kind_of(empty_url)))
+    rows: dict[str, dict[str, Any]] = {}
+    async with Database.open(empty_url) as db, db.write() as tx:
+        for table in tables:
+            whole = {c.name: value(c, rows, 1) for c in table.columns if not c.info["filled"]}
+            rows[table.name] = await written(tx, table, whole)
+            needed = [c for c in table.columns if not (c.info["filled"] or c.nullable)]
+            await written(tx, table, {c.name: value(c, rows, 2) for c in needed})
+    before = await rows_of(empty_url, tables)
+    assert {len(found) for found in before.values()} == {2}
+    await migrate(empty_url)
+    assert await rows_of(empty_url, tables) == before
+
+
+def test_a_change_of_the_tables_is_a_revision() -> None:
+    for path, content in releases.files().items():
+        assert path.read_text() == content, f"{path.name} has other tables: see CONTRIBUTING.md, Schema"
+
+
+def test_the_tables_of_a_revision_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "HERE", tmp_path)
+    releases.main()
+    releases.main()
+    changed = tmp_path / f"{HEAD}.json"
+    changed.write_text(json.dumps({}))
+    with pytest.raises(SystemExit, match="Add a revision"):
+        releases.main()
+    assert changed.read_text() == "{}"
+
+
+def test_every_revision_has_its_tables_in_a_file() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(module.__file__).parent / "migrations"))
+    assert sorted(one.revision for one in ScriptDirectory.from_config(config).walk_revisions()) == RELEASED
 
 
 async def test_migrating_twice_changes_nothing(empty_url: str) -> None:
@@ -173,6 +239,153 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(empty_
     with pytest.raises(SchemaIsNewer, match="9999"):
         await migrate(empty_url)
     assert await schema(empty_url) == before
+
+
+@pytest.fixture
+async def url_before_release(empty_url: str) -> str:
+    """A database with a row, made before the first release."""
+    statements = releases.split((BEFORE_RELEASE / f"before_release.{kind_of(empty_url)}.sql").read_text())
+    await execute(empty_url, [*statements, "INSERT INTO changes (topic, key, at) VALUES ('news', 'kept', 1)"])
+    return empty_url
+
+
+async def content(url: str) -> tuple[dict[str, str], Any]:
+    async with Database.open(url) as db, db.read() as tx:
+        changes = [row[0] for row in await tx.all(text("SELECT key FROM changes"))]
+        return await schema(url), (changes, await tx.scalar(text("SELECT version_num FROM alembic_version")))
+
+
+async def test_a_database_with_other_tables_than_its_revisions_is_refused_and_left_as_it_is(
+    url_before_release: str,
+) -> None:
+    before = await content(url_before_release)
+    assert before[1] == (["kept"], "0001")
+    with pytest.raises(
+        SchemaDiffers, match=r"at revision 0001, but .* no table certification_reports; .* more"
+    ):
+        await migrate(url_before_release)
+    assert await content(url_before_release) == before
+
+
+@pytest.mark.parametrize(
+    "step", ["ALTER TABLE console_sessions ADD COLUMN more text", "ALTER TABLE jobs ADD COLUMN lane text"]
+)
+async def test_a_database_on_whose_tables_a_step_fails_is_refused_and_left_as_it_is(
+    step: str, url_before_release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def upgrade(config: Config, _to: str) -> None:
+        connection = config.attributes["connection"]
+        connection.exec_driver_sql("ALTER TABLE stores ADD COLUMN extra text")
+        connection.exec_driver_sql(step)
+
+    monkeypatch.setattr(module, "HEAD", "0000")
+    monkeypatch.setattr(command, "upgrade", upgrade)
+    before = await content(url_before_release)
+    with pytest.raises(SchemaDiffers, match="no table certification_reports"):
+        await migrate(url_before_release)
+    assert await content(url_before_release) == before
+
+
+@pytest.mark.parametrize(
+    ("statements", "difference"),
+    [
+        (["DROP TABLE endpoints"], "there is no table endpoints"),
+        (["ALTER TABLE stores DROP COLUMN phone"], "stores has no column phone"),
+        (["DROP INDEX ix_jobs_dead"], "jobs has no index ix_jobs_dead"),
+        (
+            ["DROP INDEX ix_jobs_dead", "CREATE INDEX ix_jobs_dead ON jobs (kind, run_at)"],
+            "the index ix_jobs_dead is another one",
+        ),
+        (
+            ["DROP INDEX uq_orders_token_id", "CREATE INDEX uq_orders_token_id ON orders (token_id)"],
+            "the index uq_orders_token_id is another one",
+        ),
+        (
+            ["ALTER TABLE stores DROP COLUMN phone", "ALTER TABLE stores ADD COLUMN phone bigint"],
+            "stores.phone is BIGINT, not TEXT",
+        ),
+    ],
+)
+async def test_a_database_whose_tables_were_changed_is_refused_in_words(
+    statements: list[str], difference: str, empty_url: str
+) -> None:
+    await migrate(empty_url)
+    await execute(empty_url, statements)
+    with pytest.raises(SchemaDiffers) as refused:
+        await migrate(empty_url)
+    assert str(refused.value).endswith(f"but its tables are others: {difference}.")
+
+
+@only_postgresql
+@pytest.mark.parametrize(
+    ("statement", "difference"),
+    [
+        ("ALTER TABLE stores ALTER COLUMN phone SET NOT NULL", "stores.phone is TEXT NOT NULL, not TEXT"),
+        ("ALTER TABLE stores ALTER COLUMN name DROP NOT NULL", "stores.name is TEXT, not TEXT NOT NULL"),
+        ("ALTER TABLE store_search DROP COLUMN words", "store_search has no column words"),
+        (
+            "ALTER TABLE stores ADD COLUMN more text NOT NULL",
+            "stores has a column more which this version doesn't fill",
+        ),
+    ],
+)
+async def test_a_column_of_other_properties_is_a_difference(
+    statement: str, difference: str, empty_url: str
+) -> None:
+    await migrate(empty_url)
+    await execute(empty_url, [statement])
+    with pytest.raises(SchemaDiffers, match=difference):
+        await migrate(empty_url)
+
+
+@only_sqlite
+async def test_a_database_without_its_full_text_index_is_refused(empty_url: str) -> None:
+    await migrate(empty_url)
+    await execute(empty_url, ["DROP TABLE store_words"])
+    with pytest.raises(SchemaDiffers, match="there is no table store_words"):
+        await migrate(empty_url)
+
+
+async def test_what_an_operator_has_added_is_no_difference(empty_url: str) -> None:
+    await migrate(empty_url)
+    await execute(
+        empty_url,
+        [
+            "CREATE TABLE theirs (number integer NOT NULL)",
+            "CREATE INDEX ix_theirs ON stores (phone)",
+            "ALTER TABLE stores ADD COLUMN note text",
+            "ALTER TABLE stores ADD COLUMN marked text NOT NULL DEFAULT ''",
+        ],
+    )
+    assert await migrate(empty_url) == HEAD
+
+
+@pytest.mark.parametrize("arguments", [("serve", "--port", "0"), ("worker",), ("migrate",)])
+async def test_commands_refuse_a_database_with_other_tables_and_say_what_to_do(
+    arguments: tuple[str, ...], url_before_release: str, tmp_path: Path
+) -> None:
+    before = await content(url_before_release)
+    code, _, err = await mercato(
+        *arguments, "--data-dir", tmp_path / "data", MERCATO_DATABASE_URL=url_before_release
+    )
+    assert code == 1
+    assert "at revision 0001, but its tables are others: there is no table certification_reports;" in err
+    assert "Nothing was changed." in err
+    assert "Run the version that made it" in err
+    assert "mercato backup" in err
+    assert "Traceback" not in err
+    assert await content(url_before_release) == before
+
+
+async def test_doctor_finds_a_database_with_other_tables(
+    url_before_release: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", url_before_release)
+    said = await asyncio.to_thread(shell, "doctor", "--json", code=2)
+    check = next(one for one in json.loads(said)["checks"] if one["name"] == "schema")
+    assert check["state"] == "unusable"
+    assert "there is no table certification_reports" in check["said"]
+    assert "Run the version that made it" in check["advice"]
 
 
 def test_head_is_the_newest_revision() -> None:

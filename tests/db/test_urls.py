@@ -1,13 +1,33 @@
 import asyncio
 from pathlib import Path
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from sqlalchemy import make_url, text
 from tests.databases import only_postgresql
 
 from mercato.kernel.db import postgresql
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import UnusableUrl
+from mercato.kernel.db.url import driver_url, is_postgresql, sqlalchemy_url
+
+# The scheme's own names are what a careless rewrite of the scheme finds in other parts.
+NAMES = st.sampled_from(["postgres", "postgresql", "postgres:", "ssl"]) | st.text(min_size=1, max_size=12)
+PORTS = st.none() | st.integers(1, 65535)
+HOSTS = st.one_of(
+    st.sampled_from(
+        ["postgres", "postgresql", "127.0.0.1", "[::1]", "[fe80::1%25eth0]", "%2Frun%2Fpostgres"]
+    ),
+    st.from_regex(r"[a-z][a-z0-9-]{0,10}(\.[a-z]{2,5})?", fullmatch=True),
+)
+HOST_LISTS = st.lists(st.sampled_from(["postgres", "a:5433", "/run/postgres:", "[::1]:1"]), max_size=3)
+OPTIONS = st.dictionaries(
+    st.sampled_from(["application_name", "options", "sslrootcert", "target_session_attrs", "postgres"]),
+    st.sampled_from(["-csearch_path=x -cgeqo=off", "read-write", "postgres:"])
+    | st.text(min_size=1, max_size=12),
+)
 
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/x", "http:///x"])
@@ -34,6 +54,51 @@ def test_a_malformed_url_is_refused_without_repeating_it(url: str) -> None:
         Database.open(url)
     assert not {"ter2", "hunter2", "4x"} & set(str(caught.value).replace(":", " ").replace("@", " ").split())
     assert caught.value.__suppress_context__
+
+
+@given(
+    scheme=st.sampled_from(["postgres", "postgresql", "postgresql+asyncpg"]),
+    user=NAMES,
+    password=st.none() | NAMES,
+    host=HOSTS,
+    port=PORTS,
+    name=NAMES,
+    hosts=HOST_LISTS,
+    options=OPTIONS,
+)
+@example("postgresql", "postgres", "x", "h", None, "m", [], {})
+@example("postgresql", "u", "x", "postgres", 5432, "m", [], {})
+@example("postgres", "u", "postgres:", "h", 5432, "m", ["postgres:1", "b:2"], {"options": "-csearch_path=x"})
+def test_only_the_scheme_of_a_url_is_rewritten(
+    scheme: str,
+    user: str,
+    password: str | None,
+    host: str,
+    port: int | None,
+    name: str,
+    hosts: list[str],
+    options: dict[str, str],
+) -> None:
+    login = quote(user, safe="") + ("" if password is None else f":{quote(password, safe='')}")
+    address = host if port is None else f"{host}:{port}"
+    pairs = [("host", one) for one in hosts] + list(options.items())
+    query = "&".join(f"{key}={quote_plus(value)}" for key, value in pairs)
+    written = f"{scheme}://{login}@{address}/{quote(name, safe='')}{'?' if query else ''}{query}"
+    assert is_postgresql(written)
+
+    # As asyncpg and libpq read it.
+    read = urlsplit(driver_url(written))
+    read_login, _, read_address = read.netloc.partition("@")
+    read_user, colon, read_password = read_login.partition(":")
+    assert read.scheme == "postgresql"
+    assert (unquote(read_user), unquote(read_password) if colon else None) == (user, password)
+    assert (read_address, unquote(read.path)) == (address, f"/{name}")
+    expected = {"host": ",".join(hosts), **options} if hosts else options
+    assert dict(parse_qsl(read.query, strict_parsing=bool(query))) == expected
+
+    parsed = sqlalchemy_url(written)
+    assert (parsed.username, parsed.password, parsed.port) == (user, password, port)
+    assert (parsed.host, parsed.database) == (host.strip("[]"), name)
 
 
 @only_postgresql

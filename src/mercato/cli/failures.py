@@ -15,7 +15,7 @@ from mercato.domain.partners.model import AccountError
 from mercato.domain.partners.vault import VaultError
 from mercato.kernel.db.backup import BackupError
 from mercato.kernel.db.errors import UnusableUrl, is_unavailable
-from mercato.kernel.db.migrate import SchemaIsNewer
+from mercato.kernel.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
 from mercato.kernel.db.prefixes import UnknownIdError
 from mercato.kernel.errors import Problem
 from mercato.kernel.settings import SettingsError
@@ -25,7 +25,9 @@ _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
 )
 _NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
-_NOT_MIGRATED: Final = "The database doesn't have this version's tables. Create them with: mercato migrate"
+_NOT_MIGRATED: Final = (
+    "The database doesn't have this version's tables. Create them, or see why: mercato migrate"
+)
 
 
 class UnusableError(Exception):
@@ -82,6 +84,8 @@ def explain(error: Exception) -> Failure | None:
             return Failure("\n".join(dict.fromkeys(fault.message for fault in error.errors)) or error.detail)
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
+        case SchemaDiffers():
+            return Failure(f"{error} Nothing was changed. {DIFFERS_ADVICE}")
         case ConnectionError() | TimeoutError():
             return Failure(_UNAVAILABLE)
         case OSError():

@@ -20,8 +20,9 @@ from mercato.kernel import clock
 from mercato.kernel.db import health
 from mercato.kernel.db.engine import Database, Read, open_database
 from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.db.migrate import HEAD, find_revision
+from mercato.kernel.db.migrate import DIFFERS_ADVICE, HEAD, SchemaDiffers, find_revision
 from mercato.kernel.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
+from mercato.kernel.db.schema import find_differences
 from mercato.kernel.jobs import is_capped, list_depths
 from mercato.kernel.jobs.ownership import is_owned
 from mercato.kernel.jobs.queue import CHANNEL
@@ -103,6 +104,8 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
 async def _schema(tx: Read) -> Check:
     found = await find_revision(tx)
     if found == HEAD:
+        if differences := await find_differences(tx):
+            return _check("schema", str(SchemaDiffers(found, differences)), DIFFERS_ADVICE, State.UNUSABLE)
         return _check("schema", f"revision {found}")
     if found is None:
         message, advice = "The database has no tables of Mercato.", "Create them with: mercato migrate"

@@ -19,6 +19,7 @@ from sqlalchemy import (
     create_engine,
     create_mock_engine,
     event,
+    exc,
     inspect,
     select,
     text,
@@ -27,7 +28,8 @@ from sqlalchemy.engine.mock import MockConnection
 
 from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Read
-from mercato.kernel.db.errors import UnusableUrl, no_connection
+from mercato.kernel.db.errors import UnusableUrl, is_unavailable, no_connection
+from mercato.kernel.db.schema import list_differences
 from mercato.kernel.db.tables import metadata
 from mercato.kernel.db.url import CONNECT_SECONDS, driver_url, is_postgresql, refuse_pooler, sqlite_path
 
@@ -59,16 +61,39 @@ LOCK_MS: Final = 3000
 """How long a step waits for a table that is in use: requests of running servers queue behind it."""
 
 
+SHOWN: Final = 3
+"""Differences that a message lists."""
+
+
+DIFFERS_ADVICE: Final = (
+    "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
+    "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
+    "for a new database, and register partners and stores there."
+)
+
+
 class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Problem` is
     """The database was migrated by a newer version of the service."""
+
+
+class SchemaDiffers(Exception):  # noqa: N818  # the same
+    """The database names a revision whose tables it doesn't have."""
+
+    def __init__(self, revision: str, differences: list[str]) -> None:
+        more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        super().__init__(
+            f"The database says that it is at revision {revision}, but its tables are others: "
+            f"{'; '.join(differences[:SHOWN])}{more}."
+        )
 
 
 async def migrate(url: str) -> str | None:
     """Upgrade to `HEAD` in one transaction, all of it or nothing; return the revision it was at, None if it is new.
 
     A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
-    Raises SchemaIsNewer for a database of a newer version, the database's error if a table stays locked for `LOCK_MS`,
-    and UnusableUrl for a pooler in transaction mode; nothing is changed then.
+    Raises SchemaIsNewer for a database of a newer version, SchemaDiffers for one with other tables than its
+    revision's, the database's error if a table stays locked for `LOCK_MS`, and UnusableUrl for a pooler in
+    transaction mode; nothing is changed then.
     """
     if is_postgresql(url):
         await refuse_pooler(url)
@@ -143,8 +168,11 @@ def _upgrade(connection: Connection) -> str | None:
     revision = _revision(connection)
     if revision is None:
         _create(connection)
-    elif revision != HEAD:
+        return None
+    if revision != HEAD:
         _run_steps(connection, revision)
+    if differences := list_differences(connection):
+        raise SchemaDiffers(revision, differences)
     return revision
 
 
@@ -172,7 +200,7 @@ def schema_statements(url: URL | str) -> list[str]:
 
 
 def _run_steps(connection: Connection, revision: str) -> None:
-    """Run the steps from the revision to `HEAD`. Raises SchemaIsNewer."""
+    """Run the steps from the revision to `HEAD`. Raises SchemaIsNewer, and SchemaDiffers if one can't be run."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -183,7 +211,13 @@ def _run_steps(connection: Connection, revision: str) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision not in known:
         raise SchemaIsNewer(f"the database is at revision {revision}, which this version does not know")
-    command.upgrade(config, "head")
+    try:
+        with connection.begin_nested():
+            command.upgrade(config, "head")
+    except (exc.OperationalError, exc.ProgrammingError, exc.NoSuchTableError) as error:
+        if is_unavailable(error):
+            raise
+        raise SchemaDiffers(revision, list_differences(connection)) from error
 
 
 def _revision(connection: Connection) -> str | None:

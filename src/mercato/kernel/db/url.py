@@ -53,7 +53,7 @@ def sqlite_path(url: str) -> Path:
 def sqlalchemy_url(url: str) -> URL:
     """Return the URL, parsed. Raises UnusableUrl, which doesn't repeat it: a misread part may be the password."""
     try:
-        parsed = make_url(url.replace("postgres:", "postgresql:", 1))
+        parsed = make_url(url)
     except (ValueError, exc.ArgumentError):
         raise UnusableUrl(
             "The address of the database cannot be read. Write it as postgresql://user:password@host:5432/name; "

@@ -95,6 +95,9 @@ WORDS_DDL: Final = {
 }
 """The full-text index, which SQLAlchemy can't describe: a virtual table of SQLite, a column of PostgreSQL."""
 
+WORDS_COLUMN: Final = {"sqlite": ("store_words", "words"), "postgresql": ("store_search", "words")}
+"""The table and the column of the full-text index."""
+
 WORDS_OBJECTS: Final = ("store_words", "words", "ix_store_search_words")
 """Names, or beginnings of names, that a comparison with the metadata skips: FTS5 has tables of its own."""
 
