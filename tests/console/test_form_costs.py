@@ -75,6 +75,18 @@ def long_fields(screen: str, size: int) -> Iterator[bytes]:
                 yield b"%s=%s%s" % (name, beginning, filled(unit, size - 60))
 
 
+UPLOAD: Final = b"multipart/form-data; boundary=a"
+
+
+def uploads(size: int) -> Iterator[bytes]:
+    """Yield forms with files."""
+    for unit in (b"\n", b"\r\n", b"\r\n--", b"\r\n--b", b"[", b"\xff", b'{"":', b"1,"):
+        content = filled(unit, size - 200)
+        yield content
+        for name in (b"file", b"body"):
+            yield b'--a\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n--a--\r\n' % (name, content)
+
+
 class Sender:
     """Sends forms to the application itself, without a connection, and measures what they cost its thread."""
 
@@ -145,6 +157,7 @@ async def test_no_form_without_a_session_costs_more_than_a_body_of_the_api(merca
             for form in forms(MAX_FORM) if path in ways_in else ():
                 await sender.send(path, form, browser)
             await sender.send(path, b"credential=" + b"'" * (BEYOND - 11), browser)
+            await sender.send(path, b"\n" * BEYOND, browser, b"multipart/form-data; boundary*=undefined''a")
     for form in long_fields("passkey", MAX_FORM):
         await sender.send("/console/passkey", form, None)
     assert sender.slow == []
@@ -176,6 +189,8 @@ async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(mercato:
             await sender.send(path, b"text=" + b"'" * (BEYOND - 5), browser)
             for form in long_fields(screen.path, screen.max_form):
                 await sender.send(path, form, browser)
+            for form in uploads(screen.max_form):
+                await sender.send(path, form, browser, UPLOAD)
         assert sender.tried > before + 300
         assert (await browser.open("/console/account")).status == 200, "it was still signed in"
     assert sender.slow == []

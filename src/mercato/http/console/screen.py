@@ -155,7 +155,7 @@ class Visit:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
         content_type = self.head.headers.get(b"content-type", b"")
         if content_type.lower().startswith(uploads.KIND):
-            return decode_fields(kind, dict(uploads.read_upload(content_type, self.form)))
+            return decode_fields(kind, uploads.read_upload(content_type, self.form))
         return decode_form(kind, self.form)
 
     def url_with(self, **changes: str) -> str:
