@@ -21,13 +21,15 @@ from tests.console.visiting import (
 from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.domain.console import sessions
+from mercato.domain.partners.limits import MAX_VISITS
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.console.cookies import Cookies
 from mercato.http.console.routes import SCREENS
-from mercato.http.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.http.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS, Screen
 from mercato.http.head import Head
 from mercato.kernel import clock
 from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.kernel.errors import RateLimited
 from mercato.kernel.settings import Settings
 
 
@@ -276,6 +278,55 @@ async def test_a_session_has_rate_limits_of_its_own(limited: Service):
     assert (await other.open("/console/account")).status == 200
     assert (await client.get("/v1/commerce/orders")).status == 200
     assert (await one.post("/console/sign-out")).heading == "Sign in"
+
+
+async def test_requests_without_a_session_are_limited_by_their_address(limited: Service):
+    _, client = await limited.partner()
+    inside, _ = await enter_as_partner(limited, client)
+    link = await partner_link(client)
+    stranger = Browser(limited.base, limited.session)
+    pages = ["/console/passkey", link, "/console", "/console/orders"]
+    # Twice as many, because a minute may end between them.
+    for number in range(2 * MAX_VISITS + 1):
+        refused = await stranger.open(pages[number % len(pages)])
+        if refused.status == 429:
+            break
+    assert number >= MAX_VISITS - 2
+    assert refused.heading == RateLimited.title
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await stranger.post("/console/passkey", {"credential": "{}"})).status == 429
+    stranger.cookies = {"__Host-mercato-session": "x" * 43}
+    assert (await stranger.open("/console/account")).status == 429
+    assert (await inside.open("/console/account")).status == 200
+    assert (await client.get("/v1/commerce/orders")).status == 200
+    assert (await stranger.open("/documentation")).status == 200
+
+
+async def test_twenty_people_sign_in_from_one_address_within_a_minute(limited: Service):
+    _, client = await limited.partner()
+    for _ in range(20):
+        stranger = Browser(limited.base, limited.session)
+        assert (await stranger.open("/console")).heading == "Sign in"
+        assert (await enter_as_partner(limited, client))[1].status_region == "You are signed in."
+
+
+async def test_a_form_without_a_session_has_at_most_32_kib(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    stranger = Browser(mercato.base, mercato.session)
+    stranger.cookies = dict.fromkeys(browser.cookies, "x" * 43)
+    beyond = b"credential=" + b"x" * MAX_FORM
+    assert await send(stranger, "/console/passkey", beyond[:MAX_FORM]) == 422
+    assert await send(stranger, "/console/passkey", beyond) == 413
+    # What nobody reads isn't refused for its size.
+    assert await send(stranger, "/console/certification", beyond * 15) == 401
+    assert await send(browser, "/console/search", beyond) == 413
+
+
+async def test_a_form_that_no_browser_sends_is_refused(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    for form in (b"text=%", b"text=%4", b"text=%zz", b"text=\xff", "text=\u00e9".encode()):
+        assert await send(browser, "/console/search", form) == 400, form
+    assert await send(browser, "/console/search", b"text=%C3%A9+%ff") == 200
 
 
 async def test_a_message_fits_into_a_cookie(mercato: Service, shop: Merchant):

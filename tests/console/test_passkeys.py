@@ -108,7 +108,7 @@ def with_(credential: str, **parts: bytes) -> str:
     return json.dumps(sent)
 
 
-DEEP = 6000
+DEEP = 4000
 
 
 async def test_an_answer_that_cannot_be_read_is_refused(mercato: Service):

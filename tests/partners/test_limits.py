@@ -7,7 +7,7 @@ import pytest
 from tests.partners.support import HandClock
 
 from mercato.domain.partners import limits as module
-from mercato.domain.partners.limits import Failures, Limiter, Quota
+from mercato.domain.partners.limits import Failures, Limiter, Quota, Visitors
 from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.kernel import clock
 from mercato.kernel.clock import new_id
@@ -126,6 +126,16 @@ def test_failures_from_an_address_are_refused_for_any_client(one: str, same: str
         failures.record(new_id(), one)
     assert failures.wait(None, same) is not None
     assert failures.wait(None, other) is None
+
+
+def test_requests_without_a_session_are_counted_by_address_until_the_minute_is_over() -> None:
+    now = HandClock()
+    visitors = Visitors(now)
+    assert [visitors.take("2001:db8::1") for _ in range(module.MAX_VISITS)] == [None] * module.MAX_VISITS
+    assert visitors.take("2001:db8::2") == 60
+    assert visitors.take("192.0.2.1") is None
+    now.advance(MINUTE)
+    assert visitors.take("2001:db8::1") is None
 
 
 def test_a_flood_of_failures_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,7 @@ HARMLESS = {
     "http.operations.Operation.body_limit": "a number of bytes",
     "http.operations.Operation.raw_body": "yes or no",
     "http.operations.Operation.streams_body": "yes or no",
+    "http.operations.Operation.late_body": "yes or no",
     "domain.webhooks.model.StoreCall.carries_payment": "yes or no",
     "domain.webhooks.debugger.mistakes.Match.key": "a Key, of which the secret is hidden",
     "domain.webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",

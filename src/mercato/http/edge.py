@@ -154,8 +154,10 @@ class Edge:
             operation.checks_head(head)
         if operation.streams_body:
             call.body = self._upload(operation, head, body_in)
+        elif operation.late_body:
+            call.body = partial(self._body, head, body_in, caller)
         elif operation.reads_body:
-            raw = await self._body(operation, head, body_in, caller)
+            raw = await self._body(head, body_in, caller, self._limit_of(operation))
             call.body = _decoded(operation, raw, head)
         result = await operation.handler(call)
         if isinstance(result, Answer):
@@ -176,15 +178,13 @@ class Edge:
                 retry_after=quota.wait,
             )
 
-    async def _body(
-        self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
-    ) -> bytes:
+    async def _body(self, head: Head, body_in: Body | None, caller: Caller | None, limit: int) -> bytes:
         _check_coding(head)
         if body_in is None:
             return b""
         # Only when needed: the client's address is computed anew on each access.
         owner = caller.partner_id.int if caller is not None else network_of(head.address)
-        return await body_in.read(self._limit_of(operation), owner)
+        return await body_in.read(min(limit, self._body_limit), owner)
 
     def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
         """Return the function by which the handler reads the body."""
@@ -198,8 +198,7 @@ class Edge:
     def _limit_of(self, operation: Operation) -> int:
         if operation.streams_body:
             return max(self._app.settings.pull_bytes, MiB)
-        limit = operation.body_limit
-        return self._body_limit if limit is None else min(limit, self._body_limit)
+        return self._body_limit if operation.body_limit is None else operation.body_limit
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):

@@ -112,6 +112,9 @@ Handler = Callable[[Any], Awaitable[Any]]
 Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 """Reads a body and passes each part to the given function."""
 
+ReadBody = Callable[[int], Awaitable[bytes]]
+"""Reads a body of at most so many bytes. Raises PayloadTooLarge, and what `Body.read` raises."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
@@ -120,6 +123,7 @@ class Operation:
     - `returns`: None means that the answer has no body.
     - `raw_body`: the handler decodes the body itself.
     - `streams_body`: the handler gets an `Upload` of up to a whole catalog.
+    - `late_body`: the handler gets a `ReadBody`, because how much is read depends on who sends it.
     - `body_limit`: bytes, below the limit of the settings.
     - `required_query`: parameters whose absence has a refusal of its own.
     - `reads`: the security schemes that a public operation checks itself.
@@ -149,6 +153,7 @@ class Operation:
     rate: Rate | None = None
     raw_body: bool = False
     streams_body: bool = False
+    late_body: bool = False
     body_limit: int | None = None
     body_type: str = "application/json"
     refusals: Refusals = PROBLEM_DETAILS
@@ -167,7 +172,7 @@ class Operation:
 
     @cached_property
     def decode(self) -> Decoder[Any] | None:
-        if self.takes is None or self.raw_body or self.streams_body:
+        if self.takes is None or self.raw_body or self.streams_body or self.late_body:
             return None
         return Decoder(self.takes, self.reader)
 
@@ -182,7 +187,7 @@ class Operation:
     @cached_property
     def reads_body(self) -> bool:
         """Whether the body is read. An operation that reads none accepts any body."""
-        return self.takes is not None or self.raw_body or self.streams_body
+        return self.takes is not None or self.raw_body or self.streams_body or self.late_body
 
 
 class Operations:

@@ -8,14 +8,11 @@ import asyncio
 from importlib import import_module
 from typing import Final
 
-from mercato.http.operations import Access, Answer, Call, Operations
+from mercato.http.operations import Access, Answer, Call, Operations, ReadBody
 from mercato.http.problems import Refusals, problem_headers
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.wire.problem import Context, ProblemDetail
-
-MAX_FORM: Final = 512 * 1024
-"""Bytes of a form: the longest field is a webhook's body of 128 KiB, in which each byte may take three."""
 
 pages = Operations(access=Access.PUBLIC, tag="Pages")
 
@@ -69,10 +66,10 @@ async def documentation(call: Call[bytes, None]) -> Answer:
 
 
 @pages.post(
-    "/console", summary="Console", returns=str, media_type="text/html", raw_body=True,
-    body_limit=MAX_FORM, body_type="application/x-www-form-urlencoded", refusals=_PAGES,
+    "/console", summary="Console", returns=str, media_type="text/html", late_body=True,
+    body_type="application/x-www-form-urlencoded", refusals=_PAGES,
 )  # fmt: skip
-async def console(call: Call[bytes, None]) -> Answer:
+async def console(call: Call[ReadBody, None]) -> Answer:
     """Serve the console: its screens, their actions, sign-in and static files."""
     await _load()
     from mercato.http.console.site import serve

@@ -27,7 +27,7 @@ from mercato.domain.orders.validation.checks import OrderChecker
 from mercato.domain.orders.validation.service import Validations
 from mercato.domain.orders.validation.tokens import OrderTokens
 from mercato.domain.partners.callers import Callers
-from mercato.domain.partners.limits import Failures, Limiter, limiter_of
+from mercato.domain.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.domain.partners.storage import StorageQuota
 from mercato.domain.partners.tokens import PURPOSE, Tokens
 from mercato.domain.partners.vault import Vault
@@ -77,6 +77,7 @@ class Runtime:
     shared_limiter: "SharedLimiter | None"
     quota: StorageQuota
     failures: Failures | None
+    visitors: Visitors | None
     outbound: Outbound
     builder: Builder
     cache: StoreCache
@@ -157,6 +158,7 @@ def build(
         callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
         quota=quota,
         failures=Failures(now) if settings.rate_limits else None,
+        visitors=Visitors(now) if settings.rate_limits else None,
         limiter=limiter,
         shared_limiter=_shared_limiter(settings, now, limiter),
         outbound=outbound,

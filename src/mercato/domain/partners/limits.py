@@ -3,7 +3,7 @@
 import ipaddress
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -26,8 +26,10 @@ MAX_FAILURES_AT: Final = 60
 """Failed attempts a minute from one address, which a whole office may share."""
 
 MAX_FAILED: Final = 10_000
-"""Clients, and addresses, whose failures are counted. Beyond it the counters are reset, as above."""
+"""Clients, and addresses, whose failures or visits are counted. Beyond it the counters are reset, as above."""
 
+MAX_VISITS: Final = 120
+"""Requests a minute to the console from one address without a session. A person who signs in sends five."""
 
 _Subject = TypeVar("_Subject", int, str)
 
@@ -112,42 +114,70 @@ def limiter_of(settings: Settings, clock: Clock) -> Limiter | None:
     )
 
 
-class Failures:
-    """Counts one process's failed attempts to sign in, by client and by address."""
+class _Counts(Generic[_Subject]):
+    """Counts what one process saw of each subject in this minute; `most` is what a subject has."""
 
-    def __init__(self, clock: Clock = now) -> None:
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most = most
         self._clock = clock
         self._minute = 0
-        self._clients: dict[int, int] = {}
-        self._addresses: dict[str, int] = {}
+        self._counts: dict[_Subject, int] = {}
 
-    def wait(self, client: UUID | None, address: str) -> int | None:
-        """Return the seconds to wait after too many failures of the client or from the address, else None."""
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def wait(self, subject: _Subject) -> int | None:
+        """Return the seconds to wait if the subject has no more, else None."""
         second = self._current_second()
-        by_client = 0 if client is None else self._clients.get(client.int, 0)
-        if by_client < MAX_FAILURES and self._addresses.get(network_of(address), 0) < MAX_FAILURES_AT:
+        if self._counts.get(subject, 0) < self._most:
             return None
         return (self._minute + 1) * WINDOW - second
 
-    def record(self, client: UUID | None, address: str) -> None:
+    def add(self, subject: _Subject) -> None:
         self._current_second()
-        if client is not None:
-            _count(self._clients, client.int)
-        _count(self._addresses, network_of(address))
+        if subject not in self._counts and len(self._counts) >= MAX_FAILED:
+            self._counts.clear()
+        self._counts[subject] = self._counts.get(subject, 0) + 1
 
     def _current_second(self) -> int:
         second = int(self._clock().timestamp())
         if second // WINDOW != self._minute:
             self._minute = second // WINDOW
-            self._clients.clear()
-            self._addresses.clear()
+            self._counts.clear()
         return second
 
 
-def _count(counts: dict[_Subject, int], subject: _Subject) -> None:
-    if subject not in counts and len(counts) >= MAX_FAILED:
-        counts.clear()
-    counts[subject] = counts.get(subject, 0) + 1
+class Failures:
+    """Counts one process's failed attempts to sign in, by client and by address."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        self._clients: _Counts[int] = _Counts(MAX_FAILURES, clock)
+        self._addresses: _Counts[str] = _Counts(MAX_FAILURES_AT, clock)
+
+    def wait(self, client: UUID | None, address: str) -> int | None:
+        """Return the seconds to wait after too many failures of the client or from the address, else None."""
+        by_client = None if client is None else self._clients.wait(client.int)
+        return self._addresses.wait(network_of(address)) if by_client is None else by_client
+
+    def record(self, client: UUID | None, address: str) -> None:
+        if client is not None:
+            self._clients.add(client.int)
+        self._addresses.add(network_of(address))
+
+
+class Visitors:
+    """Counts one process's requests to the console without a session, by address."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        self._addresses: _Counts[str] = _Counts(MAX_VISITS, clock)
+
+    def take(self, address: str) -> int | None:
+        """Count one request; return the seconds to wait if it is refused, else None."""
+        network = network_of(address)
+        wait = self._addresses.wait(network)
+        if wait is None:
+            self._addresses.add(network)
+        return wait
 
 
 def network_of(address: str) -> str:

@@ -1,7 +1,9 @@
-"""Rate limits of the console: a session's own, and those of its partner for requests that a page makes to the API."""
+"""Rate limits of the console: of an address without a session, of a session, and of a partner's requests to the API."""
 
 from mercato.domain.console.model import Session
+from mercato.domain.partners.limits import MAX_VISITS
 from mercato.domain.partners.model import Caller, Limits, Surface
+from mercato.http.head import Head
 from mercato.http.operations import Rate
 from mercato.kernel.errors import RateLimited
 from mercato.runtime import Runtime
@@ -17,6 +19,17 @@ async def count_request(app: Runtime, caller: Caller, rate: Rate) -> None:
         raise RateLimited(
             f"The limit is {quota.limit} requests of this kind a minute. Wait {quota.wait} s.",
             retry_after=quota.wait,
+        )
+
+
+def count_visitor(app: Runtime, head: Head) -> None:
+    """Count a request without a session in the limit of its address. Raises RateLimited."""
+    wait = None if app.visitors is None else app.visitors.take(head.address)
+    if wait is not None:
+        raise RateLimited(
+            f"Your network has sent {MAX_VISITS} requests without a session within a minute. "
+            f"Wait {wait} s. Who is signed in isn't affected.",
+            retry_after=wait,
         )
 
 

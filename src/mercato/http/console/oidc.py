@@ -16,7 +16,7 @@ from mercato.domain.console.sign_on import ATTEMPT_LIFE, Callback, SignOn
 from mercato.http.console.cookies import SIGN_ON, Cookies
 from mercato.http.console.rendering import render, render_refusal
 from mercato.http.console.sign_in import work_context
-from mercato.http.operations import Answer, Call
+from mercato.http.operations import Answer, Call, ReadBody
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry.context import set_context
@@ -24,7 +24,7 @@ from mercato.kernel.telemetry.context import set_context
 CALLBACK: Final = "/console/oidc/callback"
 
 
-async def sign_in_with_provider(call: Call[bytes, None], cookies: Cookies, sign_on: SignOn) -> Answer:
+async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer:
     """Redirect to the provider, or return the page for a browser that comes back from there."""
     if call.texts["method"] != "GET":
         raise errors.MethodNotAllowed(call.texts["method"], ["GET"])
@@ -48,7 +48,7 @@ async def sign_in_with_provider(call: Call[bytes, None], cookies: Cookies, sign_
 
 
 async def _continue(
-    call: Call[bytes, None], cookies: Cookies, sign_on: SignOn, used: tuple[bytes, bytes]
+    call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn, used: tuple[bytes, bytes]
 ) -> Answer:
     """Make the one link of this sign-in, and return the page that uses it."""
     callback_url = call.head.base_url + CALLBACK

@@ -6,7 +6,6 @@ misread.
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
-from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
 import msgspec
@@ -18,13 +17,16 @@ from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, Key
 from mercato.domain.catalog.money import minor_to_decimal
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.stores.storefront import FulfillmentMode
-from mercato.http.console.screen import Visit, decode_form
-from mercato.kernel.errors import InvalidRequest, StoreNotFound, ValidationFailed
+from mercato.http.console.screen import Visit, decode_fields, read_fields
+from mercato.kernel.errors import StoreNotFound, ValidationFailed
 from mercato.kernel.wire import Wire, parse_uuid, redacted
 from mercato.kernel.wire.decode import Decoder
 
 MAX_CART: Final = 40_000
 """Characters of a cart that a form carries."""
+
+MAX_FORM: Final = 192 * 1024
+"""Bytes of the form: of a cart most are escaped, and the names of the choices take as much again."""
 
 MAX_FIELDS: Final = 600
 
@@ -77,12 +79,8 @@ def read_form(visit: Visit) -> tuple[OrderForm, Mapping[str, str]]:
 
     Raises InvalidRequest, and StoreNotFound for a cart of a store that the session doesn't see.
     """
-    try:
-        fields = dict(parse_qsl(visit.form.decode("ascii", "replace"), max_num_fields=MAX_FIELDS))
-    except ValueError:
-        raise InvalidRequest(f"The form has more than {MAX_FIELDS} fields. Choose fewer choices.") from None
-    known = OrderForm.__struct_encode_fields__
-    form = decode_form(OrderForm, urlencode({k: v for k, v in fields.items() if k in known}).encode())
+    fields = read_fields(visit.form, MAX_FIELDS)
+    form = decode_fields(OrderForm, fields)
     cart = cart_of(form)
     if cart is not None:
         visit.check_store(cart.store_id, StoreNotFound(cart.store_id))

@@ -10,10 +10,10 @@ from mercato.domain.console.model import Grant
 from mercato.domain.console.passkeys import Challenges, Site
 from mercato.http.console.cookies import Cookies
 from mercato.http.console.rendering import render, render_refusal
-from mercato.http.console.screen import decode_form
+from mercato.http.console.screen import MAX_FORM, decode_form
 from mercato.http.console.sign_in import end_previous, signed_in, work_context
 from mercato.http.head import Head
-from mercato.http.operations import Answer, Call
+from mercato.http.operations import Answer, Call, ReadBody
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import Wire
@@ -40,7 +40,7 @@ def challenges_of(app: Runtime) -> Challenges:
     return Challenges(app.vault.derive(passkeys.PURPOSE))
 
 
-async def sign_in_with_passkey(call: Call[bytes, None], cookies: Cookies) -> Answer:
+async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer:
     """Return the page that asks for a passkey; sign in on the form that it sends."""
     await passkeys.load()
     app, now, site = call.app, call.app.clock(), site_of(call.head)
@@ -49,7 +49,7 @@ async def sign_in_with_passkey(call: Call[bytes, None], cookies: Cookies) -> Ans
         options = passkeys.request_options(site, challenges.new(SIGN_IN, now=now))
         return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
     try:
-        credential = decode_form(Assertion, call.body).credential
+        credential = decode_form(Assertion, await call.body(MAX_FORM)).credential
         set_context(work_context(call, "console.signIn", Grant(partner_id=None, created_by="passkey")))
         async with app.db.write() as tx:
             await end_previous(cookies, tx, now=now)

@@ -6,12 +6,12 @@ from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant, LinkRefused
 from mercato.http.console.cookies import MAX_AGE, MESSAGE, MESSAGE_SECONDS, SESSION, Cookies
 from mercato.http.console.rendering import render
-from mercato.http.operations import Answer, Call
+from mercato.http.operations import Answer, Call, ReadBody
 from mercato.kernel.db.engine import Write
 from mercato.kernel.telemetry.context import WorkContext, set_context
 
 
-def ask_for_link(call: Call[bytes, None], path: str, *, had_session: bool) -> Answer:
+def ask_for_link(call: Call[ReadBody, None], path: str, *, had_session: bool) -> Answer:
     """Return the page that says how to get a link; 401 where a screen was asked for."""
     status = 401 if path else 200
     return render(
@@ -25,7 +25,7 @@ def ask_for_link(call: Call[bytes, None], path: str, *, had_session: bool) -> An
     )
 
 
-async def open_link(call: Call[bytes, None], cookies: Cookies, token: str) -> Answer:
+async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) -> Answer:
     """Ask before a link is used, so that what only looks at it uses nothing up; sign in on the form that is sent."""
     app, now = call.app, call.app.clock()
     try:
@@ -63,7 +63,7 @@ async def end_previous(cookies: Cookies, tx: Write, *, now: datetime) -> None:
         await sessions.end_session(tx, previous, previous.id)
 
 
-def work_context(call: Call[bytes, None], action: str, grant: Grant) -> WorkContext:
+def work_context(call: Call[ReadBody, None], action: str, grant: Grant) -> WorkContext:
     """Return who acts, for the log and the audit trail."""
     head = call.head
     return WorkContext(

@@ -1,7 +1,7 @@
 """From a request below `/console` to an answer: the session, the screen, and what every answer has in common."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Session
@@ -20,32 +20,34 @@ from mercato.http.console.cookies import (
     check_form,
     check_same_origin,
 )
-from mercato.http.console.limits import count_page
+from mercato.http.console.limits import count_page, count_visitor
 from mercato.http.console.oidc import sign_in_with_provider
 from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.routes import find_screen, navigation_of
 from mercato.http.console.screen import Done, Page, Question, Screen, Visit
-from mercato.http.operations import Answer, Call
+from mercato.http.operations import Answer, Call, ReadBody
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry.context import set_context
 
+WAYS_IN: Final = frozenset({"passkey", "oidc", "oidc/callback"})
+
 load()
 
 
-def landing_page(call: Call[bytes, None]) -> Answer:
+def landing_page(call: Call[Any, None]) -> Answer:
     """Return the page at `/`."""
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-def documentation_page(call: Call[bytes, None]) -> Answer:
+def documentation_page(call: Call[Any, None]) -> Answer:
     """Return the page that leads to every part of the documentation."""
     codes = [(kind.code, kind.title) for kind in errors.all_problems()]
     return _packed(call, render("documentation.html", title="Documentation", console=None, codes=codes))
 
 
-async def serve(call: Call[bytes, None]) -> Answer:
+async def serve(call: Call[ReadBody, None]) -> Answer:
     """Answer a request below `/console`. Raises the database's errors, and bugs."""
     path = call.texts["path"]
     if path.startswith("static/"):
@@ -53,11 +55,11 @@ async def serve(call: Call[bytes, None]) -> Answer:
     return _packed(call, await _answer(call, path))
 
 
-def _accepts_gzip(call: Call[bytes, None]) -> bool:
+def _accepts_gzip(call: Call[Any, None]) -> bool:
     return best_coding(call.headers.get(b"accept-encoding", b""), (GZIP,)) == GZIP
 
 
-def _packed(call: Call[bytes, None], answer: Answer) -> Answer:
+def _packed(call: Call[Any, None], answer: Answer) -> Answer:
     if answer.raw is None or not _accepts_gzip(call):
         return answer
     headers = (*answer.headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
@@ -66,7 +68,7 @@ def _packed(call: Call[bytes, None], answer: Answer) -> Answer:
     )
 
 
-async def _answer(call: Call[bytes, None], path: str) -> Answer:
+async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
     method = call.texts["method"]
     if method == "POST":
         check_same_origin(call.head)
@@ -74,15 +76,11 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     elif method not in {"GET", "HEAD"}:
         raise errors.MethodNotAllowed(method, ["GET", "POST"])
     cookies = Cookies(call.head, call.app.settings)
-    if path.startswith("links/"):
-        return await sign_in.open_link(call, cookies, path[len("links/") :])
-    if path == "passkey":
-        return await sign_in_with_passkey(call, cookies)
-    if path in {"oidc", "oidc/callback"} and call.app.sign_on is not None:
-        return await sign_in_with_provider(call, cookies, call.app.sign_on)
+    if path.startswith("links/") or path in WAYS_IN:
+        return await _sign_in(call, cookies, path)
     session, renewed = await _session(call, cookies)
     if session is None:
-        return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
+        return await _sign_in(call, cookies, path)
     if path in {"", "sign-out"}:
         return await _home(call, cookies, session, path)
     await count_page(call.app, session, method)
@@ -92,7 +90,8 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     view = _view(session, path, message)
     try:
         screen, ids = find_screen(session, method, path)
-        visit = Visit(call.app, call.head, session, screen.action, path, ids, call.body)
+        form = await call.body(screen.max_form) if method == "POST" else b""
+        visit = Visit(call.app, call.head, session, screen.action, path, ids, form)
         set_context(visit.context)
         result = await _result(screen, visit, method)
     except Problem as problem:
@@ -120,6 +119,18 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     )
 
 
+async def _sign_in(call: Call[ReadBody, None], cookies: Cookies, path: str) -> Answer:
+    """Answer a request without a session: a way to sign in, or the page that leads to one. Raises RateLimited."""
+    count_visitor(call.app, call.head)
+    if path.startswith("links/"):
+        return await sign_in.open_link(call, cookies, path[len("links/") :])
+    if path == "passkey":
+        return await sign_in_with_passkey(call, cookies)
+    if path in WAYS_IN and call.app.sign_on is not None:
+        return await sign_in_with_provider(call, cookies, call.app.sign_on)
+    return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
+
+
 def _with_headers(answer: Answer, headers: tuple[tuple[bytes, bytes], ...]) -> Answer:
     return Answer(
         raw=answer.raw,
@@ -130,7 +141,7 @@ def _with_headers(answer: Answer, headers: tuple[tuple[bytes, bytes], ...]) -> A
 
 
 async def _session(
-    call: Call[bytes, None], cookies: Cookies
+    call: Call[ReadBody, None], cookies: Cookies
 ) -> tuple[Session | None, tuple[tuple[bytes, bytes], ...]]:
     """Return the session of the request's cookie, and the header that makes the cookie last as long as it."""
     token = cookies.read(SESSION)
@@ -148,13 +159,13 @@ async def _session(
     return session, (cookies.write(SESSION, token, seconds=MAX_AGE),)
 
 
-def _is_allowed(call: Call[bytes, None], session: Session) -> bool:
+def _is_allowed(call: Call[ReadBody, None], session: Session) -> bool:
     """Return whether the settings still let in the person whom a provider has named, if one has."""
     sign_on = call.app.sign_on
     return not is_signed_on(session.grant) or (sign_on is not None and sign_on.people.allow(session.grant))
 
 
-async def _home(call: Call[bytes, None], cookies: Cookies, session: Session, path: str) -> Answer:
+async def _home(call: Call[ReadBody, None], cookies: Cookies, session: Session, path: str) -> Answer:
     """Redirect to the account's first screen, or sign out."""
     if path == "sign-out" and call.texts["method"] == "POST":
         set_context(sign_in.work_context(call, "console.signOut", session.grant))

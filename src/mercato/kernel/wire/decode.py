@@ -1,7 +1,7 @@
 """Bytes to structs. The typed decode is the fast path; only a refused document is examined again for every fault."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from sys import maxsize
@@ -111,7 +111,11 @@ class QueryDecoder(Generic[T]):
             )
         except (ValueError, UnicodeDecodeError):
             raise InvalidRequest("The query string cannot be read: use percent-encoded UTF-8.") from None
-        values, faults = walk.check_texts(dict(pairs), self._info)
+        return self.convert(dict(pairs))
+
+    def convert(self, texts: Mapping[str, str]) -> T:
+        """Return the struct of parameters, or of a form's fields, that were decoded already."""
+        values, faults = walk.check_texts(texts, self._info)
         if faults:
             raise refusal([msgspec.structs.replace(fault, pointer=None) for fault in faults])
         return msgspec.convert(values, self._kind)

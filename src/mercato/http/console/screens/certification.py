@@ -1,5 +1,6 @@
 """Certification: reports of `mercato certify`, uploaded and shown with each check."""
 
+import asyncio
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -18,6 +19,9 @@ CERTIFICATION: Final = "/console/certification"
 
 MAX_REPORT: Final = 384 * 1024
 """Characters of an uploaded report: twice those of the largest that the certifier wrote of the sandbox."""
+
+MAX_UPLOAD: Final = 512 * 1024
+"""Bytes of the form with a report."""
 
 MAX_CHECKS: Final = 200
 """Checks of a report that is shown."""
@@ -46,14 +50,12 @@ async def list_reports(visit: Visit) -> Page:
     return Page("certification.html", "Certification", values)
 
 
-@screens.post("certification")
+@screens.post("certification", max_form=MAX_UPLOAD)
 async def upload_report(visit: Visit) -> Done:
     app, partner_id = visit.app, _partner_id(visit)
-    form = visit.fields(UploadForm)
-    if not (form.file or form.report):
-        raise ValidationFailed.at("/file", "No report was sent. Choose its file, or paste what is in it.")
-    verified = _verified(form.file or form.report, public_keys(app.vault))
-    report, report_id, now = _checked(verified), app.new_id(), app.clock()
+    # A large report takes longer than a request may hold up others.
+    report, verified = await asyncio.to_thread(_uploaded, visit)
+    report_id, now = app.new_id(), app.clock()
     async with app.db.write() as tx:
         size = await queries.add_report(
             tx,
@@ -109,6 +111,15 @@ def _partner_id(visit: Visit) -> UUID:
 
 def _missing() -> NotFound:
     return NotFound("This account has no such report. It may have been deleted or replaced by newer ones.")
+
+
+def _uploaded(visit: Visit) -> tuple[Report, Verified]:
+    """Return the report that was sent, and how it was verified. Raises InvalidRequest, ValidationFailed."""
+    form = visit.fields(UploadForm)
+    if not (form.file or form.report):
+        raise ValidationFailed.at("/file", "No report was sent. Choose its file, or paste what is in it.")
+    verified = _verified(form.file or form.report, public_keys(visit.app.vault))
+    return _checked(verified), verified
 
 
 def _verified(text: str, trusted: tuple[str, ...]) -> Verified:

@@ -26,6 +26,9 @@ screens: Final = Screens(EVERYBODY)
 MAX_SECRET: Final = 512
 """Characters of a signing secret that somebody pastes."""
 
+MAX_SIGNATURE_FORM: Final = 256 * 1024
+"""Bytes of the form with a webhook. It is sent as multipart/form-data, so nothing in it is escaped."""
+
 MAX_RESENT: Final = 200
 """Deliveries that one press of `Resend failed` sends: each is a transaction of its own."""
 
@@ -141,7 +144,9 @@ async def show_signature(visit: Visit) -> Page:
     return _signature_page(delivery, form, None)
 
 
-@screens.post("deliveries/{delivery}/signature", audiences=PARTNERS, changes=False)
+@screens.post(
+    "deliveries/{delivery}/signature", audiences=PARTNERS, changes=False, max_form=MAX_SIGNATURE_FORM
+)
 async def explain_signature(visit: Visit) -> Page:
     """Explain the signature of a webhook as it was received. Nothing is changed or stored."""
     # Imported on first use, as the API does.

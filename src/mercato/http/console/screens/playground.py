@@ -26,6 +26,7 @@ from mercato.http.console.api_calls import Exchange, operation_of, perform
 from mercato.http.console.order_form import (
     FIRST_FORM,
     MAX_CART,
+    MAX_FORM,
     ChoiceForm,
     Group,
     OrderForm,
@@ -92,13 +93,13 @@ async def show_playground(visit: Visit) -> Page:
     return await _page(visit, replace(FIRST_FORM, store=query.store, item=query.item), {})
 
 
-@screens.post("playground", changes=False)
+@screens.post("playground", changes=False, max_form=MAX_FORM)
 async def choose_item(visit: Visit) -> Page:
     form, fields = read_form(visit)
     return await _page(visit, form, fields)
 
 
-@screens.post("playground/add", changes=False)
+@screens.post("playground/add", changes=False, max_form=MAX_FORM)
 async def add_to_cart(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, catalog = await _store(visit, form.store)
@@ -116,7 +117,7 @@ async def add_to_cart(visit: Visit) -> Page:
     return await _changed(visit, form, fields, await perform(visit, _ADD, body))
 
 
-@screens.post("playground/update", changes=False)
+@screens.post("playground/update", changes=False, max_form=MAX_FORM)
 async def update_line(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
@@ -125,7 +126,7 @@ async def update_line(visit: Visit) -> Page:
     return await _changed(visit, form, fields, await perform(visit, _UPDATE, body))
 
 
-@screens.post("playground/remove", changes=False)
+@screens.post("playground/remove", changes=False, max_form=MAX_FORM)
 async def remove_line(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
@@ -133,7 +134,7 @@ async def remove_line(visit: Visit) -> Page:
     return await _changed(visit, form, fields, await perform(visit, _REMOVE, body))
 
 
-@screens.post("playground/validate")
+@screens.post("playground/validate", max_form=MAX_FORM)
 async def validate_cart(visit: Visit) -> Page:
     """Validate the order: its store is called, so a read-only session can't."""
     form, fields = read_form(visit)
@@ -143,7 +144,7 @@ async def validate_cart(visit: Visit) -> Page:
     return await _page(visit, replace(form, token=token, key=None), fields, exchange)
 
 
-@screens.post("playground/place")
+@screens.post("playground/place", max_form=MAX_FORM)
 async def place_order(visit: Visit) -> Page:
     """Place the order. For a store that isn't a sandbox, the page asks first."""
     form, fields = read_form(visit)
