@@ -358,3 +358,14 @@ async def test_failures_behind_a_trusted_proxy_are_the_clients_own(
         refused = [(await ask(behind, wrong(), **one)).status for _ in range(8)]
         assert refused[-1] == 429
         assert (await ask(behind, wrong(), **other)).status == 401
+
+
+async def test_an_access_token_opens_no_console(mercato: Service, key: NewKey):
+    """Its hour would become a session that makes keys."""
+    token = await token_of(mercato, key)
+    for sent in (token, f" {token}\t"):
+        headers = {"Authorization": f"Bearer {sent}"}
+        refused = await mercato.anonymous().post("/v1/console/links", {"readOnly": True}, headers=headers)
+        assert (refused.status, refused.json()["errorCode"]) == (403, "FORBIDDEN")
+        assert "with the key itself" in refused.json()["detail"]
+    assert (await Client(mercato.base, key.text, mercato.session).post("/v1/console/links")).status == 201

@@ -85,14 +85,14 @@ async def story(mercato: Service, shop: Merchant) -> Story:
     await mercato.onboard(
         happened.pos, shop.host({LONG: 1, "currency": LONG, "items": LONG}, "/c.json"), name="c"
     )
-    both = (await mercato.partner(PartnerKind.BOTH, name=PARTNER + "both"))[1]
+    both = (await mercato.partner(PartnerKind.BOTH, name=PARTNER + "both"))[0].id
     return Story(
         happened,
         {
             "merchant": lambda: partner_link(happened.pos),
             "storefront": lambda: partner_link(happened.front),
             "operator": lambda: operator_link(mercato),
-            "both": lambda: partner_link(both),
+            "both": lambda: operator_link(mercato, both),
         },
     )
 

@@ -2,7 +2,7 @@
 
 from tests.api.trade import MERCHANT, trade
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter, enter_as_operator, enter_as_partner
+from tests.console.visiting import enter, enter_as_operator, enter_whole_account
 from tests.service import Merchant, Service
 
 from mercato.domain.console import sessions
@@ -55,7 +55,7 @@ async def test_an_erasure_names_its_customer(mercato: Service):
 async def test_a_partner_cannot_erase_and_a_viewer_can_only_search(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     await deal.placed()
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.BOTH))[1])
+    browser, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     assert (await browser.open("/console/erasure")).status == 404
     for step in ("find", "confirm", "erase"):
         assert (await browser.post(f"/console/erasure/{step}", {"customer": ADA})).status == 404

@@ -1,19 +1,23 @@
 """The keys of an account in the console: made, rolled, revoked, shown once; secrets, webhooks and limits."""
 
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 from tests.api.trade import trade
 from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service, service
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
+from tests.service import Client, Merchant, Service, service
 
+from mercato.domain.console import sessions
 from mercato.domain.partners import accounts, credentials
 from mercato.domain.partners.keys import is_whole
-from mercato.domain.partners.model import PartnerKind
+from mercato.domain.partners.model import ApiKey, PartnerKind
 from mercato.domain.partners.webhook_tokens import get_webhook_tokens
+from mercato.kernel import clock
 from mercato.kernel.db.audit import list_entries
 
 
@@ -78,8 +82,7 @@ async def test_revoking_the_sessions_own_key_says_so_and_ends_the_session(mercat
 
 
 async def test_a_partner_of_both_kinds_makes_keys_for_each_side(mercato: Service):
-    client = (await mercato.partner(PartnerKind.BOTH))[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     for surface in ("commerce", "marketfront"):
         page = await browser.open("/console/keys")
         made = await browser.press(page, "Create key", surface=surface)
@@ -87,6 +90,106 @@ async def test_a_partner_of_both_kinds_makes_keys_for_each_side(mercato: Service
     refused, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await refused.open("/console/keys")
     assert (await refused.press(page, "Create key", surface="marketfront")).status == 409
+
+
+async def expire_in_30_days(mercato: Service, client: Client) -> None:
+    """Roll the client's key to one that expires."""
+    async with mercato.app.db.write() as tx:
+        old = await credentials.get_key(tx, client.key or "")
+        partner = await accounts.get_partner(tx, old.partner_id)
+        made = await credentials.create_key(
+            tx, partner, surface=old.surface, expires_at=clock.now() + timedelta(days=30)
+        )
+    client.key = made.text
+
+
+async def key_of(mercato: Service, text: str) -> ApiKey:
+    async with mercato.app.db.read() as tx:
+        return await credentials.get_key(tx, text)
+
+
+async def test_a_key_made_in_a_keys_session_descends_from_it_and_expires_no_later(mercato: Service):
+    client = (await mercato.partner())[1]
+    await expire_in_30_days(mercato, client)
+    parent = await key_of(mercato, client.key or "")
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/keys")
+    for days in ("", "3650", "7"):
+        made = await browser.press(page, "Create key", expiresInDays=days)
+        key = await key_of(mercato, shown(made))
+        assert (key.parent_key_id, key.surface) == (parent.id, parent.surface)
+        assert parent.expires_at is not None
+        assert key.expires_at is not None
+        assert (key.expires_at < parent.expires_at) is (days == "7")
+        assert key.expires_at <= parent.expires_at
+        assert f"no later than {parent.prefix}" in made.text
+    rolled = await browser.post(f"/console/keys/{key.id}/roll")
+    other = await key_of(mercato, shown(rolled))
+    assert (other.parent_key_id, other.expires_at is not None) == (parent.id, True)
+    own = await key_of(mercato, shown(await browser.post(f"/console/keys/{parent.id}/roll")))
+    assert (own.parent_key_id, own.expires_at) == (parent.id, parent.expires_at), "as before it was rolled"
+    assert f"Made with {parent.prefix}" in (await browser.open("/console/keys")).text
+
+
+async def test_a_key_made_in_an_operators_session_has_no_parent(mercato: Service):
+    made, _ = await mercato.partner()
+    browser, _ = await enter_whole_account(mercato, made.id)
+    key = await key_of(mercato, shown(await browser.press(await browser.open("/console/keys"), "Create key")))
+    assert (key.parent_key_id, key.expires_at) == (None, None)
+
+
+async def test_revoking_a_key_lists_what_descends_from_it_and_offers_to_revoke_that_too(mercato: Service):
+    made, client = await mercato.partner()
+    browser, _ = await enter_as_partner(mercato, client)
+    child = client.with_key(
+        shown(await browser.press(await browser.open("/console/keys"), "Create key", description="till"))
+    )
+    its, _ = await enter_as_partner(mercato, child)
+    grandchild = client.with_key(shown(await its.press(await its.open("/console/keys"), "Create key")))
+    last, _ = await enter_as_partner(mercato, grandchild)
+    unrelated, _ = await enter_whole_account(mercato, made.id)
+    operator, _ = await enter_as_operator(mercato)
+    parent = await key_of(mercato, client.key or "")
+    paths = {
+        unrelated: f"/console/keys/{parent.id}/revoke",
+        operator: f"/console/partners/{made.id}/keys/{parent.id}/revoke",
+    }
+    for who, path in paths.items():
+        question = await who.open(path)
+        assert [one.text for one in question.root.all("li") if "mk_commerce" in one.text] == [
+            f"{(child.key or '')[:18]} (till)",
+            (grandchild.key or "")[:18],
+        ]
+        check_frame(question)
+    done = await unrelated.press(await unrelated.open(paths[unrelated]), "Confirm")
+    assert "Still valid: 2 keys that descend from it." in done.status_region
+    assert (await browser.open("/console/account")).status == 401
+    for session, key in ((its, child), (last, grandchild)):
+        assert (await session.open("/console/account")).status == 200
+        assert (await key.get("/v1/commerce/stores")).status == 200
+    done = await operator.press(await operator.open(paths[operator]), "Confirm", descendants="true")
+    assert "with 2 keys that descended from it" in done.status_region
+    for session, key in ((its, child), (last, grandchild)):
+        assert (await session.open("/console/account")).status == 401
+        assert (await key.get("/v1/commerce/stores")).status == 401
+
+
+async def test_a_revoked_keys_session_makes_no_key_that_outlives_it(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch
+):
+    """A form that was being read while the key was revoked makes nothing."""
+    client = (await mercato.partner())[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    whole = sessions.find_session
+
+    async def find_then_revoke(*arguments: Any, **options: Any) -> Any:
+        found = await whole(*arguments, **options)
+        async with mercato.app.db.write() as tx:
+            await credentials.revoke_key(tx, await credentials.get_key(tx, client.key or ""))
+        return found
+
+    monkeypatch.setattr(sessions, "find_session", find_then_revoke)
+    assert (await browser.post("/console/keys")).status == 403
 
 
 async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monkeypatch: pytest.MonkeyPatch):
@@ -115,8 +218,8 @@ async def test_a_new_signing_secret_is_shown_once_and_signs(mercato: Service):
 
 
 async def test_where_webhooks_go_is_set_and_a_token_is_never_shown(mercato: Service):
-    made, client = await mercato.partner(PartnerKind.BOTH)
-    browser, _ = await enter_as_partner(mercato, client)
+    made, _ = await mercato.partner(PartnerKind.BOTH)
+    browser, _ = await enter_whole_account(mercato, made.id)
     page = await browser.open("/console/keys")
     saved = await browser.press(page, "Save event URL", eventUrl="https://shop.example.com/events?a=<b>")
     assert saved.status_region == "Order events go to the new URL."

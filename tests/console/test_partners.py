@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.api.trade import trade
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter, enter_as_operator, enter_as_partner
+from tests.console.visiting import enter, enter_as_operator, enter_whole_account
 from tests.service import Client, Merchant, Service
 
 from mercato.domain.console import sessions
@@ -177,8 +177,8 @@ async def test_partners_come_in_pages(mercato: Service, monkeypatch: pytest.Monk
 
 
 async def test_a_partner_sees_no_partners(mercato: Service):
-    made, client = await mercato.partner(PartnerKind.BOTH)
-    browser, _ = await enter_as_partner(mercato, client)
+    made, _ = await mercato.partner(PartnerKind.BOTH)
+    browser, _ = await enter_whole_account(mercato, made.id)
     for path in ("partners", "partners/new", f"partners/{made.id}", f"partners/{made.id}/suspend"):
         assert (await browser.open(f"/console/{path}")).status == 404
     for path in ("new", f"{made.id}/suspend", f"{made.id}/resume", f"{made.id}/limits"):

@@ -3,14 +3,19 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import cbor2
+from sqlalchemy import update
 from tests.api.trade import Time
 from tests.console.authenticator import Authenticator
 from tests.console.browser import Browser, Page
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Service
+from tests.service import Service, service
+
+from mercato.kernel.db.tables import console_passkeys
 
 ADD = "Add passkey"
 USE = "Use a passkey"
@@ -166,6 +171,78 @@ async def test_a_page_that_was_open_for_five_minutes_neither_adds_nor_signs_in(
     answer = new_authenticator(mercato).create(options_of(page))
     refused = await browser.press(page, ADD, name="Late", credential=answer)
     assert (refused.status, "longer than five minutes" in refused.text) == (403, True)
+
+
+def at(mercato: Service, name: str) -> str:
+    """Return the Host of the service under another name."""
+    return f"{name}:{urlsplit(mercato.base).port}"
+
+
+async def test_no_host_of_a_request_is_taken_for_the_site_of_passkeys(mercato: Service):
+    """Without MERCATO_PUBLIC_URL there are passkeys on the service's machine alone."""
+    browser, _ = await enter_as_operator(mercato)
+    # The name that the cookie has over plain http to another host.
+    browser.cookies["mercato-session"] = browser.cookies["__Host-mercato-session"]
+    for host in ("mercato.example", "localhost.evil.example", "192.0.2.1", at(mercato, "evil.example")):
+        for path in ("/console/passkey", "/console/account/passkeys/new"):
+            page = await browser.open(path, Host=host)
+            assert (page.status, "MERCATO_PUBLIC_URL" in page.text) == (403, True), (host, path)
+        sent = {"Host": host, "Sec-Fetch-Site": "same-origin"}
+        assert (await browser.post("/console/passkey", {"credential": "{}"}, **sent)).status == 403
+    for name in ("localhost", "[::1]"):
+        page = await browser.open("/console/passkey", Host=at(mercato, name))
+        assert options_of(page)["rpId"] == name.strip("[]")
+
+
+async def test_a_passkey_signs_in_only_for_the_site_that_it_was_added_on(mercato: Service):
+    """Another site of this machine that passes an answer on, with its own name as Host, signs nobody in."""
+    browser, _ = await enter_as_operator(mercato)
+    key = new_authenticator(mercato)
+    await add(browser, key)
+    for name, port in (("localhost", urlsplit(mercato.base).port), ("127.0.0.1", 1)):
+        host = f"{name}:{port}"
+        stranger = Browser(mercato.base, mercato.session)
+        page = await stranger.open("/console/passkey", Host=host)
+        lured = Authenticator(name, f"http://{host}", id=key.id, key=key.key)
+        sent = {"Host": host, "Sec-Fetch-Site": "same-origin"}
+        form = {"credential": lured.get(options_of(page))}
+        refused = await stranger.post("/console/passkey", form, **sent)
+        assert (refused.status, "wasn't accepted" in refused.text) == (403, True), host
+
+
+async def test_a_challenge_for_one_site_is_not_one_for_another(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    key = new_authenticator(mercato)
+    await add(browser, key)
+    page = await browser.open("/console/passkey", Host=at(mercato, "localhost"))
+    form = {"credential": key.get(options_of(page))}
+    refused = await Browser(mercato.base, mercato.session).post("/console/passkey", form)
+    assert (refused.status, "doesn't belong to this page" in refused.text) == (403, True)
+
+
+async def test_the_public_url_is_the_site_of_passkeys_whatever_the_host_of_a_request(
+    database_url: str, tmp_path: Path
+):
+    url = "https://Mercato.example:443/api/"
+    async with service(database_url, tmp_path / "public", public_url=url) as public:
+        browser, _ = await enter_as_operator(public)
+        key = Authenticator("mercato.example", "https://mercato.example")
+        page = await browser.open("/console/account/passkeys/new", Host="localhost")
+        assert options_of(page)["rp"]["id"] == "mercato.example"
+        added = await browser.press(page, ADD, name="A key", credential=key.create(options_of(page)))
+        assert added.status_region == "The passkey was added. You can now sign in with it."
+        other = Browser(public.base, public.session)
+        assert options_of(await other.open("/console/passkey", Host="localhost"))["rpId"] == "mercato.example"
+        assert (await use(other, key)).status_region == "You are signed in."
+
+
+async def test_a_passkey_from_before_its_site_was_stored_signs_in(mercato: Service):
+    browser, _ = await enter_as_operator(mercato)
+    key = new_authenticator(mercato)
+    await add(browser, key)
+    async with mercato.app.db.write() as tx:
+        await tx.execute(update(console_passkeys).values(rp_id=None, origin=None))
+    assert (await use(Browser(mercato.base, mercato.session), key)).status_region == "You are signed in."
 
 
 async def test_partners_have_no_passkeys(mercato: Service):

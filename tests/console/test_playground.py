@@ -15,7 +15,7 @@ from tests.api.trade import Trade, line, trade
 from tests.catalog.documents import CAKE, EXTRAS, HOT, MILK, TEA, cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter_as_partner
+from tests.console.visiting import enter_as_partner, enter_whole_account
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 
@@ -147,9 +147,9 @@ async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_a
 ):
     monkeypatch.setattr("mercato.http.console.screens.playground._is_loopback", lambda _host: False)
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
-    _, client = await mercato.partner(PartnerKind.BOTH, webhook_token="token")
+    made, client = await mercato.partner(PartnerKind.BOTH, webhook_token="token")
     store = await mercato.live(client, shop.host(cafe()), webhook=shop.base + "/hooks")
-    browser, _ = await enter_as_partner(mercato, client)
+    browser, _ = await enter_whole_account(mercato, made.id)
     page = await browser.open(f"{PLAYGROUND}?store={store['storeId']}")
     page = await browser.press(page, "Add to cart")
     assert answer(await browser.press(page, "Place order"))[0] == "201 Created"

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.api.trade import Trade, trade
 from tests.console.browser import Browser, Page
-from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Merchant, Service
 
 from mercato.domain.partners.model import PartnerKind
@@ -42,11 +42,11 @@ def test_the_navigation_has_the_entries_of_each_audience_in_their_order():
 
 
 async def test_every_entry_of_the_navigation_opens_a_page_of_its_name(mercato: Service):
-    both = (await mercato.partner(PartnerKind.BOTH))[1]
+    both = (await mercato.partner(PartnerKind.BOTH))[0].id
     for browser, first in (
         await enter_as_partner(mercato, (await mercato.partner())[1]),
         await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1]),
-        await enter_as_partner(mercato, both),
+        await enter_whole_account(mercato, both),
         await enter_as_operator(mercato),
     ):
         assert len(first.navigation) >= 3
@@ -259,9 +259,9 @@ HOSTILE_QUERIES = (
 
 async def test_no_query_makes_a_screen_fail(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
-    both = (await mercato.partner(PartnerKind.BOTH))[1]
+    both = (await mercato.partner(PartnerKind.BOTH))[0].id
     await assert_none_stumbles(deal, (await enter_as_operator(mercato))[0])
-    await assert_none_stumbles(deal, (await enter_as_partner(mercato, both))[0])
+    await assert_none_stumbles(deal, (await enter_whole_account(mercato, both))[0])
 
 
 async def assert_none_stumbles(deal: Trade, browser: Browser) -> None:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tests.api.trade import trade
-from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Merchant, Service
 
 from mercato.domain.partners.model import PartnerKind
@@ -82,7 +82,7 @@ async def test_a_storefront_finds_stores_and_changes_none(mercato: Service, shop
     assert "Mark sold out" not in page.buttons
     for path in ("pause", "resume", "items"):
         assert (await browser.post(f"/console/stores/{store}/{path}")).status == 404
-    both, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.BOTH))[1])
+    both, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     assert (await both.post(f"/console/stores/{store}/pause")).status == 404
     assert (await both.open(f"/console/stores/{store}")).status == 200
     stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])

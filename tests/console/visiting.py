@@ -1,6 +1,7 @@
 """Functions that sign in to the console."""
 
 from typing import Any
+from uuid import UUID
 
 from tests.console.browser import Browser, Page
 from tests.service import Client, Service
@@ -18,10 +19,11 @@ async def partner_link(client: Client, **wanted: Any) -> str:
     return url
 
 
-async def operator_link(mercato: Service) -> str:
-    """Return the address of a one-time link, as `mercato console link --operator` makes it."""
+async def operator_link(mercato: Service, partner_id: UUID | None = None) -> str:
+    """Return the address of a one-time link, as `mercato console link` makes it: `--operator`, or `--partner`."""
+    grant = Grant(partner_id=partner_id, created_by="cli:anna")
     async with mercato.app.db.write() as tx:
-        made = await sessions.create_link(tx, Grant(partner_id=None, created_by="cli:anna"), now=clock.now())
+        made = await sessions.create_link(tx, grant, now=clock.now())
     return f"{mercato.base}/console/links/{made.token}"
 
 
@@ -33,6 +35,11 @@ async def enter(mercato: Service, link: str) -> tuple[Browser, Page]:
 
 async def enter_as_partner(mercato: Service, client: Client, **wanted: Any) -> tuple[Browser, Page]:
     return await enter(mercato, await partner_link(client, **wanted))
+
+
+async def enter_whole_account(mercato: Service, partner_id: UUID) -> tuple[Browser, Page]:
+    """Sign in with a link of the command for the partner, which shows both sides of a partner of both kinds."""
+    return await enter(mercato, await operator_link(mercato, partner_id))
 
 
 async def enter_as_operator(mercato: Service) -> tuple[Browser, Page]:

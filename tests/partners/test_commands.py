@@ -14,7 +14,7 @@ import structlog
 from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
-from mercato.domain.partners import accounts
+from mercato.domain.partners import accounts, credentials
 from mercato.domain.partners.callers import Callers
 from mercato.domain.partners.keys import is_whole
 from mercato.domain.partners.tokens import Tokens
@@ -222,6 +222,35 @@ def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) ->
     assert entries[second["keyId"]]["state"] == "revoked"
     assert {entries[one["keyId"]]["description"] for one in (first, second)} == {"till 1"}
     assert asyncio.run(known(database_url, first["key"])).surface == "commerce"
+
+
+def test_revoking_a_key_says_which_keys_descend_from_it_and_revokes_them_on_request(
+    shell: Shell, database_url: str
+) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "commerce")
+    parent = shell.json("key", "create", "Acme")
+    child = asyncio.run(make_child(database_url, parent["keyId"]))
+    entries = {one["keyId"]: one for one in shell.json("key", "list", "Acme")["keys"]}
+    assert (entries[child]["parentKeyId"], entries[parent["keyId"]]["parentKeyId"]) == (
+        parent["keyId"],
+        None,
+    )
+    assert "--with-descendants" not in shell("key", "revoke", parent["keyId"])
+    assert "--with-descendants" in shell.err
+    first = shell.json("key", "revoke", parent["keyId"])
+    assert [(one["keyId"], one["state"]) for one in first["descendants"]] == [(child, "active")]
+    second = shell.json("key", "revoke", parent["keyId"], "--with-descendants")
+    assert [(one["keyId"], one["state"]) for one in second["descendants"]] == [(child, "revoked")]
+    assert shell.json("key", "revoke", child)["descendants"] == []
+
+
+async def make_child(url: str, parent_id: str) -> str:
+    """Create a key as a console session of the parent does, and return its id."""
+    async with Database.open(url) as db, db.write() as tx:
+        parent = await credentials.get_key(tx, parent_id)
+        partner = await accounts.get_partner(tx, parent.partner_id)
+        made = await credentials.create_key(tx, partner, surface=parent.surface, parent=parent)
+    return str(made.id)
 
 
 def test_a_key_for_a_partner_of_both_kinds_needs_a_surface(shell: Shell) -> None:

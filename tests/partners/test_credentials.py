@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.partners.support import HOUR, SECOND, HandClock, make_partner
 
-from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners import accounts, credentials, descent, queries
 from mercato.domain.partners.credentials import TOPIC, NewKey
 from mercato.domain.partners.keys import digest, prefix
 from mercato.domain.partners.model import (
@@ -44,6 +44,32 @@ async def new_key(db: Database, now: HandClock, *, lives: timedelta | None = Non
             expires_at=None if lives is None else now() + lives,
             now=now,
         )
+
+
+async def test_a_key_that_replaces_a_descendant_expires_no_later_than_the_parent_did(
+    db: Database, now: HandClock
+) -> None:
+    """Also after the parent was rolled itself, which shortens its own life."""
+    parent = await stored(db, await new_key(db, now, lives=30 * DAY))
+    async with db.write() as tx:
+        partner = await accounts.get_partner(tx, parent.partner_id)
+        made = await credentials.create_key(
+            tx, partner, surface=parent.surface, expires_at=now() + 20 * DAY, parent=parent, now=now
+        )
+        await credentials.roll_key(tx, parent, overlap=HOUR, now=now)
+    now.advance(15 * DAY)
+    child = await stored(db, made)
+    async with db.write() as tx:
+        rolled = await credentials.roll_key(tx, child, overlap=HOUR, now=now)
+    new = await stored(db, rolled)
+    assert (new.parent_key_id, new.expires_at) == (parent.id, parent.expires_at)
+    async with db.read() as tx:
+        assert await descent.list_descendants(tx, parent, now=now()) == [await stored(db, made), new]
+    now.advance(2 * HOUR)
+    async with db.write() as tx:
+        found = await descent.revoke_descendants(tx, parent, now=now)
+        assert [one.id for one in found] == [new.id], "the old one has expired"
+        assert await descent.list_descendants(tx, parent, now=now()) == []
 
 
 async def test_a_key_is_listed_with_its_prefix_and_description_and_never_as_it_is(

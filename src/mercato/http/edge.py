@@ -18,7 +18,7 @@ from mercato.domain.requests.log import without_secrets
 from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors
-from mercato.http.head import Head, Hosts, TrustedProxies, check_query
+from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query
 from mercato.http.operations import Answer, Call, Operation, Rate, Upload
 from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
 from mercato.http.routing import Match, Routes
@@ -137,7 +137,7 @@ class Edge:
     ) -> tuple[int, Headers, bytes]:
         caller: Caller | None = None
         if not operation.is_public:
-            token = _token(head)
+            token = bearer_token(head)
             caller = self._callers.cached(token) or await self._callers.get(token)
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
@@ -222,17 +222,6 @@ def _check_coding(head: Head) -> None:
         raise errors.UnsupportedMediaType(
             "Compressed request bodies aren't supported. Send the body as it is."
         )
-
-
-def _token(head: Head) -> bytes:
-    value = head.headers.get(b"authorization")
-    if not value:
-        raise errors.Unauthenticated("Send the header Authorization: Bearer <your key>.", sent=False)
-    scheme, _, token = value.partition(b" ")
-    token = token.strip()
-    if scheme.lower() != b"bearer" or not token:
-        raise errors.Unauthenticated("The Authorization header must be: Bearer <your key>.", sent=True)
-    return token
 
 
 def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from mercato.kernel.clock import new_id
-from mercato.kernel.errors import InvalidRequest
+from mercato.kernel.errors import InvalidRequest, Unauthenticated
 from mercato.kernel.wire.problem import Context
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
@@ -237,3 +237,15 @@ def check_query(query: bytes) -> None:
             f"The query contains the byte 0x{found[0].hex()}, which a URI must escape: "
             f"send %{found[0].hex().upper()}."
         )
+
+
+def bearer_token(head: Head) -> bytes:
+    """Return the key or access token that was sent. Raises Unauthenticated."""
+    value = head.headers.get(b"authorization")
+    if not value:
+        raise Unauthenticated("Send the header Authorization: Bearer <your key>.", sent=False)
+    scheme, _, token = value.partition(b" ")
+    token = token.strip()
+    if scheme.lower() != b"bearer" or not token:
+        raise Unauthenticated("The Authorization header must be: Bearer <your key>.", sent=True)
+    return token

@@ -9,7 +9,7 @@ from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPar
 from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import opened
-from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners import accounts, credentials, descent, queries
 from mercato.domain.partners.credentials import OVERLAP, NewKey
 from mercato.domain.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.kernel import clock
@@ -33,10 +33,11 @@ class CreatedKey(Wire):
 
 
 class Entry(Wire):
-    """A key in a list."""
+    """A key in a list. It was made in a console session of its parent, if it has one."""
 
     key_id: UUID
     partner_id: UUID
+    parent_key_id: UUID | None
     surface: Surface
     prefix: str
     state: KeyState
@@ -45,6 +46,12 @@ class Entry(Wire):
     expires_at: Instant | None
     revoked_at: Instant | None
     last_used_at: Instant | None
+
+
+class Revoked(Entry):
+    """A revoked key, and the keys that descend from it: those that were active before, with their present state."""
+
+    descendants: list[Entry]
 
 
 def _state(api_key: ApiKey) -> KeyState:
@@ -137,16 +144,38 @@ async def roll(
 
 
 @key.command
-async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
-    """Revoke a key permanently: every server refuses it within 2 seconds."""
+async def revoke(
+    name: KeyName, /, *, with_descendants: bool = False, json: Json = False, data_dir: DataDir = None
+) -> None:
+    """Revoke a key permanently: every server refuses it within 2 seconds.
+
+    Lists the keys that descend from it: those that were made in its console sessions, and in sessions of those.
+
+    Args:
+        with_descendants: Revoke the keys that descend from it, too.
+
+    """
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
-        ended = await credentials.get_key(tx, str(old.id))
+        if with_descendants:
+            ended = await descent.revoke_descendants(tx, old)
+            found = [await credentials.get_key(tx, str(one.id)) for one in ended]
+        else:
+            found = await descent.list_descendants(tx, old, now=clock.now())
+        old = await credentials.get_key(tx, str(old.id))
     if json:
-        print_json(_entry(ended))
+        entries = [_entry(one) for one in found]
+        print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries))
         return
-    note(f"The key {old.prefix} is revoked." if revoked else f"The key {old.prefix} was revoked already.")
+    note(f"The key {old.prefix} {'is revoked' if revoked else 'was revoked already'}.")
+    if found:
+        note(
+            "So are the keys that descended from it:"
+            if with_descendants
+            else "Keys that descend from it are still valid. Revoke them, too, with --with-descendants:"
+        )
+        print_objects(COLUMNS, found, empty="")
 
 
 def _only_surface(owner: Partner) -> Surface:

@@ -52,14 +52,27 @@ class Session(Struct, frozen=True, kw_only=True):
     grant: Grant
     partner: Partner | None
     key_prefix: str | None
+    key_surface: Surface | None
     created_at: datetime
     used_at: datetime
     expires_at: datetime
 
     @property
     def surfaces(self) -> tuple[Surface, ...]:
-        """The sides of the network that it shows; none for the operator, who sees all."""
-        return () if self.partner is None else self.partner.kind.surfaces
+        """The sides of the network that it shows: its key's, or without a key all of the partner's.
+
+        None for the operator, who sees all.
+        """
+        if self.partner is None:
+            return ()
+        return self.partner.kind.surfaces if self.key_surface is None else (self.key_surface,)
+
+    @property
+    def only_surface(self) -> Surface | None:
+        """The side that it is limited to, if its account has another one that it doesn't show."""
+        if self.partner is None or self.surfaces == self.partner.kind.surfaces:
+            return None
+        return self.key_surface
 
     def caller(self, surface: Surface) -> Caller:
         """Return the caller that a partner's screens work for, as one with a key of this surface.

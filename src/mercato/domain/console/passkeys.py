@@ -1,7 +1,7 @@
 """Passkeys of operators (WebAuthn, level 3): credentials of a browser or a security key that sign in again and again.
 
-py_webauthn checks what an authenticator says. A challenge is signed and not stored: it is bound to what it is for,
-lasts five minutes, and ends with the passkey's next use.
+py_webauthn checks what an authenticator says. A challenge is signed and not stored: it is bound to what it is for and
+to the site, lasts five minutes, and ends with the passkey's next use.
 """
 
 import asyncio
@@ -44,10 +44,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Site(Struct, frozen=True):
-    """Whose passkeys they are: the host name, and the origin of the pages (`https://mercato.example`)."""
+    """Whose passkeys they are: the host name, and the origin of the pages (`https://mercato.example`).
+
+    Unless the settings name it, it is this machine under a name that the client chose.
+    """
 
     host: str
     origin: str
+    is_configured: bool
 
 
 class Passkey(Struct, frozen=True, kw_only=True):
@@ -70,17 +74,17 @@ class Challenges(Struct, frozen=True):
 
     keys: Sequence[bytes]
 
-    def new(self, purpose: str, *, now: datetime) -> bytes:
-        """Return a challenge. `purpose` says what it is for, and in which session."""
+    def new(self, purpose: str, site: Site, *, now: datetime) -> bytes:
+        """Return a challenge for the site. `purpose` says what it is for, and in which session."""
         head = int((now - _EPOCH) / timedelta(milliseconds=1)).to_bytes(_TIME, "big") + secrets.token_bytes(
             _RANDOM
         )
-        return head + _signature(self.keys[0], purpose, head)
+        return head + _signature(self.keys[0], purpose, site, head)
 
-    def read(self, challenge: bytes, purpose: str, *, now: datetime) -> datetime:
+    def read(self, challenge: bytes, purpose: str, site: Site, *, now: datetime) -> datetime:
         """Return when the challenge was made. Raises Forbidden for another's, and for one that is too old."""
         head, signature = challenge[: _TIME + _RANDOM], challenge[_TIME + _RANDOM :]
-        if not any(hmac.compare_digest(_signature(key, purpose, head), signature) for key in self.keys):
+        if not any(hmac.compare_digest(_signature(key, purpose, site, head), signature) for key in self.keys):
             raise Forbidden("This response doesn't belong to this page. Reload the page.")
         made_at = _EPOCH + timedelta(milliseconds=int.from_bytes(head[:_TIME], "big"))
         if now - made_at >= CHALLENGE_LIFE:
@@ -88,8 +92,8 @@ class Challenges(Struct, frozen=True):
         return made_at
 
 
-def _signature(key: bytes, purpose: str, head: bytes) -> bytes:
-    return hmac_sha256(key, purpose.encode() + b"\0" + head)
+def _signature(key: bytes, purpose: str, site: Site, head: bytes) -> bytes:
+    return hmac_sha256(key, f"{purpose}\0{site.host}\0{site.origin}\0".encode() + head)
 
 
 # --- what the browser is asked, and what it answers ---------------------------------------------------
@@ -154,7 +158,7 @@ async def add(
 
     with _refusing("The passkey can't be added: {} Try again, or with another authenticator."):
         challenge = _challenge_of(credential)
-        challenges.read(challenge, purpose, now=now)
+        challenges.read(challenge, purpose, site, now=now)
         found = verify_registration_response(
             credential=credential,
             expected_challenge=challenge,
@@ -178,6 +182,8 @@ async def add(
             created_by=created_by,
             created_at=now,
             used_at=None,
+            rp_id=site.host,
+            origin=site.origin,
         )
     )
     await audit(tx, "consolePasskey", passkey_id, detail={"created": True, "name": name})
@@ -194,7 +200,7 @@ async def sign_in(
     refused = "The passkey wasn't accepted: {} Try again."
     with _refusing(refused):
         challenge = _challenge_of(credential)
-        made_at = challenges.read(challenge, purpose, now=now)
+        made_at = challenges.read(challenge, purpose, site, now=now)
         credential_id = parse_authentication_credential_json(credential).raw_id
     row = await tx.first(select(console_passkeys).where(console_passkeys.c.credential_id == credential_id))
     if row is None:
@@ -203,8 +209,9 @@ async def sign_in(
         found = verify_authentication_response(
             credential=credential,
             expected_challenge=challenge,
-            expected_rp_id=site.host,
-            expected_origin=site.origin,
+            # What it was added for, which earlier releases didn't store.
+            expected_rp_id=row.rp_id or site.host,
+            expected_origin=site.origin if site.is_configured else row.origin or site.origin,
             credential_public_key=row.public_key,
             credential_current_sign_count=row.sign_count,
             require_user_verification=True,

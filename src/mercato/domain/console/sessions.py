@@ -39,7 +39,7 @@ from mercato.domain.console.model import (
     digest,
     new_token,
 )
-from mercato.domain.partners.model import Limits, Partner, PartnerKind
+from mercato.domain.partners.model import Limits, Partner, PartnerKind, Surface
 from mercato.kernel import clock
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.audit import audit
@@ -158,7 +158,7 @@ def needs_extension(session: Session, now: datetime) -> bool:
 async def list_sessions(tx: Read, account: Session, *, now: datetime) -> Sequence[Session]:
     """Return the valid sessions of the session's account, the newest first.
 
-    A session for one store sees the sessions for that store.
+    A session for one store sees the sessions for that store, one for one surface those that keys of that surface began.
     """
     query = (
         _with_owner(console_sessions, now)
@@ -204,10 +204,15 @@ async def delete_of_partner(tx: Write, partner_id: UUID) -> None:
 
 def _of_account(account: Session) -> tuple[ColumnElement[bool], ...]:
     its = console_sessions.c
-    same = its.partner_id.is_not_distinct_from(account.grant.partner_id)
-    if account.grant.store_id is None:
-        return (same,)
-    return same, its.store_id == account.grant.store_id
+    conditions = [its.partner_id.is_not_distinct_from(account.grant.partner_id)]
+    if account.grant.store_id is not None:
+        conditions.append(its.store_id == account.grant.store_id)
+    if account.only_surface is not None:
+        keys = select(api_keys.c.id).where(
+            api_keys.c.partner_id == account.grant.partner_id, api_keys.c.surface == account.only_surface
+        )
+        conditions.append(its.key_id.in_(keys))
+    return tuple(conditions)
 
 
 # --- rows --------------------------------------------------------------------------------------------
@@ -225,8 +230,8 @@ def _with_owner(table: Table, now: datetime) -> Select[Any]:
     joined: FromClause = table.outerjoin(partners, partners.c.id == table.c.partner_id).outerjoin(
         api_keys, and_(api_keys.c.id == table.c.key_id, api_keys.c.partner_id == table.c.partner_id)
     )
-    columns = (*table.c, *_PARTNER, api_keys.c.prefix.label("key_prefix"), is_valid.label("is_valid"))
-    return select(*columns).select_from(joined)
+    key = (api_keys.c.prefix.label("key_prefix"), api_keys.c.surface.label("key_surface"))
+    return select(*table.c, *_PARTNER, *key, is_valid.label("is_valid")).select_from(joined)
 
 
 def _columns(grant: Grant) -> dict[str, Any]:
@@ -243,6 +248,7 @@ def _session(row: Row[Any]) -> Session:
         grant=_grant(row),
         partner=None if row.partner_id is None else _partner(row),
         key_prefix=row.key_prefix,
+        key_surface=None if row.key_surface is None else Surface(row.key_surface),
         created_at=row.created_at,
         used_at=row.used_at,
         expires_at=row.expires_at,

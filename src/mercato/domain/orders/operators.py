@@ -12,6 +12,7 @@ from mercato.domain.orders import queries
 from mercato.domain.orders.model import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato.domain.orders.record import StoreAnswer
 from mercato.domain.orders.service import list_timeline
+from mercato.domain.partners.model import Surface
 from mercato.kernel.clock import first_id
 from mercato.kernel.db.engine import Read
 from mercato.kernel.db.prefixes import get_id
@@ -20,9 +21,13 @@ from mercato.kernel.errors import OrderError
 
 
 class OrderFilter(Struct, frozen=True, kw_only=True):
-    """Which orders to list: all that fit. `partner_id` is either side's, `before` the last id shown."""
+    """Which orders to list: all that fit. `before` is the last id shown.
+
+    `partner_id` is either side's, with `surface` that side's.
+    """
 
     partner_id: UUID | None = None
+    surface: Surface | None = None
     store_id: UUID | None = None
     state: OrderState | None = None
     since: datetime | None = None
@@ -121,10 +126,10 @@ def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
     newest = select(orders.c.id).where(*conditions).order_by(orders.c.id.desc()).limit(limit)
     if wanted.partner_id is None:
         return select(newest.subquery().c.id)
-    sides = (
-        newest.where(side == wanted.partner_id) for side in (orders.c.partner_id, orders.c.storefront_id)
-    )
-    return select(union(*(select(side.subquery().c.id) for side in sides)).subquery().c.id)
+    columns = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
+    sides = [columns[side] for side in (Surface if wanted.surface is None else (wanted.surface,))]
+    its = (newest.where(side == wanted.partner_id) for side in sides)
+    return select(union(*(select(side.subquery().c.id) for side in its)).subquery().c.id)
 
 
 def _summary(row: Row[Any]) -> OrderSummary:

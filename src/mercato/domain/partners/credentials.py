@@ -47,18 +47,28 @@ async def create_key(
     surface: Surface,
     description: str | None = None,
     expires_at: datetime | None = None,
+    parent: ApiKey | None = None,
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewKey:
-    """Raises AccountError if the partner doesn't have this surface."""
+    """Create a key, which expires no later than its parent. Raises AccountError if the partner lacks the surface."""
     if surface not in partner.kind.surfaces:
         raise AccountError(f"{partner.name} is a {partner.kind} partner and can have no {surface} key.")
     if expires_at is not None and expires_at <= now():
         raise AccountError("The key's expiry is in the past: it would have expired before its first use.")
     if description is not None and (len(description) > MAX_DESCRIPTION or not description.isprintable()):
         raise AccountError(f"A key's description has at most {MAX_DESCRIPTION} printable characters.")
+    latest = None if parent is None else parent.expires_at
     made = await insert_key(
-        tx, partner.id, surface, description=description, expires_at=expires_at, now=now, new_id=new_id
+        tx,
+        partner.id,
+        surface,
+        description=description,
+        expires_at=_earliest(expires_at, latest),
+        parent_key_id=None if parent is None else parent.id,
+        latest_expiry=latest,
+        now=now,
+        new_id=new_id,
     )
     await audit(tx, "key", made.id, partner_id=partner.id, detail={"surface": surface})
     return made
@@ -84,12 +94,15 @@ async def roll_key(
     key: ApiKey,
     *,
     overlap: timedelta = OVERLAP,
+    parent: ApiKey | None = None,
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewKey:
     """Create a key that replaces an active one, which expires after the overlap.
 
-    The new key has the lifetime of the old one. Raises AccountError if that isn't active.
+    The new key has the lifetime of the old one, but expires no later than that one's parent did, and than its own. The
+    parent is the key whose session rolls; an operator's command keeps the old one's. Raises AccountError if the key
+    isn't active.
     """
     at = now()
     if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
@@ -100,12 +113,15 @@ async def roll_key(
         )
     await announce(tx, TOPIC, str(key.partner_id))
     life = None if key.expires_at is None else key.expires_at - key.created_at
+    latest = _earliest(key.latest_expiry, None if parent is None else parent.expires_at)
     made = await insert_key(
         tx,
         key.partner_id,
         key.surface,
         description=key.description,
-        expires_at=None if life is None else at + life,
+        expires_at=_earliest(None if life is None else at + life, latest),
+        parent_key_id=key.parent_key_id if parent is None else parent.id,
+        latest_expiry=latest,
         now=now,
         new_id=new_id,
     )
@@ -130,6 +146,8 @@ async def insert_key(
     *,
     description: str | None = None,
     expires_at: datetime | None = None,
+    parent_key_id: UUID | None = None,
+    latest_expiry: datetime | None = None,
     now: Clock,
     new_id: MakeId,
 ) -> NewKey:
@@ -144,9 +162,15 @@ async def insert_key(
         revoked_at=None,
         created_at=now(),
         last_used_at=None,
+        parent_key_id=parent_key_id,
+        latest_expiry=latest_expiry,
     )
     await queries.insert_key(tx, key, digest=keys.digest(text.encode()))
     return NewKey(id=key.id, surface=surface, text=text, expires_at=expires_at)
+
+
+def _earliest(*instants: datetime | None) -> datetime | None:
+    return min((one for one in instants if one is not None), default=None)
 
 
 def checked_overlap(overlap: timedelta) -> timedelta:

@@ -82,7 +82,11 @@ class KeyState(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A stored key without its text."""
+    """A stored key without its text.
+
+    It descends from `parent_key_id`, the key whose console session made it. Neither it nor a key that replaces it
+    expires after `latest_expiry`, if there is one.
+    """
 
     id: UUID
     partner_id: UUID
@@ -93,6 +97,8 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     revoked_at: datetime | None
     created_at: datetime
     last_used_at: datetime | None
+    parent_key_id: UUID | None = None
+    latest_expiry: datetime | None = None
 
     def state(self, now: datetime) -> KeyState:
         if self.revoked_at is not None:

@@ -1,4 +1,4 @@
-"""The only SQL of partners, keys and secrets."""
+"""The SQL of partners, keys and secrets."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -145,7 +145,7 @@ async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPart
     if row is None:
         return None
     limits = msgspec.json.decode(row.limits, type=Limits)
-    return KeyWithPartner(_key(row), limits, suspended=row.suspended_at is not None)
+    return KeyWithPartner(key_of(row), limits, suspended=row.suspended_at is not None)
 
 
 async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:
@@ -163,24 +163,31 @@ async def find_key_by_prefix(tx: Read, prefix: str) -> ApiKey | None:
 
 async def _only(tx: Read, condition: ColumnElement[bool]) -> ApiKey | None:
     rows = await tx.all(select(api_keys).where(condition).limit(2))
-    return _key(rows[0]) if len(rows) == 1 else None
+    return key_of(rows[0]) if len(rows) == 1 else None
 
 
 async def list_keys(
-    tx: Read, *, partner_id: UUID | None = None, after: UUID | None = None, limit: int
+    tx: Read,
+    *,
+    partner_id: UUID | None = None,
+    surfaces: Collection[Surface] | None = None,
+    after: UUID | None = None,
+    limit: int,
 ) -> list[ApiKey]:
     """Return a page in the order of creation: of one partner or of all."""
     statement = select(api_keys).order_by(api_keys.c.id).limit(limit)
     if partner_id is not None:
         statement = statement.where(api_keys.c.partner_id == partner_id)
+    if surfaces is not None:
+        statement = statement.where(api_keys.c.surface.in_(surfaces))
     if after is not None:
         statement = statement.where(api_keys.c.id > after)
-    return [_key(row) for row in await tx.all(statement)]
+    return [key_of(row) for row in await tx.all(statement)]
 
 
 async def count_active_keys(tx: Read, partner_id: UUID, *, now: datetime) -> int:
     """Return how many keys of the partner are neither revoked nor expired."""
-    mine = select(func.count()).where(api_keys.c.partner_id == partner_id, _active(now))
+    mine = select(func.count()).where(api_keys.c.partner_id == partner_id, is_active(now))
     return int(await tx.scalar(mine))
 
 
@@ -189,7 +196,7 @@ async def set_key_expiry(tx: Write, key_id: UUID, *, at: datetime, now: datetime
     sooner = api_keys.c.expires_at < at
     result = await tx.execute(
         update(api_keys)
-        .where(api_keys.c.id == key_id, _active(now))
+        .where(api_keys.c.id == key_id, is_active(now))
         .values(expires_at=case((sooner, api_keys.c.expires_at), else_=literal(at, Instant)))
     )
     return result.rowcount == 1
@@ -216,7 +223,7 @@ async def record_key_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) 
     )
 
 
-def _active(now: datetime) -> ColumnElement[bool]:
+def is_active(now: datetime) -> ColumnElement[bool]:
     unexpired = or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > now)
     return and_(api_keys.c.revoked_at.is_(None), unexpired)
 
@@ -285,15 +292,6 @@ def _partner(row: Row[Any]) -> Partner:
     )
 
 
-def _key(row: Row[Any]) -> ApiKey:
-    return ApiKey(
-        id=row.id,
-        partner_id=row.partner_id,
-        surface=Surface(row.surface),
-        prefix=row.prefix,
-        description=row.description,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        created_at=row.created_at,
-        last_used_at=row.last_used_at,
-    )
+def key_of(row: Row[Any]) -> ApiKey:
+    members = {name: getattr(row, name) for name in ApiKey.__struct_fields__}
+    return ApiKey(**members | {"surface": Surface(row.surface)})

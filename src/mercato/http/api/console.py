@@ -5,13 +5,24 @@ from uuid import UUID
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant
 from mercato.domain.console.wire import ConsoleLink, ConsoleLinkRequest
+from mercato.domain.partners.keys import looks_like_token
 from mercato.domain.partners.model import Caller, Surface
+from mercato.http.head import Head, bearer_token
 from mercato.http.operations import Access, Call, Operations
 from mercato.kernel import errors
 from mercato.kernel.clock import rfc3339
 from mercato.runtime import Runtime
 
 console = Operations(access=Access.ANY, tag="Console")
+
+
+def _refuse_token(head: Head) -> None:
+    """Raise Forbidden for an access token: its hour would become a session that makes keys."""
+    if looks_like_token(bearer_token(head)):
+        raise errors.Forbidden(
+            "An access token can't open the console: its session could outlive the token. "
+            "Create the link with the key itself: Authorization: Bearer <your key>."
+        )
 
 
 @console.post(
@@ -21,12 +32,14 @@ console = Operations(access=Access.ANY, tag="Console")
     body_optional=True,
     returns=ConsoleLink,
     status=201,
-    problems=(errors.StoreNotFound,),
+    problems=(errors.StoreNotFound, errors.Forbidden),
+    checks_head=_refuse_token,
 )
 async def create_console_link(call: Call[ConsoleLinkRequest | None, None]) -> ConsoleLink:
     """Return a one-time link into the console of this account, valid for 15 minutes.
 
-    With a key of either surface. The session that it begins ends with this key, and when the partner is suspended.
+    With a key of either surface, not with an access token. The session that it begins shows this key's surface. It ends
+    with this key, and when the partner is suspended.
     """
     wanted = call.body or ConsoleLinkRequest()
     app, caller = call.app, call.caller

@@ -62,10 +62,10 @@ class Cookies:
 
 def _is_plain(base_url: str) -> bool:
     parts = urlsplit(base_url)
-    return parts.scheme == "http" and not _is_loopback(parts.hostname or "")
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

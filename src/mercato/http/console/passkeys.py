@@ -1,4 +1,4 @@
-"""Sign-in of operators with passkeys, and what a request says of the site that these are for."""
+"""Sign-in of operators with passkeys, and the site that these are for."""
 
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -8,13 +8,14 @@ from msgspec import Meta
 from mercato.domain.console import passkeys
 from mercato.domain.console.model import Grant
 from mercato.domain.console.passkeys import Challenges, Site
-from mercato.http.console.cookies import Cookies
+from mercato.http.console.cookies import Cookies, is_loopback
 from mercato.http.console.rendering import render, render_refusal
 from mercato.http.console.screen import MAX_FORM, decode_form
 from mercato.http.console.sign_in import end_previous, signed_in, work_context
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, ReadBody
-from mercato.kernel.errors import Problem
+from mercato.kernel.errors import Forbidden, Problem
+from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import Wire
 from mercato.runtime import Runtime
@@ -29,10 +30,19 @@ class Assertion(Wire):
     credential: Annotated[str, Meta(max_length=16_384)]
 
 
-def site_of(head: Head) -> Site:
-    """Return the site that the request came to."""
+def site_of(app: Runtime, head: Head) -> Site:
+    """Return the site of MERCATO_PUBLIC_URL; without it this machine, as the browser on it says. Raises Forbidden.
+
+    A request can name any host: only a loopback name, which leads nowhere else, is taken from it.
+    """
     url = urlsplit(head.base_url)
-    return Site(url.hostname or "", f"{url.scheme}://{url.netloc}")
+    host, is_configured = url.hostname or "", bool(app.settings.public_url)
+    if not is_configured and not is_loopback(host):
+        raise Forbidden(
+            "Passkeys belong to the service's host name, which isn't set: the operator sets it with "
+            "MERCATO_PUBLIC_URL. On the service's own machine they also work at http://localhost."
+        )
+    return Site(host, origin_of(head.base_url) or f"{url.scheme}://{url.netloc}", is_configured)
 
 
 def challenges_of(app: Runtime) -> Challenges:
@@ -43,10 +53,10 @@ def challenges_of(app: Runtime) -> Challenges:
 async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer:
     """Return the page that asks for a passkey; sign in on the form that it sends."""
     await passkeys.load()
-    app, now, site = call.app, call.app.clock(), site_of(call.head)
+    app, now, site = call.app, call.app.clock(), site_of(call.app, call.head)
     challenges = challenges_of(app)
     if call.texts["method"] != "POST":
-        options = passkeys.request_options(site, challenges.new(SIGN_IN, now=now))
+        options = passkeys.request_options(site, challenges.new(SIGN_IN, site, now=now))
         return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
     try:
         credential = decode_form(Assertion, await call.body(MAX_FORM)).credential

@@ -72,7 +72,7 @@ NAVIGATION: Final = (
 
 
 def audiences_of(session: Session) -> frozenset[Audience]:
-    """Return whose screens the session sees: of both kinds, if its partner is of both."""
+    """Return whose screens the session sees: of both kinds, if it shows both sides of its partner."""
     if session.partner is None:
         return OPERATORS
     return frozenset(Audience(surface) for surface in session.surfaces)
@@ -95,11 +95,16 @@ class Done(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What is asked before something that can't be undone. The page has the button `Confirm`."""
+    """What is asked before something that can't be undone. The page has the button `Confirm`.
+
+    `names` are listed below the text. `choice` is a checkbox: the field's name, which is sent as `true`, and its label.
+    """
 
     title: str
     text: str
     back: str
+    names: tuple[str, ...] = ()
+    choice: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)

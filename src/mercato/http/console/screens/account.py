@@ -55,12 +55,12 @@ def _adding(visit: Visit) -> str:
 
 @screens.get("account/passkeys/new", audiences=OPERATORS)
 async def new_passkey(visit: Visit) -> Page:
-    purpose = _adding(visit)
+    purpose, site = _adding(visit), site_of(visit.app, visit.head)
     await passkeys.load()
     async with visit.app.db.read() as tx:
         existing = await passkeys.list_credential_ids(tx)
-    challenge = challenges_of(visit.app).new(purpose, now=visit.app.clock())
-    options = passkeys.creation_options(site_of(visit.head), challenge, existing)
+    challenge = challenges_of(visit.app).new(purpose, site, now=visit.app.clock())
+    options = passkeys.creation_options(site, challenge, existing)
     return Page("passkey_new.html", "Add a passkey", {"options": options})
 
 
@@ -72,7 +72,7 @@ async def add_passkey(visit: Visit) -> Done:
         await passkeys.add(
             tx,
             challenges_of(visit.app),
-            site_of(visit.head),
+            site_of(visit.app, visit.head),
             form.credential,
             name=form.name.strip(),
             purpose=purpose,

@@ -9,16 +9,17 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners import accounts, credentials, descent, queries
 from mercato.domain.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
 from mercato.domain.partners.model import MAX_TOKEN, AccountError, ApiKey, KeyState, Partner, Surface
 from mercato.domain.partners.webhook_tokens import list_token_origins, set_webhook_token
 from mercato.domain.stores.queries import list_webhook_urls
 from mercato.domain.webhooks.outbox import change_event_url
+from mercato.http.console.revocation import ask_to_revoke, revoke
 from mercato.http.console.screen import MERCHANTS, PARTNERS, STOREFRONTS, Done, Page, Question, Screens, Visit
 from mercato.http.operations import Rate
-from mercato.kernel.db.engine import Read
-from mercato.kernel.errors import NotFound
+from mercato.kernel.db.engine import Read, Write
+from mercato.kernel.errors import Forbidden, NotFound
 from mercato.kernel.wire import Wire, redacted
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
@@ -76,8 +77,14 @@ async def show_keys(visit: Visit) -> Page:
     query = visit.filters(KeysQuery)
     async with app.db.read() as tx:
         rows = await queries.list_keys(
-            tx, partner_id=partner.id, after=read_cursor(query.cursor), limit=PAGE + 1
+            tx,
+            partner_id=partner.id,
+            surfaces=visit.surfaces,
+            after=read_cursor(query.cursor),
+            limit=PAGE + 1,
         )
+        parents = {row.parent_key_id for row in rows if row.parent_key_id is not None}
+        prefixes = await descent.find_prefixes(tx, parents)
         secrets = await accounts.list_signing_secrets(tx, partner.id, now=app.clock)
         origins = await list_token_origins(tx, partner.id)
         stored = await app.quota.used(tx, partner.id, now=now)
@@ -87,6 +94,8 @@ async def show_keys(visit: Visit) -> Page:
         "next_cursor": cursor,
         "active": KeyState.ACTIVE,
         "own_key": visit.session.grant.key_id,
+        "prefixes": prefixes,
+        "may_rotate": visit.session.only_surface is None,
         "partner": partner,
         "hours": _HOURS,
         "max_token": MAX_TOKEN,
@@ -103,9 +112,15 @@ async def show_keys(visit: Visit) -> Page:
 @screens.post("keys")
 async def create_key(visit: Visit) -> Page:
     form, partner, now = visit.fields(NewKeyForm), _partner(visit), visit.app.clock
-    surface = form.surface or partner.kind.surfaces[0]
+    surface = form.surface or visit.surfaces[0]
+    if surface in partner.kind.surfaces and surface not in visit.surfaces:
+        raise Forbidden(
+            f"This session was begun by a {visit.surfaces[0]} key, so it makes no {surface} keys. "
+            f"Sign in with a link of a {surface} key."
+        )
     days = form.expires_in_days
     async with visit.app.db.write() as tx:
+        parent = await _parent(tx, visit)
         await _check_room(tx, visit)
         made = await credentials.create_key(
             tx,
@@ -113,43 +128,44 @@ async def create_key(visit: Visit) -> Page:
             surface=surface,
             description=form.description,
             expires_at=None if days is None else now() + timedelta(days=days),
+            parent=parent,
             now=now,
         )
-    return _shown("Key created", _new_key(made))
+    return _shown("Key created", _new_key(made, *_expiry(made, parent)))
 
 
 @screens.post("keys/{key}/roll")
 async def roll_key(visit: Visit) -> Page:
     async with visit.app.db.write() as tx:
+        parent = await _parent(tx, visit)
         old = await _key(tx, visit)
         await _check_room(tx, visit)
-        made = await credentials.roll_key(tx, old, now=visit.app.clock)
+        made = await credentials.roll_key(tx, old, parent=parent, now=visit.app.clock)
     until = f"The old key {old.prefix} works for {_HOURS} more hours. Revoke it if others may have it."
-    return _shown("Key rolled", _new_key(made, until))
+    return _shown("Key rolled", _new_key(made, until, *_expiry(made, parent)))
 
 
 async def _ask_to_revoke(visit: Visit) -> Question:
     async with visit.app.db.read() as tx:
-        key = await _key(tx, visit)
-    text = (
-        f"Requests with {key.prefix} are permanently refused within 2 seconds. Its console sessions end, too."
-    )
-    if key.id == visit.session.grant.key_id:
-        text += " It created the link of this session, so you are signed out."
-    return Question("Revoke the key?", text, back=KEYS)
+        return await ask_to_revoke(tx, visit, await _key(tx, visit), back=KEYS)
 
 
 @screens.post("keys/{key}/revoke", ask=_ask_to_revoke)
 async def revoke_key(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
-        key = await _key(tx, visit)
-        revoked = await credentials.revoke_key(tx, key, now=visit.app.clock)
-    return Done(f"The key {key.prefix} {'is revoked' if revoked else 'was revoked already'}.", to=KEYS)
+        done = await revoke(tx, visit, await _key(tx, visit))
+    return Done(done, to=KEYS)
 
 
 @screens.post("keys/rotate-secret")
 async def rotate_secret(visit: Visit) -> Page:
+    """Rotate the account's secret, which signs the webhooks of both sides of a partner of both kinds."""
     app = visit.app
+    if visit.session.only_surface is not None:
+        raise Forbidden(
+            f"This session was begun by a {visit.session.only_surface} key, and the signing secret is also that of the "
+            "other surface. Ask the operator of this service: mercato secret rotate, or a link for the whole account."
+        )
     async with app.db.write() as tx:
         text = await accounts.rotate_signing_secret(tx, app.vault, _partner(visit).id, now=app.clock)
     notes = (
@@ -203,12 +219,31 @@ def _partner(visit: Visit) -> Partner:
 
 
 async def _key(tx: Read, visit: Visit) -> ApiKey:
-    """Return the partner's key of the path. Raises NotFound, also for another partner's."""
+    """Return the partner's key of the path. Raises NotFound, also for another partner's or the other surface's."""
     key_id: UUID = visit.ids["key"]
     key = await queries.find_key(tx, key_id)
-    if key is None or key.partner_id != _partner(visit).id:
+    if key is None or key.partner_id != _partner(visit).id or key.surface not in visit.surfaces:
         raise NotFound("This account has no such key. The Keys page lists its keys.")
     return key
+
+
+async def _parent(tx: Write, visit: Visit) -> ApiKey | None:
+    """Return the key of the session, locked, from which the keys that it makes descend. Raises Forbidden."""
+    key_id = visit.session.grant.key_id
+    if key_id is None:
+        return None
+    key = await descent.lock_parent(tx, key_id, now=visit.app.clock())
+    if key is None:
+        raise Forbidden("The key that began this session has ended. Sign in with a link of another key.")
+    return key
+
+
+def _expiry(made: NewKey, parent: ApiKey | None) -> tuple[str, ...]:
+    """Return the note for a key that expires with its parent."""
+    if parent is None or made.expires_at is None:
+        return ()
+    at = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
+    return (f"It expires on {at}, no later than {parent.prefix}, which began this session.",)
 
 
 async def _check_room(tx: Read, visit: Visit) -> None:

@@ -38,6 +38,7 @@ async def list_orders(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         wanted = operators.OrderFilter(
             partner_id=await visit.partner_id(tx, query.partner),
+            surface=visit.session.only_surface,
             store_id=visit.store_id or query.store_id,
             state=None if query.state is None else OrderState(query.state.lower()),
             since=None if query.since is None else parse_instant(query.since),

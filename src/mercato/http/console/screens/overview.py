@@ -53,7 +53,9 @@ async def show_overview(visit: Visit) -> Page:
     partner = visit.session.partner
     assert partner is not None, "a screen of partners"
     since = visit.app.clock() - RECENT
-    all_orders = OrderFilter(partner_id=partner.id, store_id=visit.store_id)
+    all_orders = OrderFilter(
+        partner_id=partner.id, surface=visit.session.only_surface, store_id=visit.store_id
+    )
     open_orders, recent = replace(all_orders, state=OrderState.OPEN), replace(all_orders, since=since)
     async with visit.app.db.read() as tx:
         values = {

@@ -59,4 +59,7 @@ console_passkeys = Table(
     Column("created_by", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("used_at", Instant),
+    # The site that it was added on (WebAuthn's RP ID, and the origin); null for those added before these were stored.
+    Column("rp_id", Text),
+    Column("origin", Text),
 )

@@ -53,6 +53,10 @@ api_keys = Table(
     Column("revoked_at", Instant),
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant),
+    # The key whose console session made it; null when an operator did.
+    Column("parent_key_id", Id),
+    # What its expiry, and that of the keys that replace it, never exceeds: the expiry that its parent had.
+    Column("latest_expiry", Instant),
 )
 Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
 Index("ix_api_keys_prefix", api_keys.c.prefix)

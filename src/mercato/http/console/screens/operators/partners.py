@@ -6,9 +6,10 @@ from msgspec import Meta
 
 from mercato.domain import offboarding
 from mercato.domain.orders.operators import OrderFilter, list_orders
-from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners import accounts, queries
 from mercato.domain.partners.model import ApiKey, KeyState, Limits, Partner, PartnerKind
 from mercato.domain.stores.operators import StoreFilter, list_stores
+from mercato.http.console.revocation import ask_to_revoke, revoke
 from mercato.http.console.screen import OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import Conflict, NotFound
@@ -118,23 +119,18 @@ async def rename_partner(visit: Visit) -> Done:
     return Done(f"{partner.name} is now called {name.strip()}.", to=f"/console/partners/{partner.id}")
 
 
-async def ask_to_revoke(visit: Visit) -> Question:
+async def ask_to_revoke_key(visit: Visit) -> Question:
     async with visit.app.db.read() as tx:
         key = await _key(tx, visit)
-    return Question(
-        "Revoke the key?",
-        f"Requests with {key.prefix} are refused within 2 seconds, for good. Its sessions of the console end, too.",
-        back=f"/console/partners/{key.partner_id}",
-    )
+        return await ask_to_revoke(tx, visit, key, back=f"/console/partners/{key.partner_id}")
 
 
-@screens.post("partners/{partner}/keys/{key}/revoke", ask=ask_to_revoke)
+@screens.post("partners/{partner}/keys/{key}/revoke", ask=ask_to_revoke_key)
 async def revoke_partner_key(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         key = await _key(tx, visit)
-        revoked = await credentials.revoke_key(tx, key, now=visit.app.clock)
-    done = "is revoked" if revoked else "was revoked before"
-    return Done(f"The key {key.prefix} {done}.", to=f"/console/partners/{key.partner_id}")
+        done = await revoke(tx, visit, key)
+    return Done(done, to=f"/console/partners/{key.partner_id}")
 
 
 async def ask_to_delete(visit: Visit) -> Question:
