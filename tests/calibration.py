@@ -1,6 +1,8 @@
 """How fast this process is now: bounds of time in tests are factors of it, so that they hold on any machine."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 from time import thread_time
 from typing import Final
@@ -23,6 +25,17 @@ def plain_decoding_seconds() -> float:
     Call it next to what is measured, in the same thread, so that both have the same share of the machine.
     """
     return median(_seconds() for _ in range(_RUNS))
+
+
+@contextmanager
+def cpu_within(factor: float) -> Iterator[None]:
+    """Fail if this thread needs more CPU for the block than for so many plain decodings, before or after it."""
+    plain = plain_decoding_seconds()
+    started = thread_time()
+    yield
+    seconds = thread_time() - started
+    plain = max(plain, plain_decoding_seconds())
+    assert seconds < factor * plain, f"{seconds / plain:.1f} times the CPU of decoding 1 MiB of plain JSON"
 
 
 def _seconds() -> float:

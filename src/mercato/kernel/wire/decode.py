@@ -161,8 +161,10 @@ def _where(body: bytes, report: str) -> str:
 
 
 def _place(body: bytes, byte: int) -> str:
-    line = body[:byte].decode(errors="replace").split("\n")
-    return f" at line {len(line)}, column {len(line[-1]) + 1}"
+    before = body[:byte]
+    last = before[before.rfind(b"\n") + 1 :].decode(errors="replace")
+    line = before.count(b"\n") + 1
+    return f" at line {line}, column {len(last) + 1}"
 
 
 def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:

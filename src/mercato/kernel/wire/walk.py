@@ -17,7 +17,7 @@ from msgspec import inspect as info
 
 from mercato.kernel.wire import parts
 from mercato.kernel.wire.base import as_json, parse_instant
-from mercato.kernel.wire.checks import Objection, uri_fault
+from mercato.kernel.wire.checks import Objection, Rule, uri_fault
 from mercato.kernel.wire.kinds import alternatives, describe_types, fits, format_of, json_type, rule_of
 
 
@@ -104,12 +104,47 @@ def _from_text(text: str, kind: info.Type) -> bytes:
     return as_json(text)
 
 
+class _Known(NamedTuple):
+    """What the walk asks of a type: the same for each of its values, of which there may be thousands."""
+
+    kind: info.Type
+    options: list[info.Type]
+    nullable: bool
+    numeric: bool
+    form: str | None
+    rule: Rule | None
+
+
+def _known(kind: info.Type) -> _Known:
+    options = list(alternatives(kind))
+    found = {type(option) for option in options}
+    return _Known(
+        kind,
+        options,
+        nullable=info.NoneType in found,
+        numeric=not found.isdisjoint(_NUMERIC),
+        form=format_of(kind),
+        rule=rule_of(kind),
+    )
+
+
+_NUMERIC: Final = (info.IntType, info.FloatType, info.RawType, info.AnyType)
+
+
 class _Walk:
     def __init__(self, bounds: Bounds) -> None:
         self.faults: list[FieldFault] = []
         self.values = 0
         self._read = 0
         self._bounds = bounds
+        self._types: dict[int, _Known] = {}
+        """By the type's identity, since types have no hash; each entry keeps its type."""
+
+    def _type(self, kind: info.Type) -> _Known:
+        known = self._types.get(id(kind))
+        if known is None:
+            known = self._types[id(kind)] = _known(kind)
+        return known
 
     def form(self, pointer: str, message: str) -> None:
         self._add(FieldFault(pointer, message, form=True))
@@ -131,23 +166,23 @@ class _Walk:
     def value(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
         """Return the value of the JSON text, and add its faults."""
         self._count(len(text))
-        options = list(alternatives(kind))
-        value = parts.read_shallow(text)
-        for option in options:
+        known = self._type(kind)
+        value = parts.read_shallow(text, numbers=known.numeric)
+        for option in known.options:
             if isinstance(option, info.RawType):
                 if value is not None:
-                    self._apply_rule(value, kind, pointer)
+                    self._apply_rule(value, known.rule, pointer)
                 return msgspec.Raw(text)
             if isinstance(option, info.AnyType):
                 # An empty object or list: nothing of a request is read without a type.
                 return value
         if value is None:
-            if not any(isinstance(option, info.NoneType) for option in options):
-                self.form(pointer, f"{name} must be {describe_types(options)}, not null.")
+            if not known.nullable:
+                self.form(pointer, f"{name} must be {describe_types(known.options)}, not null.")
             return None
-        matching = [option for option in options if fits(value, option)]
+        matching = [option for option in known.options if fits(value, option)]
         if not matching:
-            self.form(pointer, f"{name} must be {describe_types(options)}, not {json_type(value)}.")
+            self.form(pointer, f"{name} must be {describe_types(known.options)}, not {json_type(value)}.")
             return value
         before = len(self.faults)
         structs = [option for option in matching if isinstance(option, info.StructType)]
@@ -159,9 +194,9 @@ class _Walk:
         elif isinstance(matching[0], info.DictType):
             read = self._dict(text, matching[0], pointer, name)
         else:
-            read = self._scalar(value, matching[0], pointer, name, form=format_of(kind))
+            read = self._scalar(value, matching[0], pointer, name, form=known.form)
         if structs or len(self.faults) == before:
-            self._apply_rule(read, kind, pointer)
+            self._apply_rule(read, known.rule, pointer)
         return read
 
     def _list(self, text: bytes, kind: info.ListType, pointer: str, name: str) -> list[Any]:
@@ -274,9 +309,8 @@ class _Walk:
                 pointer, f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
             )
 
-    def _apply_rule(self, value: Any, kind: info.Type, pointer: str) -> None:
+    def _apply_rule(self, value: Any, rule: Rule | None, pointer: str) -> None:
         """Add the fault that the type's rule finds."""
-        rule = rule_of(kind)
         objection = None if rule is None else rule(value)
         if objection is not None:
             fault = Objection(objection) if isinstance(objection, str) else objection
