@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Row, and_, func, select, update
 
-from mercato.domain.orders.request import Customer, DeliveryFulfillment, Fulfillment
+from mercato.domain.orders.masking import without_address
+from mercato.domain.orders.request import Customer, Fulfillment
 from mercato.domain.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
@@ -183,7 +184,11 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
         await tx.execute(
             update(orders)
             .where(orders.c.id == row.id)
-            .values(customer=None, client_context=None, fulfillment=_without_address(row.fulfillment))
+            .values(
+                customer=None,
+                client_context=None,
+                fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
+            )
         )
     await delete_of_orders(tx, ids)
     # The keys keep their orders: a repeat of the request gets the erased order.
@@ -192,10 +197,3 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
         .where(and_(keys.c.order_id.in_(ids), keys.c.status.is_not(None)))
         .values(status=None, media_type=None, body=None, claimed_until=keys.c.created_at)
     )
-
-
-def _without_address(text: str) -> str:
-    fulfillment = _fulfillment.decode(text)
-    if isinstance(fulfillment, DeliveryFulfillment):
-        fulfillment = msgspec.structs.replace(fulfillment, address=None, instructions=None)
-    return as_json(fulfillment).decode()

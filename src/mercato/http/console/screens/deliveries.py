@@ -199,7 +199,7 @@ async def _read(visit: Visit) -> tuple[WebhookDeliveryDetail, Surface | None]:
     missing = DeliveryNotFound(delivery_id)
     async with visit.app.db.read() as tx:
         if visit.is_operator:
-            return await deliveries.get_any_delivery(tx, delivery_id), None
+            return await operators.get_delivery(tx, delivery_id), None
         for surface in visit.surfaces:
             try:
                 found = await deliveries.get_delivery(tx, visit.caller(surface), delivery_id)

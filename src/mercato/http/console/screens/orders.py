@@ -6,11 +6,10 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.domain.orders import operators, queries
+from mercato.domain.orders import operators
 from mercato.domain.orders.model import OrderState, TimelineEntry, state_fault
 from mercato.domain.orders.record import OrderRow
 from mercato.domain.orders.request import PickupFulfillment
-from mercato.domain.orders.service import list_timeline
 from mercato.domain.orders.timeline import ATTEMPT, describe
 from mercato.domain.partners.queries import find_names
 from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
@@ -59,8 +58,7 @@ async def show_order(visit: Visit) -> Page:
         "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
         "timeline": [(entry, describe(entry)) for entry in entries],
         "attempt": ATTEMPT,
-        # Who ordered is between the storefront and the merchant.
-        "customer": None if visit.is_operator else row.customer,
+        "customer": row.customer,
         "partners": await _partners(visit, row),
     }
     return Page("order.html", f"Order {order_id}", values)
@@ -71,8 +69,7 @@ async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEn
     orders = visit.app.orders
     if visit.is_operator:
         async with visit.app.db.read() as tx:
-            row = await queries.get_any_order(tx, order_id)
-            return row, await list_timeline(tx, row)
+            return await operators.get_row(tx, order_id)
     for surface in visit.surfaces:
         caller = visit.caller(surface)
         try:
