@@ -17,7 +17,7 @@ from mercato.domain.partners.webhook_tokens import list_token_origins
 from mercato.domain.webhooks import endpoints, operators, queries
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
 from mercato.domain.webhooks.masking import is_about_order
-from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.model import DELIVERY_WORDS, DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.kernel import clock, errors
 from mercato.kernel.db.audit import audit
@@ -145,7 +145,9 @@ async def replay(
             {"done": yes, "count": count, "deliveries": [view(DeliveryCount, tally) for tally in counted]}
         )
         return 0
-    rows = [(tally.partner, tally.type, tally.status, f"{tally.count:,}") for tally in counted]
+    rows = [
+        (tally.partner, tally.type, DELIVERY_WORDS[tally.status], f"{tally.count:,}") for tally in counted
+    ]
     print_table(("Partner", "Type", "Status", "Count"), rows, empty="There is nothing to send again.")
     if count and yes:
         note(f"{count:,} sent again: a worker calls them now. See: mercato webhooks list --since 1h")

@@ -13,7 +13,7 @@ from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.masking import HIDDEN, is_about_order, mask_body, mask_reply
-from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.model import DELIVERY_WORDS, DeliveryStatus
 from mercato.kernel import USER_AGENT
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire, redacted
@@ -120,10 +120,9 @@ def print_rows(rows: Sequence[Row[Any]]) -> None:
 
 
 def _print_summary(delivery: DeliverySummary) -> None:
+    status = DELIVERY_WORDS[delivery.status]
     attempts = count_of(delivery.attempts, "attempt")
-    say(
-        f"{format_instant(delivery.created_at)}  {delivery.status.value:<9}  {sanitize(delivery.type)}, {attempts}"
-    )
+    say(f"{format_instant(delivery.created_at)}  {status:<7}  {sanitize(delivery.type)}, {attempts}")
     say(
         f"  {delivery.id}  {sanitize(delivery.partner or str(delivery.partner_id))}",
         f"  to {sanitize(delivery.url)}",
@@ -168,5 +167,5 @@ def _advice(delivery: Detail) -> str:
     if delivery.type in STORE_CALLS:
         return STORE_CALLS[delivery.type]
     if delivery.status is DeliveryStatus.SUCCEEDED:
-        return f"It was delivered. To send it again: mercato webhooks replay {delivery.id} --yes"
+        return f"It was sent. To send it again: mercato webhooks replay {delivery.id} --yes"
     return f"To send it now: mercato webhooks replay {delivery.id} --yes"

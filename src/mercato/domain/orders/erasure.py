@@ -3,7 +3,6 @@
 The order's webhook bodies and pinned replies are deleted too, because they contain the same.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -18,6 +17,7 @@ from mercato.domain.orders.request import Customer, Fulfillment
 from mercato.domain.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
+from mercato.kernel.db.patterns import ESCAPE, pattern_of
 from mercato.kernel.db.tables import idempotency_keys as keys
 from mercato.kernel.db.tables import orders
 from mercato.kernel.wire import Wire, as_json
@@ -40,12 +40,6 @@ class _ValidateBody(Wire):
 _validate_body: Final = msgspec.json.Decoder(_ValidateBody)
 _customer: Final = msgspec.json.Decoder(Customer | None)
 _fulfillment: Final = msgspec.json.Decoder(Fulfillment)
-
-_SPECIAL: Final = re.compile(r"([\\%_])")
-"""The wildcards of LIKE, and its escape character."""
-
-_NON_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-"""Databases lower these characters differently."""
 
 BATCH: Final = 100
 """Orders per transaction: servers write in between."""
@@ -157,10 +151,9 @@ async def _find_rows(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
-    text = _SPECIAL.sub(r"\\\1", as_json(name)[1:-1].decode())
-    pattern = f"%{_NON_ASCII.sub('%', text).lower()}%"
+    pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
     query = select(orders.c.id, orders.c.fulfillment, orders.c.customer).where(
-        _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape="\\")
+        _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape=ESCAPE)
     )
     if after is not None:
         query = query.where(orders.c.id > after)

@@ -48,7 +48,7 @@ CLOSE_SECONDS: Final = 3.0
 MAX_PATH: Final = 512
 MAX_ERRORS: Final = 20
 MAX_TEXT: Final = 300
-"""Characters of a message or pointer that are kept: either may repeat what the partner sent."""
+"""Characters of a detail, message or pointer that are kept: each may repeat what the partner sent."""
 
 
 class RequestRecord(Struct, frozen=True, kw_only=True):
@@ -62,6 +62,7 @@ class RequestRecord(Struct, frozen=True, kw_only=True):
     seconds: float
     error_code: str | None = None
     errors: tuple[OrderError, ...] = ()
+    detail: str | None = None
 
 
 class RequestLog:
@@ -119,6 +120,7 @@ class RequestLog:
                 errors=tuple(_bounded_error(error) for error in request.errors[:MAX_ERRORS]),
                 store_id=None if context is None else context.store_id,
                 milliseconds=milliseconds,
+                detail=None if request.detail is None else _bounded(request.detail),
             )
         )
 

@@ -42,6 +42,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     errors: Errors
     store_id: UUID | None
     milliseconds: int
+    detail: str | None = None
 
 
 class Filter(Struct, frozen=True, kw_only=True):

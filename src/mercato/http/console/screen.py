@@ -14,11 +14,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.domain.console.model import Session
-from mercato.domain.partners.accounts import get_partner_named
 from mercato.domain.partners.model import Caller, Surface
 from mercato.http.console import uploads
 from mercato.http.head import Head
-from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import InvalidRequest, Problem
 from mercato.kernel.telemetry.context import WorkContext
 from mercato.kernel.wire import QueryDecoder
@@ -130,15 +128,6 @@ class Visit:
         """Return the caller of the side that was chosen, or of the account's first."""
         return self.caller(side if side in self.surfaces else self.surfaces[0])
 
-    async def partner_id(self, tx: Read, name: str | None) -> UUID | None:
-        """Return whose things a list shows: the partner's own; for operators those of the partner named, or all (None).
-
-        Raises AccountError for a name or id of no partner.
-        """
-        if self.session.partner is not None:
-            return self.session.partner.id
-        return None if name is None else (await get_partner_named(tx, name)).id
-
     def filters(self, kind: type[T]) -> T:
         """Return the query as a struct; an empty field of a form is one left out. Raises InvalidRequest."""
         return decode_form(kind, self.head.query)
@@ -173,13 +162,17 @@ class Visit:
         )
 
 
-def decode_form(kind: type[T], text: bytes) -> T:
+def decode_form(kind: type[T], sent: bytes | Mapping[str, str]) -> T:
     """Return a form or a query as a struct; an empty field is one left out. Raises InvalidRequest, ValidationFailed."""
+    return _decoded(kind, form_pairs(sent) if isinstance(sent, bytes) else list(sent.items()))
+
+
+def form_pairs(text: bytes) -> list[tuple[str, str]]:
+    """Return the fields of a form or a query that aren't empty. Raises InvalidRequest."""
     try:
-        pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=MAX_FIELDS)
+        return parse_qsl(text.decode("ascii", "replace"), max_num_fields=MAX_FIELDS)
     except ValueError:
         raise InvalidRequest(f"The form has more than {MAX_FIELDS} fields. Send fewer.") from None
-    return _decoded(kind, pairs)
 
 
 def _decoded(kind: type[T], pairs: list[tuple[str, str]]) -> T:

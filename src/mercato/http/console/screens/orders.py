@@ -12,6 +12,7 @@ from mercato.domain.orders.record import OrderRow
 from mercato.domain.orders.request import PickupFulfillment
 from mercato.domain.orders.timeline import ATTEMPT, describe
 from mercato.domain.partners.queries import find_names
+from mercato.http.console.filters import partner_of, read_filters, store_of
 from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.kernel.errors import OrderNotFound
 from mercato.kernel.wire import Instant, Wire, parse_instant
@@ -22,29 +23,29 @@ screens: Final = Screens(EVERYBODY)
 
 
 class OrdersQuery(Wire):
-    """The filters of the list. `partner` is a name or an id, for operators."""
+    """The filters of the list, besides the store and, for operators, the partner."""
 
     state: Annotated[str, Meta(extra=validator(state_fault))] | None = None
-    store_id: UUID | None = None
     since: Instant | None = None
-    partner: Annotated[str, Meta(max_length=200)] | None = None
     cursor: Cursor | None = None
 
 
 @screens.get("orders")
 async def list_orders(visit: Visit) -> Page:
-    query = visit.filters(OrdersQuery)
+    filters = read_filters(OrdersQuery, visit.head.query)
+    query = filters.query
     async with visit.app.db.read() as tx:
         wanted = operators.OrderFilter(
-            partner_id=await visit.partner_id(tx, query.partner),
-            store_id=visit.store_id or query.store_id,
+            partner_id=await partner_of(tx, visit, filters),
+            store_id=await store_of(tx, visit, filters),
             state=None if query.state is None else OrderState(query.state.lower()),
             since=None if query.since is None else parse_instant(query.since),
             before=read_cursor(query.cursor),
         )
-        rows = await operators.list_orders(tx, wanted, limit=PAGE + 1)
+        rows = [] if filters.faults else await operators.list_orders(tx, wanted, limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
-    values = {"orders": page, "next_cursor": cursor, "query": query, "states": list(OrderState)}
+    filters.listed(page)
+    values = {"orders": page, "next_cursor": cursor, "search": filters, "states": list(OrderState)}
     return Page("orders.html", "Orders", values)
 
 
