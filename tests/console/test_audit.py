@@ -48,7 +48,6 @@ async def test_changes_are_found_by_actor_action_partner_and_time(mercato: Servi
     assert await found("partner=Joe%27s&actor=cli:bob") == [("cli:bob", "store pause")]
     assert await found("action=store+pause&until=2020-01-01T00:00") == []
     assert await found("action=store+pause&since=2999-01-01T00:00") == []
-    assert (await browser.open("/console/audit?partner=Nobody")).status == 404
     page = await browser.open("/console/audit?actor=cli:bob")
     row = entries(page)[1]
     assert row[4:6] == ["Joe's", "status: paused"]

@@ -121,14 +121,6 @@ async def test_a_partner_is_deleted_after_being_asked_unless_an_order_is_open(
         assert "console.deletePartner" in {one.action for one in await list_entries(tx, limit=20)}
 
 
-async def test_a_name_of_no_partner_is_refused_with_where_to_look(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
-    for path in ("orders", "stores", "deliveries", "requests", "audit"):
-        page = await browser.open(f"/console/{path}?partner=nobody")
-        assert (page.status, "See them on the page Partners." in page.text) == (404, True)
-        assert "mercato partner" not in page.text
-
-
 async def test_a_partners_limits_are_set_and_removed(mercato: Service):
     made, _ = await mercato.partner()
     browser, _ = await enter_as_operator(mercato)

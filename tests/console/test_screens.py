@@ -271,3 +271,21 @@ async def assert_none_stumbles(deal: Trade, browser: Browser) -> None:
             page = await browser.open(f"/console/{there}?{query}")
             assert page.status < 500, (there, query[:60])
             assert not [one for one in page.root.all("script") if not one.attributes.get("nonce")]
+
+
+async def test_a_delivery_that_a_receiver_accepted_is_sent_whatever_it_is_about(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    path = "/v1/commerce/catalogset-notification?storeId=" + deal.store["storeId"]
+    assert (await deal.pos.post(path, {"callbackUrl": shop.base + "/none.json"})).status == 202
+    wanted = "/v1/commerce/webhook-deliveries?type=catalog.sync.failed&status=succeeded"
+    (sent,) = (await mercato.until(deal.pos, wanted, lambda page: page["deliveries"]))["deliveries"]
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    listed = await browser.open("/console/deliveries?type=catalog.sync.failed&status=succeeded")
+    assert listed.rows("Deliveries")[0][3] == "sent"
+    assert [one.text for one in listed.field("State").all("option")] == ["All", "pending", "sent", "failed"]
+    assert listed.field("State").all("option", selected="")[0].attributes["value"] == "succeeded"
+    page = await browser.open(f"/console/deliveries/{sent['deliveryId']}")
+    assert "State sent" in page.text
+    assert "succeeded" not in page.text

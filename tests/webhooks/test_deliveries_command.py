@@ -202,6 +202,16 @@ def test_the_body_option_prints_the_signed_bytes(shell: Shell, sent: Sent) -> No
     )
 
 
+def test_a_delivery_that_a_receiver_accepted_is_sent_whatever_it_is_about(shell: Shell, sent: Sent) -> None:
+    delivery = str(sent.push(status="succeeded", attempts=0))
+    for command in (("list", "--status", "succeeded"), ("show", delivery)):
+        output = shell("webhooks", *command)
+        assert "  sent     catalog.sync.failed" in output
+        assert "succeeded" not in output
+    assert shell.json("webhooks", "show", delivery)["status"] == "succeeded", "as in the API"
+    assert "sent" in shell("webhooks", "replay", "--since", "1h")
+
+
 def test_a_replay_only_counts_without_yes(shell: Shell, sent: Sent) -> None:
     before = sent.due()
     counted = shell.json("webhooks", "replay", "--since", "2h", "--failed")

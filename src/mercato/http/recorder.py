@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from mercato.domain.requests.log import RequestRecord
 from mercato.http.head import Head
 from mercato.http.operations import Operation, Rate
@@ -18,12 +20,16 @@ NO_OPERATION: Final = "none"
 FIRST_REFUSAL: Final = 400
 
 
-Reason = tuple[str, tuple[OrderError, ...]]
-"""Why a request was refused: its error code and its faults."""
+class Reason(Struct, frozen=True):
+    """Why a request was refused: the answer's code, faults and detail. No detail is a store's words."""
+
+    error_code: str
+    errors: tuple[OrderError, ...] = ()
+    detail: str | None = None
 
 
 def reason_of(problem: Problem) -> Reason:
-    return problem.error_code, problem.errors
+    return Reason(problem.error_code, problem.errors, problem.detail)
 
 
 class Recorder:
@@ -50,8 +56,7 @@ class Recorder:
         """Record a request that was answered with `body`."""
         if reason is None and status >= FIRST_REFUSAL and (summary := summarize(body)) is not None:
             # A stored answer, perhaps of an earlier request.
-            reason = summary.error_code, summary.described()
-        code, errors = reason or (None, ())
+            reason = Reason(summary.error_code, summary.described())
         if operation_id == NO_OPERATION and current_context() is None:
             self._set_known_caller(head)
         self._app.request_log.record(
@@ -62,8 +67,9 @@ class Recorder:
                 path=head.path,
                 status=status,
                 seconds=seconds,
-                error_code=code,
-                errors=errors,
+                error_code=None if reason is None else reason.error_code,
+                errors=() if reason is None else reason.errors,
+                detail=None if reason is None else reason.detail,
             )
         )
 

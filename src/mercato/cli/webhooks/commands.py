@@ -16,7 +16,8 @@ from mercato.domain.partners.model import UnknownAccountError
 from mercato.domain.partners.webhook_tokens import list_token_origins
 from mercato.domain.webhooks import endpoints, operators, queries
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
-from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.masking import is_about_order
+from mercato.domain.webhooks.model import DELIVERY_WORDS, DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.kernel import clock, errors
 from mercato.kernel.db.audit import audit
@@ -70,9 +71,11 @@ async def show(
 ) -> None:
     """Show a webhook: headers without secrets, body, every attempt with its response, and the next attempt.
 
+    Of an order's webhook the customer isn't shown, nor the responses, which may repeat it.
+
     Args:
         delivery: A delivery's id, or its webhook-id.
-        body: Only the body, byte for byte as it is sent and signed.
+        body: Only the body, byte for byte as it is sent and signed; not of an order's webhook.
 
     """
     if body and json:
@@ -82,6 +85,11 @@ async def show(
         if row is None:
             raise UnknownAccountError(
                 f"There is no delivery {delivery}. They are kept for 30 days; list them: mercato webhooks list"
+            )
+        if body and is_about_order(row.type):
+            raise UnusableError(
+                f"The body of {row.type} names the customer, so it isn't printed. To compare it with what the partner "
+                "received: mercato webhooks explain --partner"
             )
         attempts = await queries.list_attempts(tx, row.id)
         has_token = origin_of(row.url) in await list_token_origins(tx, row.partner_id)
@@ -137,7 +145,9 @@ async def replay(
             {"done": yes, "count": count, "deliveries": [view(DeliveryCount, tally) for tally in counted]}
         )
         return 0
-    rows = [(tally.partner, tally.type, tally.status, f"{tally.count:,}") for tally in counted]
+    rows = [
+        (tally.partner, tally.type, DELIVERY_WORDS[tally.status], f"{tally.count:,}") for tally in counted
+    ]
     print_table(("Partner", "Type", "Status", "Count"), rows, empty="There is nothing to send again.")
     if count and yes:
         note(f"{count:,} sent again: a worker calls them now. See: mercato webhooks list --since 1h")

@@ -1,7 +1,7 @@
 """One delivery as operators see it: the request without secrets, and the result of each attempt."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -12,12 +12,11 @@ from mercato.cli.output import format_instant, note, sanitize, say, view, wrap
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.event_types import STORE_CALLS
-from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.masking import HIDDEN, is_about_order, mask_body, mask_reply
+from mercato.domain.webhooks.model import DELIVERY_WORDS, DeliveryStatus
 from mercato.kernel import USER_AGENT
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire, redacted
-
-HIDDEN: Final = "***"
 
 
 class DeliverySummary(Wire):
@@ -54,7 +53,7 @@ class Attempt(Wire):
 
 @redacted("headers", "body")
 class Detail(DeliverySummary):
-    """All that is stored of a delivery. `headers` are those of an attempt, without secrets."""
+    """A delivery with its body and attempts, without what operators don't see. `headers` have no secrets."""
 
     headers: dict[str, str]
     attempt_log: list[Attempt]
@@ -74,8 +73,10 @@ def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -
         row,
         **_members(row),
         headers=_headers(row, last, has_token=has_token),
-        attempt_log=[view(Attempt, attempt) for attempt in attempts],
-        body=msgspec.Raw(queries.body_of(row)),
+        attempt_log=[
+            view(Attempt, attempt, reply=mask_reply(row.type, attempt.reply)) for attempt in attempts
+        ],
+        body=msgspec.Raw(mask_body(row.type, queries.body_of(row))),
     )
 
 
@@ -119,10 +120,9 @@ def print_rows(rows: Sequence[Row[Any]]) -> None:
 
 
 def _print_summary(delivery: DeliverySummary) -> None:
+    status = DELIVERY_WORDS[delivery.status]
     attempts = count_of(delivery.attempts, "attempt")
-    say(
-        f"{format_instant(delivery.created_at)}  {delivery.status.value:<9}  {sanitize(delivery.type)}, {attempts}"
-    )
+    say(f"{format_instant(delivery.created_at)}  {status:<7}  {sanitize(delivery.type)}, {attempts}")
     say(
         f"  {delivery.id}  {sanitize(delivery.partner or str(delivery.partner_id))}",
         f"  to {sanitize(delivery.url)}",
@@ -152,7 +152,12 @@ def print_detail(delivery: Detail) -> None:
             say(*wrap(attempt.error, indent="       "))
         if attempt.reply:
             say(*wrap(attempt.reply, indent="       ", first="       answer: "))
-    say("", "Body (--body prints it byte for byte):")
+    masked = (
+        "what concerns the customer is masked"
+        if is_about_order(delivery.type)
+        else "--body prints it byte for byte"
+    )
+    say("", f"Body ({masked}):")
     text = msgspec.json.format(bytes(delivery.body), indent=2).decode()
     say(*(f"  {sanitize(line)}" for line in text.split("\n")))
     say("", *wrap(_advice(delivery)))
@@ -162,5 +167,5 @@ def _advice(delivery: Detail) -> str:
     if delivery.type in STORE_CALLS:
         return STORE_CALLS[delivery.type]
     if delivery.status is DeliveryStatus.SUCCEEDED:
-        return f"It was delivered. To send it again: mercato webhooks replay {delivery.id} --yes"
+        return f"It was sent. To send it again: mercato webhooks replay {delivery.id} --yes"
     return f"To send it now: mercato webhooks replay {delivery.id} --yes"

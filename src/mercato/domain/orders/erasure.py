@@ -3,7 +3,6 @@
 The order's webhook bodies and pinned replies are deleted too, because they contain the same.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -13,10 +12,12 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Row, and_, func, select, update
 
-from mercato.domain.orders.request import Customer, DeliveryFulfillment, Fulfillment
+from mercato.domain.orders.masking import without_address
+from mercato.domain.orders.request import Customer, Fulfillment
 from mercato.domain.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
+from mercato.kernel.db.patterns import ESCAPE, pattern_of
 from mercato.kernel.db.tables import idempotency_keys as keys
 from mercato.kernel.db.tables import orders
 from mercato.kernel.wire import Wire, as_json
@@ -39,12 +40,6 @@ class _ValidateBody(Wire):
 _validate_body: Final = msgspec.json.Decoder(_ValidateBody)
 _customer: Final = msgspec.json.Decoder(Customer | None)
 _fulfillment: Final = msgspec.json.Decoder(Fulfillment)
-
-_SPECIAL: Final = re.compile(r"([\\%_])")
-"""The wildcards of LIKE, and its escape character."""
-
-_NON_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-"""Databases lower these characters differently."""
 
 BATCH: Final = 100
 """Orders per transaction: servers write in between."""
@@ -156,10 +151,9 @@ async def _find_rows(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
-    text = _SPECIAL.sub(r"\\\1", as_json(name)[1:-1].decode())
-    pattern = f"%{_NON_ASCII.sub('%', text).lower()}%"
+    pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
     query = select(orders.c.id, orders.c.fulfillment, orders.c.customer).where(
-        _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape="\\")
+        _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape=ESCAPE)
     )
     if after is not None:
         query = query.where(orders.c.id > after)
@@ -183,7 +177,11 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
         await tx.execute(
             update(orders)
             .where(orders.c.id == row.id)
-            .values(customer=None, client_context=None, fulfillment=_without_address(row.fulfillment))
+            .values(
+                customer=None,
+                client_context=None,
+                fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
+            )
         )
     await delete_of_orders(tx, ids)
     # The keys keep their orders: a repeat of the request gets the erased order.
@@ -192,10 +190,3 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
         .where(and_(keys.c.order_id.in_(ids), keys.c.status.is_not(None)))
         .values(status=None, media_type=None, body=None, claimed_until=keys.c.created_at)
     )
-
-
-def _without_address(text: str) -> str:
-    fulfillment = _fulfillment.decode(text)
-    if isinstance(fulfillment, DeliveryFulfillment):
-        fulfillment = msgspec.structs.replace(fulfillment, address=None, instructions=None)
-    return as_json(fulfillment).decode()

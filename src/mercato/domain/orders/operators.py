@@ -1,4 +1,4 @@
-"""Orders as the service's operators see them: of every partner, without what is known of customers."""
+"""Orders as the service's operators see them: of every partner, masked."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, Row, Select, func, select, union
 
 from mercato.domain.catalog.money import to_text
 from mercato.domain.orders import queries
+from mercato.domain.orders.masking import mask_entry, mask_order, mask_reason, mask_text, private_texts
 from mercato.domain.orders.model import CommerceLine, OrderState, OrderStatus, TimelineEntry
-from mercato.domain.orders.record import StoreAnswer
+from mercato.domain.orders.record import OrderRow, StoreAnswer
 from mercato.domain.orders.service import list_timeline
 from mercato.domain.partners.model import Surface
 from mercato.kernel.clock import first_id
@@ -68,9 +69,12 @@ class OrderDetail(Struct, frozen=True, kw_only=True):
 
 _storefronts: Final = partners.alias()
 
+_PRIVATE: Final = ("customer", "client_context", "fulfillment")
+"""The columns that say who ordered: partners' words in a list may repeat them."""
+
 _SUMMARY: Final = (
     select(
-        *(orders.c[name] for name in OrderSummary.__struct_fields__ if name in orders.c),
+        *(orders.c[name] for name in (*OrderSummary.__struct_fields__, *_PRIVATE) if name in orders.c),
         partners.c.name.label("partner"),
         _storefronts.c.name.label("storefront"),
         stores.c.name.label("store"),
@@ -99,8 +103,8 @@ async def get_order_id(tx: Read, text: str) -> UUID:
 
 
 async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
-    """Return the order with its timeline as neither side sees it: with the attempts of both."""
-    row = await queries.get_order(tx, order_id)
+    """Return the order with its timeline. Raises OrderNotFound."""
+    row, timeline = await get_row(tx, order_id)
     found = await tx.first(_SUMMARY.where(orders.c.id == order_id))
     assert found is not None, "orders are never deleted"
     return OrderDetail(
@@ -108,8 +112,15 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
         lines=row.cart.line_items,
         errors=row.errors,
         estimated_ready_at=row.estimated_ready_at,
-        timeline=await list_timeline(tx, row),
+        timeline=timeline,
     )
+
+
+async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
+    """Return the order and its timeline as neither side sees it: with the attempts of both. Raises OrderNotFound."""
+    row = await queries.get_any_order(tx, order_id)
+    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    return mask_order(row), [mask_entry(entry, private) for entry in await list_timeline(tx, row)]
 
 
 def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
@@ -134,9 +145,12 @@ def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
 
 def _summary(row: Row[Any]) -> OrderSummary:
     members = row._asdict()
+    private = private_texts(*(queries.decode_document(name, members.pop(name)) for name in _PRIVATE))
     return OrderSummary(
         **members
         | {
+            "partner_order_id": mask_text(row.partner_order_id, private),
+            "cancel_reason": mask_reason(row.cancel_reason, StoreAnswer(row.answer), private),
             "state": OrderState(row.state),
             "status": OrderStatus(row.status),
             "answer": StoreAnswer(row.answer),

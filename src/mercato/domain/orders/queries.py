@@ -169,13 +169,17 @@ def _to_columns(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def decode_document(name: str, text: str | None) -> Any:
+    """Return the value of a column that holds JSON."""
+    return None if text is None else _DOCUMENTS[name].decode(text)
+
+
 def _order(row: Row[Any]) -> OrderRow:
     values = dict(row._asdict())
     values["content"] = decompress(values["content"])
     content = _content.decode(values["content"])
-    for name, decoder in _DOCUMENTS.items():
-        if values[name] is not None:
-            values[name] = decoder.decode(values[name])
+    for name in _DOCUMENTS:
+        values[name] = decode_document(name, values[name])
     for name, kind in _ENUMS.items():
         values[name] = kind(values[name])
     return OrderRow(cart=content.cart, amounts=content.amounts, **values)

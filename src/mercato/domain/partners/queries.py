@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from mercato.domain.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
 from mercato.kernel.db.engine import Read, Write
+from mercato.kernel.db.patterns import ESCAPE, pattern_of
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.kernel.db.types import Instant
@@ -32,6 +33,9 @@ from mercato.kernel.wire import as_json
 
 USE_STEP: Final = timedelta(minutes=1)
 """A key's last use is kept to the minute."""
+
+_MAX_ALIKE: Final = 100
+"""Partners whose names are compared in any letter case."""
 
 # --- partners ----------------------------------------------------------------------------------------
 
@@ -67,6 +71,22 @@ async def list_partners(
     if after is not None:
         statement = statement.where(partners.c.id > after)
     return [_partner(row) for row in await tx.all(statement)]
+
+
+async def find_partners_named(tx: Read, name: str, *, limit: int) -> list[Partner]:
+    """Return the partner of the name, or else those whose name differs in letter case alone.
+
+    That reads all names: partners are organisations, which operators create one by one.
+    """
+    name = name.encode(errors="replace").decode()
+    exact = await list_partners(tx, name=name, limit=1)
+    if exact or not name:
+        return exact
+    alike = _PARTNER.where(func.lower(partners.c.name).like(pattern_of(name), escape=ESCAPE)).limit(
+        _MAX_ALIKE
+    )
+    found = [_partner(row) for row in await tx.all(alike.order_by(partners.c.id))]
+    return [one for one in found if one.name.casefold() == name.casefold()][:limit]
 
 
 async def list_newest_partners(tx: Read, *, before: UUID | None = None, limit: int) -> list[Partner]:

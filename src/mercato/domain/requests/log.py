@@ -18,7 +18,7 @@ from mercato.domain.requests.wire import RefusedRequest, RefusedRequestPage, Ref
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.errors import OTHER, OrderError, ValidationFailed, all_problems
+from mercato.kernel.errors import OrderError, ValidationFailed
 from mercato.kernel.telemetry import Metrics
 from mercato.kernel.telemetry.activity import EventLog
 from mercato.kernel.telemetry.context import current_context
@@ -48,7 +48,7 @@ CLOSE_SECONDS: Final = 3.0
 MAX_PATH: Final = 512
 MAX_ERRORS: Final = 20
 MAX_TEXT: Final = 300
-"""Characters of a message or pointer that are kept: either may repeat what the partner sent."""
+"""Characters of a detail, message or pointer that are kept: each may repeat what the partner sent."""
 
 
 class RequestRecord(Struct, frozen=True, kw_only=True):
@@ -62,6 +62,7 @@ class RequestRecord(Struct, frozen=True, kw_only=True):
     seconds: float
     error_code: str | None = None
     errors: tuple[OrderError, ...] = ()
+    detail: str | None = None
 
 
 class RequestLog:
@@ -86,7 +87,9 @@ class RequestLog:
         context = current_context()
         key_id = None if context is None else context.key_id
         if self._writes_lines:
-            refusal = {} if request.error_code is None else {"error_code": _public_code(request.error_code)}
+            refusal = (
+                {} if request.error_code is None else {"error_code": queries.public_code(request.error_code)}
+            )
             key = {} if key_id is None else {"key_id": str(key_id)}
             self._event_log.record(
                 "request",
@@ -117,6 +120,7 @@ class RequestLog:
                 errors=tuple(_bounded_error(error) for error in request.errors[:MAX_ERRORS]),
                 store_id=None if context is None else context.store_id,
                 milliseconds=milliseconds,
+                detail=None if request.detail is None else _bounded(request.detail),
             )
         )
 
@@ -194,14 +198,6 @@ def entry_of(refusal: Refusal) -> RefusedRequest:
 
 _SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
 """Keys and tokens, and one-time links of the console."""
-
-
-_CODES: Final = frozenset(kind.code for kind in all_problems())
-
-
-def _public_code(code: str) -> str:
-    """Return the code, or OTHER if a store made it up: it may say anything."""
-    return code if code in _CODES else OTHER
 
 
 def without_secrets(text: str) -> str:

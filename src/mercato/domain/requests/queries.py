@@ -1,4 +1,4 @@
-"""The SQL of refused requests."""
+"""The SQL of refused requests. Without a caller they are for operators, and masked."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -14,12 +14,15 @@ from mercato.kernel.clock import first_id
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared_insert
 from mercato.kernel.db.tables import refused_requests
-from mercato.kernel.errors import OrderError
+from mercato.kernel.errors import OTHER, OrderError, all_problems
 from mercato.kernel.wire import as_json
 
 _INSERT: Final = prepared_insert(refused_requests)
 
 Errors = tuple[OrderError, ...]
+
+_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+_OWN_WORDS: Final = frozenset(_TITLES.values())
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -39,6 +42,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     errors: Errors
     store_id: UUID | None
     milliseconds: int
+    detail: str | None = None
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -70,7 +74,7 @@ async def list_refused(
     for side in sides:
         found = _newest(tx, select(refused_requests), side, since=wanted.since, limit=limit)
         rows += await tx.all(found if before is None else found.where(c.id < before))
-    return [_refusal(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+    return [_refusal(row, wanted) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
 
 
 async def count_by_code(tx: Read, wanted: Filter, *, limit: int) -> Sequence[tuple[str, int]]:
@@ -109,7 +113,7 @@ async def find_refused(tx: Read, wanted: Filter, refusal_id: UUID) -> Refusal | 
     """Return the refused request of the id if the filter includes it."""
     its = (column == value for column, value in _values(wanted).items())
     row = await tx.first(select(refused_requests).where(refused_requests.c.id == refusal_id, *its))
-    return None if row is None else _refusal(row)
+    return None if row is None else _refusal(row, wanted)
 
 
 def _values(wanted: Filter) -> dict[Column[Any], Any]:
@@ -140,5 +144,28 @@ async def _delete(tx: Write, condition: ColumnElement[bool], *, limit: int) -> i
     return (await tx.execute(delete(refused_requests).where(refused_requests.c.id.in_(ids)))).rowcount
 
 
-def _refusal(row: Any) -> Refusal:
-    return Refusal(**row._asdict() | {"errors": msgspec.json.decode(row.errors, type=Errors)})
+def _refusal(row: Any, wanted: Filter) -> Refusal:
+    refusal = Refusal(**row._asdict() | {"errors": msgspec.json.decode(row.errors, type=Errors)})
+    return refusal if wanted.caller is not None else _masked(refusal)
+
+
+def _masked(refusal: Refusal) -> Refusal:
+    """Return the refusal as operators see it."""
+    return msgspec.structs.replace(
+        refusal,
+        error_code=public_code(refusal.error_code),
+        errors=tuple(
+            msgspec.structs.replace(
+                error,
+                code=public_code(error.code),
+                # Of a refusal that is kept in our words, the place is the store's.
+                pointer=None if error.message in _OWN_WORDS else error.pointer,
+            )
+            for error in refusal.errors
+        ),
+    )
+
+
+def public_code(code: str) -> str:
+    """Return the code, or OTHER if a store made it up: it may say anything."""
+    return code if code in _TITLES else OTHER

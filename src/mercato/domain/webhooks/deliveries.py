@@ -128,18 +128,11 @@ async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery)
 
 async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDeliveryDetail:
     """Return a delivery of the caller's with its body and attempts. Raises DeliveryNotFound."""
-    return await _detail(tx, await _get_row(tx, caller, delivery_id))
+    return await detail_of(tx, await _get_row(tx, caller, delivery_id))
 
 
-async def get_any_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
-    """Return a delivery of any partner, for operators. Raises DeliveryNotFound."""
-    row = await queries.find_any_row(tx, delivery_id)
-    if row is None:
-        raise errors.DeliveryNotFound(delivery_id)
-    return await _detail(tx, row)
-
-
-async def _detail(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
+async def detail_of(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
+    """Return a row with its body and attempts."""
     return WebhookDeliveryDetail(
         **_members(row),
         attempt_log=[

@@ -63,6 +63,14 @@ class DeliveryStatus(StrEnum):
     FAILED = "failed"
 
 
+DELIVERY_WORDS: Final = {
+    DeliveryStatus.PENDING: "pending",
+    DeliveryStatus.SUCCEEDED: "sent",
+    DeliveryStatus.FAILED: "failed",
+}
+"""What people read, who would take `succeeded` for what the webhook is about."""
+
+
 @redacted("body", "hidden")
 class StoreCall(Struct, frozen=True, kw_only=True):
     """A call to a store that a request waits for. `hidden` are strings that messages about the reply must not repeat.

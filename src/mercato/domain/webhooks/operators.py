@@ -1,4 +1,4 @@
-"""Deliveries of all partners, for operators: listed, counted and redelivered."""
+"""Deliveries of all partners, for operators: listed, counted, shown masked, and redelivered."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,18 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 from sqlalchemy import Row, Select, func, select
 
 from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.domain.webhooks import queries
-from mercato.domain.webhooks.deliveries import redeliver
+from mercato.domain.webhooks.deliveries import detail_of, redeliver
 from mercato.domain.webhooks.event_types import STORE_CALLS
+from mercato.domain.webhooks.masking import mask_body, mask_reply
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
+from mercato.domain.webhooks.wire import WebhookDeliveryDetail
 from mercato.kernel import errors
 from mercato.kernel.clock import Clock
 from mercato.kernel.db.engine import Database, Read, Write
@@ -83,6 +86,21 @@ async def find_row(tx: Read, id_: UUID) -> Row[Any] | None:
     if found is not None:
         return found
     return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
+
+
+async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
+    """Return a delivery of any partner without what operators don't see. Raises DeliveryNotFound."""
+    row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
+    if row is None:
+        raise errors.DeliveryNotFound(delivery_id)
+    found = await detail_of(tx, row)
+    return replace(
+        found,
+        body=msgspec.Raw(mask_body(found.type, bytes(found.body))),
+        attempt_log=[
+            replace(attempt, reply=mask_reply(found.type, attempt.reply)) for attempt in found.attempt_log
+        ],
+    )
 
 
 async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[DeliveryCount]:

@@ -209,11 +209,6 @@ async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | No
     )
 
 
-async def find_any_row(tx: Read, delivery_id: UUID) -> Row[Any] | None:
-    """Return a delivery of any partner with its body, for operators."""
-    return await tx.first(with_body(without_bodies()).where(deliveries.c.id == delivery_id))
-
-
 async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
     """Return the caller's newest deliveries with the webhook-id and their bodies: `_MAX_COPIES` at most."""
     ids = ids_of_webhook(webhook_id, *_own(caller), limit=_MAX_COPIES)

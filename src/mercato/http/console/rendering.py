@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from mercato.domain.webhooks.model import DELIVERY_WORDS
 from mercato.http.browsers import NOSNIFF
 from mercato.http.console.assets import asset_url
 from mercato.http.operations import Answer
@@ -75,7 +76,7 @@ def environment() -> Environment:
         finalize=_sanitize,
     )
     made.filters |= {"short": _short, "instant": _instant, "money": _money, "query": urlencode}
-    made.globals |= {"asset": asset_url}
+    made.globals |= {"asset": asset_url, "delivery_words": DELIVERY_WORDS}
     return made
 
 

@@ -14,11 +14,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.domain.console.model import Session
-from mercato.domain.partners.accounts import get_partner_named
 from mercato.domain.partners.model import Caller, Surface
 from mercato.http.console import uploads
 from mercato.http.head import Head
-from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import InvalidRequest, Problem
 from mercato.kernel.telemetry.context import WorkContext
 from mercato.kernel.wire import QueryDecoder
@@ -140,21 +138,12 @@ class Visit:
         """Return the caller of the side that was chosen, or of the account's first."""
         return self.caller(side if side in self.surfaces else self.surfaces[0])
 
-    async def partner_id(self, tx: Read, name: str | None) -> UUID | None:
-        """Return whose things a list shows: the partner's own; for operators those of the partner named, or all (None).
-
-        Raises AccountError for a name or id of no partner.
-        """
-        if self.session.partner is not None:
-            return self.session.partner.id
-        return None if name is None else (await get_partner_named(tx, name)).id
-
     def filters(self, kind: type[T]) -> T:
         """Return the query as a struct; an empty field of a form is one left out.
 
         Raises InvalidRequest, ValidationFailed.
         """
-        return decode_fields(kind, _pairs(self.head.query, MAX_FIELDS))
+        return decode_fields(kind, read_query(self.head.query))
 
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
@@ -198,10 +187,11 @@ def read_fields(form: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
     """
     if not form.isascii() or _NOT_ESCAPED.search(form) is not None:
         raise InvalidRequest("The form can't be read: it isn't percent-encoded. Send it as the page does.")
-    return _pairs(form, most)
+    return read_query(form, most)
 
 
-def _pairs(text: bytes, most: int) -> dict[str, str]:
+def read_query(text: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
+    """Return the fields of a query that aren't empty; the last of a repeated one counts. Raises InvalidRequest."""
     try:
         return dict(parse_qsl(text.decode("ascii", "replace"), max_num_fields=most))
     except ValueError:

@@ -14,6 +14,7 @@ from mercato.domain.catalog.money import (
     get_scale,
     minor_to_decimal,
     number_to_minor,
+    quote,
 )
 from mercato.domain.orders import model
 from mercato.kernel.errors import ItemPriceChanged, OrderError
@@ -200,8 +201,7 @@ class _StoreAmountsReader:
         except msgspec.ValidationError:
             raise InvalidAmountsError("amounts.currency must be a string.") from None
         if currency is not None and currency.upper() != self._sums.currency:
-            shown = one_line(currency, 8)
-            raise InvalidAmountsError(f"amounts.currency is {shown!r}, the order's is {self._sums.currency}.")
+            raise InvalidAmountsError(f"amounts.currency isn't the order's, {self._sums.currency}.")
 
     def _check_total(self, found: Sums, sent: int | None) -> None:
         total = found.total
@@ -269,12 +269,16 @@ class _StoreAmountsReader:
         text = bytes(raw).strip()
         if text == b"null":
             return None
+        sent = ""
         try:
             if text.startswith(b'"'):
-                return decimal_to_minor(decoded(raw, str), self._sums.scale)
-            return number_to_minor(text.decode(), self._sums.scale)
+                sent = decoded(raw, str)
+                return decimal_to_minor(sent, self._sums.scale)
+            sent = text.decode()
+            return number_to_minor(sent, self._sums.scale)
         except MoneyError as fault:
-            raise InvalidAmountsError(f"{prefix}{name}: {fault}") from None
+            # Operators read the message, too: it doesn't repeat the store's text, which may be anything.
+            raise InvalidAmountsError(f"{prefix}{name}{str(fault).removeprefix(quote(sent))}") from None
         except (msgspec.ValidationError, UnicodeDecodeError):
             raise InvalidAmountsError(f"{prefix}{name} must be a decimal string.") from None
 

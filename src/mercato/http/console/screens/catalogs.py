@@ -16,7 +16,8 @@ from mercato.domain.catalog.model import CatalogDiff, DiffList
 from mercato.domain.catalog.operators import RunFilter
 from mercato.domain.catalog.runs import OPEN, Run
 from mercato.domain.partners.model import Surface
-from mercato.http.console.screen import MERCHANTS, Page, Screens, Visit
+from mercato.http.console.filters import read_filters, store_of
+from mercato.http.console.screen import MERCHANTS, Page, Screens, Visit, read_query
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import CatalogIngestNotFound
 from mercato.kernel.wire import Instant, Wire, parse_instant
@@ -35,8 +36,9 @@ class Ended(StrEnum):
 
 
 class RunsQuery(Wire):
+    """The filters of the list, besides the store."""
+
     status: Ended | None = None
-    store_id: UUID | None = None
     since: Instant | None = None
     cursor: Cursor | None = None
 
@@ -51,18 +53,20 @@ class Change(Struct, frozen=True):
 
 @screens.get("catalogs")
 async def list_runs(visit: Visit) -> Page:
-    query = visit.filters(RunsQuery)
-    wanted = RunFilter(
-        partner_id=visit.caller(Surface.COMMERCE).partner_id,
-        store_id=visit.store_id or query.store_id,
-        failed=query.status is Ended.FAILED,
-        since=None if query.since is None else parse_instant(query.since),
-        before=read_cursor(query.cursor),
-    )
+    filters = read_filters(RunsQuery, read_query(visit.head.query))
+    query = filters.query
     async with visit.app.db.read() as tx:
-        rows = await operators.list_runs(tx, wanted, limit=PAGE + 1)
+        wanted = RunFilter(
+            partner_id=visit.caller(Surface.COMMERCE).partner_id,
+            store_id=await store_of(tx, visit, filters, Surface.COMMERCE),
+            failed=query.status is Ended.FAILED,
+            since=None if query.since is None else parse_instant(query.since),
+            before=read_cursor(query.cursor),
+        )
+        rows = [] if filters.faults else await operators.list_runs(tx, wanted, limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
-    values = {"runs": page, "next_cursor": cursor, "query": query, "statuses": list(Ended), "ms": _ms}
+    filters.listed(page)
+    values = {"runs": page, "next_cursor": cursor, "search": filters, "statuses": list(Ended), "ms": _ms}
     return Page("catalogs.html", "Catalogs", values)
 
 

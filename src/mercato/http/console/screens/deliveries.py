@@ -1,11 +1,13 @@
 """Deliveries: webhooks to the account, each with its attempts, and sending them again."""
 
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
+from sqlalchemy import Row
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import deliveries, operators
@@ -14,11 +16,22 @@ from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.domain.webhooks.wire import MAX_BODY, MAX_HEADERS, ExplainSignatureRequest, WebhookDeliveryDetail
-from mercato.http.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
+from mercato.http.console.filters import Filters, order_of, partner_of, read_filters, store_of
+from mercato.http.console.screen import (
+    EVERYBODY,
+    PARTNERS,
+    Done,
+    Page,
+    Screens,
+    Visit,
+    read_fields,
+    read_query,
+)
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import DeliveryNotFound, ValidationFailed
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire, parse_instant, redacted
+from mercato.kernel.wire.checks import validator
 from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
 
 screens: Final = Screens(EVERYBODY)
@@ -33,32 +46,46 @@ MAX_RESENT: Final = 200
 """Deliveries that one press of `Resend failed` sends: each is a transaction of its own."""
 
 
-class DeliveriesQuery(Wire):
-    """The filters of the list, and what `Resend failed` sends.
+_RESENT: Final = ("side", "type", "storeId", "orderId", "since", "code", "partner")
+"""The filters that say what `Resend failed` sends."""
 
-    `code` is the HTTP status of an attempt's answer; `partner` a name or an id, for operators.
+
+def _type_fault(text: str) -> str | None:
+    """Return why no delivery is of the type, or of types that begin with it; None if some may be."""
+    words = text.removesuffix(".*")
+    known = any(one == words or one.startswith(f"{words}.") for one in EventType)
+    return None if known else "No type has this name."
+
+
+class DeliveriesQuery(Wire):
+    """The filters of the list and of `Resend failed`, besides store, order and, for operators, partner.
+
+    `code` is the HTTP status of an attempt's answer.
     """
 
     side: Surface | None = None
     status: DeliveryStatus | None = None
-    type: Annotated[str, Meta(max_length=64)] | None = None
-    store_id: UUID | None = None
-    order_id: UUID | None = None
+    type: Annotated[str, Meta(extra=validator(_type_fault))] | None = None
     code: Annotated[int, Meta(ge=100, le=599)] | None = None
     since: Instant | None = None
-    partner: Annotated[str, Meta(max_length=200)] | None = None
     cursor: Cursor | None = None
 
 
 @screens.get("deliveries")
 async def list_deliveries(visit: Visit) -> Page:
-    query = visit.filters(DeliveriesQuery)
+    filters = read_filters(DeliveriesQuery, read_query(visit.head.query))
+    page: Sequence[Row[Any]] = ()
+    cursor = None
     async with visit.app.db.read() as tx:
-        page, cursor = await operators.search(tx, await _criteria(tx, visit, query), limit=PAGE)
+        criteria = await _criteria(tx, visit, filters)
+        if not filters.faults:
+            page, cursor = await operators.search(tx, criteria, limit=PAGE)
+    filters.listed(page, cursor)
     values = {
         "deliveries": page,
         "next_cursor": cursor,
-        "query": query,
+        "search": filters,
+        "resent": {name: filters.texts.get(name) for name in _RESENT},
         "statuses": list(DeliveryStatus),
         "types": list(EventType),
         "most": operators.MAX_SEARCHED,
@@ -103,9 +130,11 @@ async def resend_delivery(visit: Visit) -> Done:
 
 @screens.post("deliveries/resend-failed")
 async def resend_failed(visit: Visit) -> Done:
-    query = msgspec.structs.replace(visit.fields(DeliveriesQuery), status=DeliveryStatus.FAILED)
+    filters = read_filters(DeliveriesQuery, read_fields(visit.form))
     async with visit.app.db.read() as tx:
-        criteria = await _criteria(tx, visit, query)
+        criteria = await _criteria(tx, visit, filters)
+    filters.check()
+    criteria = msgspec.structs.replace(criteria, status=DeliveryStatus.FAILED)
     sent = 0
     found = operators.redeliver_all(visit.app.db, criteria, now=visit.app.clock)
     async with aclosing(found) as ids:
@@ -180,17 +209,15 @@ def _signature_page(
     return Page("signature.html", "Signature", values)
 
 
-async def _criteria(tx: Read, visit: Visit, query: DeliveriesQuery) -> DeliveryFilter:
-    """Return which deliveries: a partner's are its own, of one side, and of one store if the session is.
-
-    Raises AccountError for a partner that doesn't exist.
-    """
+async def _criteria(tx: Read, visit: Visit, filters: Filters[DeliveriesQuery]) -> DeliveryFilter:
+    """Return which deliveries: a partner's are its own, of one side, and of one store if the session is."""
+    query = filters.query
     return DeliveryFilter(
-        partner_id=await visit.partner_id(tx, query.partner),
+        partner_id=await partner_of(tx, visit, filters),
         surface=query.side if visit.is_operator else visit.caller_of(query.side).surface,
         http_status=query.code,
-        store_id=visit.store_id or query.store_id,
-        order_id=query.order_id,
+        store_id=await store_of(tx, visit, filters, query.side),
+        order_id=await order_of(tx, visit, filters, query.side),
         status=query.status,
         types=query.type,
         since=None if query.since is None else parse_instant(query.since),
@@ -204,7 +231,7 @@ async def _read(visit: Visit) -> tuple[WebhookDeliveryDetail, Surface | None]:
     missing = DeliveryNotFound(delivery_id)
     async with visit.app.db.read() as tx:
         if visit.is_operator:
-            return await deliveries.get_any_delivery(tx, delivery_id), None
+            return await operators.get_delivery(tx, delivery_id), None
         for surface in visit.surfaces:
             try:
                 found = await deliveries.get_delivery(tx, visit.caller(surface), delivery_id)

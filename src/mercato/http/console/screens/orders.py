@@ -6,14 +6,14 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.domain.orders import operators, queries
+from mercato.domain.orders import operators
 from mercato.domain.orders.model import OrderState, TimelineEntry, state_fault
 from mercato.domain.orders.record import OrderRow
 from mercato.domain.orders.request import PickupFulfillment
-from mercato.domain.orders.service import list_timeline
 from mercato.domain.orders.timeline import ATTEMPT, describe
 from mercato.domain.partners.queries import find_names
-from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.http.console.filters import partner_of, read_filters, store_of
+from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit, read_query
 from mercato.kernel.errors import OrderNotFound
 from mercato.kernel.wire import Instant, Wire, parse_instant
 from mercato.kernel.wire.checks import validator
@@ -23,30 +23,30 @@ screens: Final = Screens(EVERYBODY)
 
 
 class OrdersQuery(Wire):
-    """The filters of the list. `partner` is a name or an id, for operators."""
+    """The filters of the list, besides the store and, for operators, the partner."""
 
     state: Annotated[str, Meta(extra=validator(state_fault))] | None = None
-    store_id: UUID | None = None
     since: Instant | None = None
-    partner: Annotated[str, Meta(max_length=200)] | None = None
     cursor: Cursor | None = None
 
 
 @screens.get("orders")
 async def list_orders(visit: Visit) -> Page:
-    query = visit.filters(OrdersQuery)
+    filters = read_filters(OrdersQuery, read_query(visit.head.query))
+    query = filters.query
     async with visit.app.db.read() as tx:
         wanted = operators.OrderFilter(
-            partner_id=await visit.partner_id(tx, query.partner),
+            partner_id=await partner_of(tx, visit, filters),
             surface=visit.session.only_surface,
-            store_id=visit.store_id or query.store_id,
+            store_id=await store_of(tx, visit, filters),
             state=None if query.state is None else OrderState(query.state.lower()),
             since=None if query.since is None else parse_instant(query.since),
             before=read_cursor(query.cursor),
         )
-        rows = await operators.list_orders(tx, wanted, limit=PAGE + 1)
+        rows = [] if filters.faults else await operators.list_orders(tx, wanted, limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
-    values = {"orders": page, "next_cursor": cursor, "query": query, "states": list(OrderState)}
+    filters.listed(page)
+    values = {"orders": page, "next_cursor": cursor, "search": filters, "states": list(OrderState)}
     return Page("orders.html", "Orders", values)
 
 
@@ -60,8 +60,7 @@ async def show_order(visit: Visit) -> Page:
         "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
         "timeline": [(entry, describe(entry)) for entry in entries],
         "attempt": ATTEMPT,
-        # Who ordered is between the storefront and the merchant.
-        "customer": None if visit.is_operator else row.customer,
+        "customer": row.customer,
         "partners": await _partners(visit, row),
     }
     return Page("order.html", f"Order {order_id}", values)
@@ -72,8 +71,7 @@ async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEn
     orders = visit.app.orders
     if visit.is_operator:
         async with visit.app.db.read() as tx:
-            row = await queries.get_any_order(tx, order_id)
-            return row, await list_timeline(tx, row)
+            return await operators.get_row(tx, order_id)
     for surface in visit.surfaces:
         caller = visit.caller(surface)
         try:

@@ -5,14 +5,15 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.domain.partners.accounts import get_partner_named
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.partners.queries import find_key, find_names
 from mercato.domain.requests.queries import Filter, Refusal, find_refused, list_refused
-from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.http.console.filters import Filters, partner_of, read_filters, store_of
+from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit, read_query
 from mercato.kernel.db.engine import Read
 from mercato.kernel.errors import NotFound, all_problems
 from mercato.kernel.wire import Instant, Wire, parse_instant, parse_uuid
+from mercato.kernel.wire.checks import validator
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
 
 screens: Final = Screens(EVERYBODY)
@@ -20,27 +21,31 @@ screens: Final = Screens(EVERYBODY)
 _TITLES: Final = {kind.code: kind.title for kind in all_problems()}
 
 
+def _code_fault(text: str) -> str | None:
+    return None if text.upper() in _TITLES else "No code has this name."
+
+
 class RequestsQuery(Wire):
-    """The filters of the list. `partner` is a name or an id, for operators."""
+    """The filters of the list, besides the store and, for operators, the partner."""
 
     side: Surface | None = None
-    error_code: Annotated[str, Meta(max_length=64)] | None = None
-    store_id: UUID | None = None
+    error_code: Annotated[str, Meta(extra=validator(_code_fault))] | None = None
     since: Instant | None = None
-    partner: Annotated[str, Meta(max_length=200)] | None = None
     cursor: Cursor | None = None
 
 
 @screens.get("requests")
 async def list_requests(visit: Visit) -> Page:
-    query = visit.filters(RequestsQuery)
+    filters = read_filters(RequestsQuery, read_query(visit.head.query))
+    before = read_cursor(filters.query.cursor)
     async with visit.app.db.read() as tx:
-        wanted = await _filter(tx, visit, query)
-        rows = await list_refused(tx, wanted, before=read_cursor(query.cursor), limit=PAGE + 1)
+        wanted = await _filter(tx, visit, filters)
+        rows = [] if filters.faults else await list_refused(tx, wanted, before=before, limit=PAGE + 1)
         page, cursor = page_of(rows, PAGE, lambda row: row.id)
         its = {row.partner_id for row in page if row.partner_id is not None}
         names = await find_names(tx, its) if visit.is_operator else {}
-    values = {"requests": page, "next_cursor": cursor, "query": query, "names": names, "codes": _TITLES}
+    filters.listed(page)
+    values = {"requests": page, "next_cursor": cursor, "search": filters, "names": names, "codes": _TITLES}
     return Page("requests.html", "Requests", values)
 
 
@@ -69,17 +74,15 @@ def _order_id(path: str) -> UUID | None:
     return parse_uuid(rest.partition("/")[0]) if orders else None
 
 
-async def _filter(tx: Read, visit: Visit, query: RequestsQuery) -> Filter:
-    """Return which requests: a partner's are its own, of one side. Raises AccountError."""
-    partner_id = None
-    if visit.is_operator and query.partner is not None:
-        partner_id = (await get_partner_named(tx, query.partner)).id
+async def _filter(tx: Read, visit: Visit, filters: Filters[RequestsQuery]) -> Filter:
+    """Return which requests: a partner's are its own, of one side."""
+    query = filters.query
     return Filter(
         caller=None if visit.is_operator else visit.caller_of(query.side),
-        partner_id=partner_id,
+        partner_id=await partner_of(tx, visit, filters) if visit.is_operator else None,
         error_code=None if query.error_code is None else query.error_code.upper(),
         since=None if query.since is None else parse_instant(query.since),
-        store_id=visit.store_id or query.store_id,
+        store_id=await store_of(tx, visit, filters, query.side),
     )
 
 

@@ -26,7 +26,17 @@ from mercato.domain.stores.storefront import availability_of, windows_of
 from mercato.domain.webhooks import operators as webhooks
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
-from mercato.http.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
+from mercato.http.console.filters import Filters, partner_of, read_filters
+from mercato.http.console.screen import (
+    EVERYBODY,
+    MERCHANTS,
+    OPERATORS,
+    Done,
+    Page,
+    Screens,
+    Visit,
+    read_query,
+)
 from mercato.kernel.errors import StoreNotFound, ValidationFailed
 from mercato.kernel.wire import Instant, Wire, parse_instant
 from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
@@ -44,15 +54,14 @@ _YEARS: Final = range(2, 9999)
 
 
 class StoresQuery(Wire):
-    """The filters of the list.
+    """The filters of the list, besides the partner for operators.
 
-    `side` is a partner's that is merchant and storefront, `query` a storefront's words, `partner` a name for operators.
+    `side` is a partner's that is merchant and storefront, `query` a storefront's words.
     """
 
     side: Surface | None = None
     status: StoreStatusValue | None = None
     query: Annotated[str, Meta(max_length=200)] | None = None
-    partner: Annotated[str, Meta(max_length=200)] | None = None
     offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
     cursor: Cursor | None = None
 
@@ -88,34 +97,38 @@ class Item(Struct, frozen=True):
 
 @screens.get("stores")
 async def list_stores(visit: Visit) -> Page:
-    query = visit.filters(StoresQuery)
+    filters = read_filters(StoresQuery, read_query(visit.head.query))
+    query = filters.query
     if not visit.is_operator and visit.caller_of(query.side).surface is Surface.MARKETFRONT:
-        return await _discover(visit, query)
+        return await _discover(visit, filters)
     async with visit.app.db.read() as tx:
         wanted = StoreFilter(
-            partner_id=await visit.partner_id(tx, query.partner),
+            partner_id=await partner_of(tx, visit, filters),
             store_id=visit.store_id,
             status=query.status,
             before=read_cursor(query.cursor),
         )
-        rows = await operators.list_stores(tx, wanted, limit=PAGE + 1, now=visit.app.clock())
+        now = visit.app.clock()
+        rows = [] if filters.faults else await operators.list_stores(tx, wanted, limit=PAGE + 1, now=now)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
-    values = {"stores": page, "next_cursor": cursor, "query": query, "statuses": list(StoreStatusValue)}
+    filters.listed(page)
+    values = {"stores": page, "next_cursor": cursor, "search": filters, "statuses": list(StoreStatusValue)}
     return Page("stores.html", "Stores", values)
 
 
-async def _discover(visit: Visit, query: StoresQuery) -> Page:
+async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
     """Show a storefront the stores of the network, as discovery finds them."""
+    query = filters.query
     found: Sequence[DiscoveredStore] = ()
     count, next_url = 0, None
-    if visit.store_id is None:
+    if visit.store_id is None and not filters.faults:
         request = DiscoverRequest(query=query.query, offset=query.offset, limit=PAGE)
         answer = await visit.app.discovery.discover(request)
         found = [msgspec.json.decode(one, type=DiscoveredStore) for one in answer.stores]
         count = answer.total_count
         if answer.has_more:
             next_url = visit.url_with(offset=str(query.offset + PAGE))
-    values = {"found": found, "count": count, "next_url": next_url, "query": query, "only": visit.store_id}
+    values = {"found": found, "count": count, "next_url": next_url, "search": filters, "only": visit.store_id}
     return Page("stores_found.html", "Stores", values)
 
 

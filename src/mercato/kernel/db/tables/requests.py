@@ -30,6 +30,8 @@ refused_requests = Table(
     # The store that the request names.
     Column("store_id", Id),
     Column("milliseconds", Integer, nullable=False),
+    # The answer's, in this service's words; NULL if it was a store's.
+    Column("detail", Text),
     sqlite_with_rowid=False,
 )
 _c = refused_requests.c

@@ -1,12 +1,14 @@
 """Audit: who changed what."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from mercato.domain.partners.queries import find_names
-from mercato.http.console.screen import OPERATORS, Page, Screens, Visit
-from mercato.kernel.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, search_entries
+from mercato.http.console.filters import partner_of, read_filters
+from mercato.http.console.screen import OPERATORS, Page, Screens, Visit, read_query
+from mercato.kernel.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, Entry, list_entries, search_entries
 from mercato.kernel.wire import Instant, Wire, parse_instant
 from mercato.kernel.wire.cursor import PAGE, Cursor, read_cursor
 
@@ -24,11 +26,10 @@ Text = Annotated[str, Meta(max_length=200)]
 
 
 class AuditQuery(Wire):
-    """The filters of the list. `partner` is a name or an id."""
+    """The filters of the list, besides the partner."""
 
     actor: Text | None = None
     action: Text | None = None
-    partner: Text | None = None
     since: Instant | None = None
     until: Instant | None = None
     cursor: Cursor | None = None
@@ -36,26 +37,36 @@ class AuditQuery(Wire):
 
 @screens.get("audit")
 async def list_audit(visit: Visit) -> Page:
-    query = visit.filters(AuditQuery)
+    filters = read_filters(AuditQuery, read_query(visit.head.query))
+    query = filters.query
+    page: Sequence[Entry] = ()
+    cursor = None
     async with visit.app.db.read() as tx:
-        page, cursor = await search_entries(
-            tx,
-            partner_id=await visit.partner_id(tx, query.partner),
-            action=query.action,
-            actor=query.actor,
-            since=None if query.since is None else parse_instant(query.since),
-            until=None if query.until is None else parse_instant(query.until),
-            before=read_cursor(query.cursor),
-            limit=PAGE,
-        )
+        partner_id = await partner_of(tx, visit, filters)
+        if not filters.faults:
+            page, cursor = await search_entries(
+                tx,
+                partner_id=partner_id,
+                action=query.action,
+                actor=query.actor,
+                since=None if query.since is None else parse_instant(query.since),
+                until=None if query.until is None else parse_instant(query.until),
+                before=read_cursor(query.cursor),
+                limit=PAGE,
+            )
+        if query.action is not None and not await list_entries(tx, action=query.action, limit=1):
+            filters.doubts["action"] = "Nothing was done under this name."
         names = await find_names(tx, {one.partner_id for one in page if one.partner_id is not None})
+    if query.actor is not None and not (partner_id or query.action or query.since or query.until):
+        filters.doubts["actor"] = "Nobody of this name has done anything."
+    filters.listed(page, cursor)
     values = {
         "entries": [(one, _words(one.detail)) for one in page],
         "next_cursor": cursor,
-        "query": query,
+        "search": filters,
         "names": names,
         "paths": _PATHS,
-        "most": MAX_SEARCHED_BY_INDEX if query.partner or query.action else MAX_SEARCHED,
+        "most": MAX_SEARCHED_BY_INDEX if partner_id or query.action else MAX_SEARCHED,
     }
     return Page("audit.html", "Audit", values)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from mercato.domain.lookup import Match, find_all
+from mercato.domain.requests.log import without_secrets
 from mercato.http.console.screen import OPERATORS, Done, Page, Screens, Visit
 from mercato.kernel.wire import Wire, redacted
 
@@ -42,7 +43,9 @@ async def search(visit: Visit) -> Done | Page:
         matches = await find_all(tx, text)
     if len(matches) == 1:
         return Done(f"Found this {matches[0].kind}.", to=_path(matches[0]))
-    return Page("search.html", "Search", {"matches": [(one, _path(one)) for one in matches]})
+    # A page repeats no key.
+    values = {"matches": [(one, _path(one)) for one in matches], "searched": without_secrets(text)}
+    return Page("search.html", "Search", values)
 
 
 def _path(match: Match) -> str:

@@ -1,0 +1,258 @@
+"""Operators see no customer: not on a page, and not in a command, wherever an order's data is stored."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from aiohttp import web
+from sqlalchemy import select
+from tests.api.trade import PLACE, Trade, trade
+from tests.console.browser import Browser
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.partners.test_commands import Shell, shell
+from tests.service import Merchant, Service
+
+from mercato.domain.orders.masking import mask_reason, mask_text, private_texts
+from mercato.domain.orders.record import StoreAnswer
+from mercato.domain.orders.request import ClientContext, Customer, PickupFulfillment, ScheduleType
+from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.masking import mask_body, mask_reply
+from mercato.http.console.routes import SCREENS
+from mercato.http.console.screen import Audience
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.tables import api_keys, deliveries, orders, partners, refused_requests, stores
+
+__all__ = ["shell"]
+
+CUSTOMER = {
+    "email": "zqmail@example.com",
+    "firstName": "Zqfirst",
+    "lastName": "Zqlast",
+    "phone": "+1 555 777 8899",
+    "partnerUserId": "zquser",
+}
+CLIENT = {"ip": "198.51.100.77", "userAgent": "zqagent/1.0"}
+FULFILLMENT = {
+    "mode": "DELIVERY_BY_MERCHANT",
+    "scheduleType": "ASAP",
+    "deliveryType": "LEAVE_AT_DOOR",
+    "instructions": "Zqinstructions at the gate",
+    "address": {
+        "address1": "12 Zqstreet",
+        "address2": "Zqfloor",
+        "city": "Zqcity",
+        "postalCode": "ZQ9999",
+        "state": "Zqstate",
+        "coordinates": {"lat": 40.123456, "lng": -73.654321},
+    },
+}
+MARKS = (
+    "zqmail", "zqfirst", "zqlast", "zquser", "zqagent", "zqinstructions", "zqstreet", "zqfloor", "zqcity", "zq9999",
+    "zqstate", "zqcode", "7778899", "777 8899", "198.51.100.77", "40.123456", "73.654321",
+)  # fmt: skip
+"""What the private members have, and what answers repeat of them."""
+
+
+def marked(deal: Trade, **members: Any) -> dict[str, Any]:
+    order = deal.order(**members)
+    return order | {"customer": CUSTOMER, "clientContext": CLIENT, "fulfillment": FULFILLMENT} | members
+
+
+async def echo(_request: web.Request, body: bytes) -> web.Response:
+    """Accept an order, and repeat who ordered it."""
+    order = json.loads(body)["data"]["order"]
+    told = {name: order.get(name) for name in ("customer", "clientContext", "fulfillment")}
+    return web.json_response({"accepted": True, "partnerOrderId": "A-1 Zqlast", **told})
+
+
+async def echo_and_refuse(_request: web.Request, body: bytes) -> web.Response:
+    """Refuse an order with codes, places and words that repeat who ordered it."""
+    told = json.dumps(json.loads(body)["data"]["order"]["customer"])
+    reason = {"code": "ZQCODE", "message": f"Not for {told}", "pointer": "/Zqlast"}
+    return web.json_response({"errors": [reason, reason | {"code": "STORE_CLOSED"}]}, status=422)
+
+
+async def echo_and_fail(_request: web.Request, body: bytes) -> web.Response:
+    return web.Response(status=410, text="No such hook for: " + body.decode())
+
+
+async def echo_as_amount(_request: web.Request, _body: bytes) -> web.Response:
+    return web.json_response({"isValid": True, "amounts": {"fees": "Zqlast", "currency": "ZQ"}})
+
+
+async def happen(deal: Trade) -> None:
+    """Place orders that are accepted, refused, cancelled and invalid, with answers that repeat the customer."""
+    answers = deal.shop.answers
+    answers |= {
+        "validate": {"isValid": True},
+        "place": echo,
+        "events": echo_and_fail,
+        "order-cancelled": echo_and_fail,
+    }
+    cancelled = await deal.placed(marked(deal))
+    assert (await deal.update(cancelled, status="confirmed")).status == 200
+    reason = "Mr Zqlast (+15557778899) doesn't answer"
+    assert (await deal.update(cancelled, state="cancelled", cancelReason=reason)).status == 200
+    given_up = await deal.placed(marked(deal))
+    await deal.mercato.app.orders.cancel(UUID(given_up["orderId"]), reason="Fraud")
+    answers["place"] = echo_and_refuse
+    assert (await deal.place(marked(deal))).status >= 400
+    answers["validate"] = echo_as_amount
+    assert (await deal.place(marked(deal))).status == 503
+    answers["validate"] = echo_and_refuse
+    assert (await deal.place(marked(deal))).status >= 400
+    assert not (await deal.validate(marked(deal)))["isValid"]
+    malformed = marked(deal, customer=CUSTOMER | {"phone": 7})
+    headers = {"Idempotency-Key": str(uuid4())}
+    assert (await deal.front.post(PLACE, malformed, headers=headers)).status == 400
+    for client, surface in ((deal.pos, "commerce"), (deal.front, "marketfront")):
+        path = f"/v1/{surface}/webhook-deliveries?status=pending"
+        await deal.mercato.until(client, path, lambda page: not page["deliveries"])
+    await deal.mercato.app.request_log.flush()
+
+
+async def paths_of_operators(mercato: Service) -> list[str]:
+    """Return the address of every page that operators can open, with every id that there is."""
+    ids: dict[str, list[Any]] = {}
+    async with mercato.app.db.read() as tx:
+        for name, column in (
+            ("order", orders.c.id), ("store", stores.c.id), ("partner", partners.c.id), ("key", api_keys.c.id),
+            ("delivery", deliveries.c.id), ("request", refused_requests.c.id),
+        ):  # fmt: skip
+            ids[name] = [row[0] for row in await tx.all(select(column))]
+    assert all(ids.values()), "there is one of each"
+    ids["passkey"] = [new_id()]
+    opened = [one for one in SCREENS if Audience.OPERATOR in one.audiences and (one.show or one.ask)]
+    return [path for screen in opened for path in _with_ids(screen.path, ids)]
+
+
+def _with_ids(path: str, ids: dict[str, list[Any]]) -> Iterator[str]:
+    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+    for chosen in product(*(ids[name] for name in names)):
+        found = path
+        for name, one in zip(names, chosen, strict=True):
+            found = found.replace("{" + name + "}", str(one))
+        yield f"/console/{found}"
+
+
+def assert_unmarked(text: str, where: str) -> None:
+    found = [mark for mark in MARKS if mark in text.lower()]
+    assert not found, f"{where} shows {found}: {text}"
+
+
+async def test_no_page_of_operators_and_no_command_shows_the_customer_of_an_order(
+    mercato: Service, shop: Merchant, shell: Shell
+):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await happen(deal)
+    operator, _ = await enter_as_operator(mercato)
+    paths = await paths_of_operators(mercato)
+    assert len(paths) > 40
+    pages = {}
+    for path in paths:
+        page = await operator.open(path)
+        assert page.status in {200, 404}, path
+        assert_unmarked(page.body.decode(), path)
+        pages[path] = page.text
+    shown = "\n".join(text for path, text in pages.items() if "/deliveries/" in path)
+    for kept in (
+        '"type": "order.place"',
+        '"type": "order.cancelled"',
+        '"name": "Tea"',
+        '"total": "5.80"',
+        '"mode": "DELI',
+    ):
+        assert kept in shown, "what says nothing of the customer"
+    assert "STORE_CLOSED" in "\n".join(text for path, text in pages.items() if "/orders/" in path)
+    await _assert_commands_show_nothing(mercato, shell)
+
+
+async def _assert_commands_show_nothing(mercato: Service, shell: Shell) -> None:
+    async with mercato.app.db.read() as tx:
+        order_ids = [row.id for row in await tx.all(select(orders.c.id))]
+        sent = await tx.all(select(deliveries.c.id, deliveries.c.type))
+    commands = [["order", "list"], ["webhooks", "list"], ["request", "list"], ["audit"], ["job", "list"]]
+    commands += [["order", "show", str(one)] for one in order_ids]
+    commands += [["webhooks", "show", str(one.id)] for one in sent]
+    for command, form in product(commands, ([], ["--json"])):
+        output = await asyncio.to_thread(shell, *command, *form)
+        assert_unmarked(output, " ".join(command))
+    place = next(str(one.id) for one in sent if one.type == EventType.ORDER_PLACE)
+    assert await asyncio.to_thread(shell, "webhooks", "show", place, "--body", code=2) == ""
+    assert "names the customer" in shell.err
+
+
+async def test_both_sides_of_an_order_see_its_customer_and_what_the_other_side_wrote(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await happen(deal)
+    for client in (deal.pos, deal.front):
+        browser, _ = await enter_as_partner(mercato, client)
+        assert "Zqfirst Zqlast" in await _texts(browser, "orders", "Orders")
+        assert "doesn't answer" in await _texts(browser, "orders", "Orders")
+        sent = await _texts(browser, "deliveries", "Deliveries")
+        assert "12 Zqstreet" in sent, "the body"
+        assert "No such hook for" in sent, "the answer"
+
+
+async def _texts(browser: Browser, screen: str, caption: str) -> str:
+    listed = await browser.open(f"/console/{screen}")
+    texts = []
+    for row in listed.rows(caption):
+        page = await browser.open(f"/console/{screen}/{row[1].split()[0]}")
+        assert page.status == 200
+        texts.append(page.text)
+    return "\n".join(texts)
+
+
+def test_a_member_that_is_not_known_is_masked_in_a_webhook_about_an_order():
+    body = json.dumps(
+        {"type": "order.place", "data": {"order": {"note": "for Zoe", "courier": {"name": "Max"}}}}
+    )
+    assert json.loads(mask_body("order.place", body.encode()))["data"]["order"] == {
+        "note": "***",
+        "courier": "***",
+    }
+    assert mask_body("catalog.sync.failed", body.encode()) == body.encode()
+    assert (mask_reply("order.place", "for Zoe"), mask_reply("order.place", ""), mask_reply("order.place", None)) == (
+        "***", "", None,
+    )  # fmt: skip
+    assert mask_reply("catalog.sync.failed", "<h1>down</h1>") == "<h1>down</h1>"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("Ms. LI-WEI is not there", False),
+        ("Ms. Ada isn't there", True),
+        ("ask\nada!", True),
+        ("Canada is closed", False),
+        ("王 is not there", True),
+        ("给王伟先生", True),
+        ("call 15550100", True),
+        ("call (555) 0100", False),
+        ("Out of dough", False),
+        ("mary-ann moved", True),
+    ],
+)
+def test_words_of_partners_are_hidden_that_repeat_a_private_text(text: str, hidden: bool):
+    customer = Customer(email="a@b.example", first_name="Ada Mary-Ann", last_name="王", phone="+1 555-0100")
+    client = ClientContext(ip="203.0.113.7", user_agent="")
+    private = private_texts(customer, client, PickupFulfillment(schedule_type=ScheduleType.ASAP))
+    assert mask_text(text, private) == ("***" if hidden else text)
+
+
+def test_once_the_customer_is_erased_only_codes_are_left_of_the_reasons():
+    for text, answer, shown in (
+        ("Ada asked us to", StoreAnswer.ACCEPTED, "***"),
+        ("STORE_UNREACHABLE", StoreAnswer.GIVEN_UP, "STORE_UNREACHABLE"),
+        ("MADE_UP", StoreAnswer.REFUSED, "OTHER"),
+        ("STORE_CLOSED", StoreAnswer.REFUSED, "STORE_CLOSED"),
+        (None, StoreAnswer.ACCEPTED, None),
+    ):
+        assert mask_reason(text, answer, ()) == shown
