@@ -251,6 +251,18 @@ async def test_a_dry_run_names_the_ids_that_are_served_and_none_that_are_not(pos
     assert of_store["message"].endswith(f"it is served as {uuid5(UUID(store['onboardingId']), 'tea')}.")
 
 
+async def test_a_price_that_is_a_json_number_is_warned_of_by_dry_runs_and_runs(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    document = {"items": {ITEM: {"name": "Soup", "basePrice": 11.1}}}
+    dry = (await pos.post("/v1/commerce/catalogset-validation", document)).json()
+    run = await mercato.run(pos, store["storeId"], shop.host(document))
+    assert (dry["valid"], run["status"]) == (True, "succeeded")
+    message, path = "The price 11.1 is a JSON number; prices are strings.", f"/items/{ITEM}/basePrice"
+    assert dry["warnings"] == [{"message": message, "path": path}]
+    assert {"code": "number-price", "message": message, "pointer": path} in run["warnings"]
+
+
 async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):
     path = "/v1/commerce/catalogset-validation"
     assert (await pos.post(path, {"callbackUrl": shop.host(CATALOG)})).json()["valid"] is True

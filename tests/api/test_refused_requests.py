@@ -12,6 +12,7 @@ from tests.service import Client, Merchant, Service, service
 from tests.stored import text_of
 
 from mercato.domain import offboarding
+from mercato.domain.partners import credentials
 from mercato.domain.partners.model import PartnerKind
 from mercato.domain.requests import log, queries
 from mercato.domain.requests.queries import Filter, Refusal
@@ -252,6 +253,50 @@ async def test_deleting_a_partner_deletes_its_refused_requests_alone(mercato: Se
         assert await queries.list_refused(tx, Filter(partner_id=made.id), limit=9) == []
         assert len(await queries.list_refused(tx, Filter(), limit=9)) == 1
     assert len(await listed(other, COMMERCE, mercato)) == 1
+
+
+async def test_a_suspended_partners_requests_are_listed_with_the_partner_and_its_key(mercato: Service):
+    made, pos = await mercato.partner(PartnerKind.BOTH)
+    assert made.commerce_key is not None
+    assert made.marketfront_key is not None
+    shop = {
+        "grant_type": "client_credentials",
+        "client_id": str(made.marketfront_key.id),
+        "client_secret": made.marketfront_key.text,
+    }
+    await offboarding.suspend(mercato.app.db, made.id, now=now)
+    for path in ("/v1/commerce/stores", f"/v1/commerce/stores/{new_id()}", "/v1/commerce/shops"):
+        await pos.get(path)
+    async with mercato.session.post(f"{mercato.base}/v1/oauth/token", data=shop) as reply:
+        assert reply.status == 400
+    await mercato.app.request_log.flush()
+    async with mercato.app.db.read() as tx:
+        found = await queries.list_refused(tx, Filter(partner_id=made.id), limit=9)
+    commerce, marketfront = made.commerce_key.id, made.marketfront_key.id
+    assert {(one.operation, one.status, one.surface, one.key_id) for one in found} == {
+        ("listStores", 403, "commerce", commerce),
+        ("getStore", 403, "commerce", commerce),
+        (None, 404, "commerce", commerce),
+        ("getAccessToken", 400, "marketfront", marketfront),
+    }
+    await offboarding.resume(mercato.app.db, made.id)
+    assert {one["errorCode"] for one in await listed(pos, COMMERCE, mercato)} == {"FORBIDDEN", "NOT_FOUND"}
+
+
+async def test_a_revoked_key_of_a_suspended_partner_is_refused_like_any_and_listed_without_a_partner(
+    mercato: Service,
+):
+    made, pos = await mercato.partner()
+    assert made.commerce_key is not None
+    async with mercato.app.db.write() as tx:
+        await credentials.revoke_key(tx, await credentials.get_key(tx, made.commerce_key.text), now=now)
+    await offboarding.suspend(mercato.app.db, made.id, now=now)
+    refused = await pos.get("/v1/commerce/stores")
+    assert refused.status == 401
+    assert b"suspended" not in refused.body
+    await mercato.app.request_log.flush()
+    async with mercato.app.db.read() as tx:
+        assert await queries.list_refused(tx, Filter(partner_id=made.id), limit=9) == []
 
 
 async def test_an_operator_sees_the_requests_of_all_partners_and_those_without_a_key(

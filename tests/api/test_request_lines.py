@@ -14,9 +14,11 @@ from aiohttp import web
 from tests.api.trade import CUSTOMER, PLACE, Trade, trade
 from tests.service import Client, Merchant, Service, service
 
+from mercato.domain import offboarding
 from mercato.domain.orders.placement import resend
 from mercato.domain.orders.placement import service as placement
 from mercato.http import edge
+from mercato.kernel.clock import now
 from mercato.kernel.telemetry import activity, configure_logs
 
 STORES = "/v1/commerce/stores"
@@ -54,6 +56,16 @@ async def test_a_refusal_is_logged_with_its_caller_and_reason(mercato: Service, 
     expected = {"request_id": "mine", "operation": "getStore", "status": 404, "error_code": "STORE_NOT_FOUND"}
     assert line.items() >= (expected | {"level": "info"}).items()
     assert line.keys() >= {"partner_id", "key_id", "ms", "timestamp"}
+
+
+async def test_a_suspended_partners_refusal_is_logged_with_partner_and_key(mercato: Service, lines: Lines):
+    made, client = await mercato.partner()
+    assert made.commerce_key is not None
+    await offboarding.suspend(mercato.app.db, made.id, now=now)
+    assert (await client.get(STORES)).status == 403
+    (line,) = [one for one in lines(mercato) if one["event"] == "request"]
+    known = {"partner_id": str(made.id), "key_id": str(made.commerce_key.id)}
+    assert line.items() >= (known | {"status": 403, "error_code": "FORBIDDEN"}).items()
 
 
 async def test_requests_that_change_something_have_a_line_and_quick_reads_have_none(

@@ -34,7 +34,7 @@ NAMED: dict[str, Any] = {
     },
     "sections": {"hot": {"name": "Hot", "itemIds": ["tea", "milk"]}},
     "modifierGroups": [
-        {"modifierGroupId": "extras", "name": "Extras", "itemIds": ["milk"], "priceOverrides": {"milk": 1}}
+        {"modifierGroupId": "extras", "name": "Extras", "itemIds": ["milk"], "priceOverrides": {"milk": "1"}}
     ],
 }
 

@@ -11,8 +11,12 @@ from tests.catalog.documents import (
     compiled,
     faults,
     json_with,
+    outcome,
     served,
+    warnings,
 )
+
+from mercato.domain.catalog.building.model import Built
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,24 @@ def test_prices_are_served_as_strings_at_scale_and_compiled_to_minor_units(
     assert copy["modifierGroups"][EXTRAS]["priceOverrides"] == {LEMON: text}
     assert {item.price for item in catalog.items.values()} == {minor}
     assert {price for group in catalog.groups.values() for price in group.choices.values()} == {minor}
+
+
+def test_a_price_that_is_a_json_number_is_read_and_warned_of():
+    document = json_with(TEA, "basePrice", "11.1").replace('"0.10"', "0")
+    assert warnings(document) == {
+        f"/items/{TEA}/basePrice": "The price 11.1 is a JSON number; prices are strings.",
+        f"/modifierGroups/{EXTRAS}/priceOverrides/{LEMON}": "The price 0 is a JSON number; prices are strings.",
+    }
+    assert served(document)["items"][TEA]["basePrice"] == "11.10"
+
+
+def test_prices_that_are_json_numbers_are_listed_up_to_the_bound_and_counted_beyond():
+    numbers = {f"{n:08x}-0000-5000-8000-000000000000": {"name": "x", "basePrice": 1.5} for n in range(1234)}
+    result = outcome({"items": numbers})
+    assert isinstance(result, Built)
+    assert (result.summary.warnings, len(result.warnings)) == (1234, 201)
+    assert {warning.rule for warning in result.warnings} == {"number-price"}
+    assert result.warnings[-1].message == "1034 more warnings like the one before."
 
 
 def test_prices_may_be_strings_and_numbers_in_one_document():

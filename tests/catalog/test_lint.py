@@ -64,6 +64,11 @@ def test_rules_have_ids_of_their_own_and_advice():
     assert page.endswith("".join(f"| `{rule.id}` | {rule.advice} |\n" for rule in Rule))
 
 
+def test_a_price_that_is_a_json_number_is_a_warning_at_its_place():
+    [warning] = linted(b'{"items": {"a": {"name": "A",\n "basePrice": 11.1}}}').warnings[1:]
+    assert (warning.rule, warning.line, warning.column) == ("number-price", 2, 15)
+
+
 def test_it_reports_what_an_ingest_reports():
     text = json.dumps(broken()).encode()
     made, report = outcome(text), linted(text)

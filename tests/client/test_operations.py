@@ -82,27 +82,24 @@ def test_both_clients_show_docstring_and_parameters_of_every_method():
                     assert "core" not in shown.parameters
 
 
-def test_importing_the_client_loads_nothing_of_the_service():
-    heavy = (
-        "sqlalchemy",
-        "alembic",
-        "granian",
-        "asyncpg",
-        "cryptography",
-        "structlog",
-        "aiohttp",
-    )
-    ours = (
-        "mercato.db",
-        "mercato.http",
-        "mercato.runtime",
-        "mercato.kernel.jobs",
-        "mercato.kernel.settings",
-        "mercato.kernel.telemetry",
-    )
-    code = f"import sys, mercato.client; print(sorted(set(sys.modules) & set({heavy + ours})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+LOADED = """
+import sys
+before = set(sys.modules)
+import mercato.client
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_importing_the_client_loads_msgspec_and_the_types_of_the_wire_alone():
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    public = {name.partition(".")[0] for name in loaded if not name.startswith("_")}
+    assert public - sys.stdlib_module_names == {"mercato", "msgspec", "typing_extensions"}
+    ours = [name for name in loaded if name.startswith("mercato.")]
+    assert len(ours) < 80
+    parts = {".".join(name.split(".")[:3]) for name in ours if name.startswith("mercato.kernel.")}
+    assert parts == {f"mercato.kernel.{part}" for part in ("clock", "errors", "signing", "wire")}
+    assert {name.split(".")[1] for name in ours} == {"client", "domain", "kernel"}
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])

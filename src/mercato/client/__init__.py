@@ -6,7 +6,8 @@
         store = client.wait_until_live(client.register_store(types.OnboardingRequest(…)).onboarding_id)
 
 `Client` is for threads, `AsyncClient` for asyncio; both have the same methods. `verify_webhook` reads what the
-service sends. Nothing of the service itself is loaded.
+service sends. With them come the structs of requests and answers and the rules that read them, but neither the server
+nor the database.
 """
 
 from mercato.client import errors, types

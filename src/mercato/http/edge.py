@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import structlog
 
+from mercato.domain.partners.callers import SuspendedPartner
 from mercato.domain.partners.limits import Limiter, network_of
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.requests.log import without_secrets
@@ -138,7 +139,15 @@ class Edge:
         caller: Caller | None = None
         if not operation.is_public:
             token = bearer_token(head)
-            caller = self._callers.cached(token) or await self._callers.get(token)
+            try:
+                caller = self._callers.cached(token) or await self._callers.get(token)
+            except SuspendedPartner as refusal:
+                # Known, though refused: the request log says whose request it was.
+                known = Call(
+                    self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id
+                )
+                set_context(known.context)
+                raise
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)

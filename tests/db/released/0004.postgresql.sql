@@ -105,6 +105,8 @@ CREATE TABLE console_passkeys (
   created_by TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   used_at BIGINT,
+  rp_id TEXT,
+  origin TEXT,
   CONSTRAINT pk_console_passkeys PRIMARY KEY (id),
   CONSTRAINT uq_console_passkeys_credential_id UNIQUE (credential_id)
 );
@@ -504,6 +506,8 @@ CREATE TABLE api_keys (
   revoked_at BIGINT,
   created_at BIGINT NOT NULL,
   last_used_at BIGINT,
+  parent_key_id UUID,
+  latest_expiry BIGINT,
   CONSTRAINT pk_api_keys PRIMARY KEY (id),
   CONSTRAINT fk_api_keys_partner_id FOREIGN KEY(partner_id) REFERENCES partners (id),
   CONSTRAINT uq_api_keys_hash UNIQUE (hash)

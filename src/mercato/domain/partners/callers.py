@@ -56,7 +56,12 @@ READ_ATTEMPTS: Final = 3
 """Reads of a key that a change may interrupt; the result of the last one is used but not cached."""
 
 
-_SUSPENDED: Final = "This partner is suspended: its keys are refused. Ask the operator of this service."
+class SuspendedPartner(Forbidden):
+    """The key or token is valid, but its partner is suspended. `caller` is for the request log alone."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__("This partner is suspended: its keys are refused. Ask the operator of this service.")
+        self.caller = caller
 
 
 class _CachedKey(Struct):
@@ -110,10 +115,15 @@ class Callers:
         self.lookups.hits += 1
         return entry.caller
 
+    def find_remembered(self, token: bytes) -> Caller | None:
+        """Return the caller of a key or token that is in memory, even of a suspended partner. For the request log."""
+        entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
+        return None if entry is None else entry.caller
+
     async def get(self, token: bytes) -> Caller:
         """Return the caller of a key or token. Raises Unauthenticated, with advice but never the key.
 
-        Raises Forbidden for a suspended partner, DatabaseUnavailable or the database's error when a read fails.
+        Raises SuspendedPartner, DatabaseUnavailable or the database's error when a read fails.
         """
         entry = await (
             self._entry_of_token(token) if keys.looks_like_token(token) else self._entry_of_key(token)
@@ -187,21 +197,26 @@ class Callers:
         self, handle: bytes, look_up: _LookUp, *, unknown: str, reads: asyncio.Semaphore | None = None
     ) -> _CachedKey:
         entry = self._find(handle)
-        if entry is not None:
-            return entry
+        if entry is None:
+            entry = await self._look_up(handle, look_up, unknown, reads or self._reads)
+        if entry.suspended:
+            raise SuspendedPartner(entry.caller)
+        return entry
+
+    async def _look_up(
+        self, handle: bytes, look_up: _LookUp, unknown: str, reads: asyncio.Semaphore
+    ) -> _CachedKey:
         self._raise_cached_refusal(handle)
         try:
-            async with asyncio.timeout(READ_SECONDS), reads or self._reads:
+            async with asyncio.timeout(READ_SECONDS), reads:
                 # Checked again after the wait: of a hundred requests with one new key, only the first few read.
                 entry = self._find(handle)
-                if entry is None:
-                    self._raise_cached_refusal(handle)
-                    entry = await self._read(handle, look_up, unknown)
+                if entry is not None:
+                    return entry
+                self._raise_cached_refusal(handle)
+                return await self._read(handle, look_up, unknown)
         except TimeoutError:
             raise DatabaseUnavailable("keys could not be looked up in time") from None
-        if entry.suspended:
-            raise Forbidden(_SUSPENDED)
-        return entry
 
     async def run(self) -> None:
         """Record key uses every few seconds until cancelled. A crash loses the last ones."""

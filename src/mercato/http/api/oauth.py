@@ -9,11 +9,13 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from mercato.domain.partners.callers import SuspendedPartner
 from mercato.domain.partners.tokens import AccessToken
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.http.problems import Refusals, problem_headers
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
+from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import Wire, as_json, parse_uuid
 from mercato.kernel.wire.base import redacted
 from mercato.kernel.wire.problem import Context, ProblemDetail, members_of
@@ -129,6 +131,10 @@ async def _issue(
         return await call.app.callers.issue(client_id, secret, suspect=suspect)
     except errors.Unauthenticated as refused:
         raise InvalidClientError(refused.detail) from None
+    except SuspendedPartner as refused:
+        call.authenticated = refused.caller
+        set_context(call.context)
+        raise _invalid("unauthorized_client", refused.detail) from None
     except errors.Forbidden as refused:
         raise _invalid("unauthorized_client", refused.detail) from None
 

@@ -1,13 +1,16 @@
 """The findings of a check: limited lists of faults and of warnings, each with the rule that is broken."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 from unicodedata import category
 
 from msgspec import Struct, field
 
 from mercato.domain.catalog.model import Finding
+
+T = TypeVar("T")
 
 
 class Rule(Enum):
@@ -43,6 +46,10 @@ class Rule(Enum):
     DUPLICATE_OVERRIDE = "duplicate-override", "Keep one price for the item."
     IDLE_OVERRIDE = "idle-override", "List the item in itemIds of the group, or remove its price."
     INVALID_PRICE = "invalid-price", 'Write the price as a decimal string in the currency, such as "12.50".'
+    NUMBER_PRICE = (
+        "number-price",
+        'Write the price as a string, such as "12.50": many JSON libraries round numbers.',
+    )
     NO_PRICE = "no-price", "Add a basePrice if the item is sold; a choice of a group needs none."
     NO_NAME = "no-name", "Add a name: storefronts show it."
     COUNT_OUT_OF_RANGE = (
@@ -115,6 +122,15 @@ class Findings(Struct):
         listed = self.listed_warnings.setdefault(kind, [])
         if len(listed) < MAX_PER_KIND:
             listed.append(_finding(rule, message, path))
+
+    def warn_of_each(self, rule: Rule, things: Sequence[T], describe: Callable[[T], tuple[str, str]]) -> None:
+        """Report the same of several things; `describe` returns the message and path of those that are listed."""
+        if not things:
+            return
+        kind = rule, ""
+        self.counts[kind] += len(things)
+        listed = self.listed_warnings.setdefault(kind, [])
+        listed += [_finding(rule, *describe(thing)) for thing in things[: MAX_PER_KIND - len(listed)]]
 
     def count_unlisted(self, count: int) -> None:
         """Count faults that aren't listed."""

@@ -4,16 +4,18 @@ A menu has few distinct prices, so each is read once.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from mercato.domain.catalog import money
 from mercato.domain.catalog.validation.document import Form, Growth, Source
-from mercato.domain.catalog.validation.findings import Findings, Rule
+from mercato.domain.catalog.validation.findings import Findings, Rule, shorten
 from mercato.domain.catalog.validation.near_misses import price_hint
 from mercato.kernel.wire.kinds import json_type
 from mercato.kernel.wire.walk import escape
+
+_NO_PRICE: Final = "has no basePrice: it can't be sold by itself, and is free as a modifier."
 
 
 class _NotAPrice(msgspec.Struct, frozen=True):
@@ -84,6 +86,8 @@ class Prices:
                 grown += growth
         if self._read.refused:
             self._refuse(written)
+        if any(type(price) is bytes for price in self._read):
+            self._warn_of_numbers(written)
         if None in self._read:
             self._warn_without(written)
         return found, Growth(0, grown)
@@ -103,13 +107,24 @@ class Prices:
         groups = self._source.groups
         found: dict[str, int] = {}
         served: dict[str, Any] = {}
+        numbers: list[tuple[str, bytes]] = []
         for item, value in prices.items():
             price = _NotAPrice("null") if value is None else _as_written(value)
             minor, served[item], _ = self._read[price]
             if minor is None:
                 at = f"{groups.pointer(key)}/priceOverrides/{escape(item)}"
                 self._findings.fault(Rule.INVALID_PRICE, self._refusal("A price", price), at)
+            elif isinstance(price, bytes):
+                numbers.append((item, price))
             found[item] = minor or 0
+        self._findings.warn_of_each(
+            Rule.NUMBER_PRICE,
+            numbers,
+            lambda one: (
+                _number_message(one[1]),
+                f"{groups.pointer(key)}/priceOverrides/{escape(one[0])}",
+            ),
+        )
         groups.change(key, "priceOverrides", served)
         return found
 
@@ -126,15 +141,30 @@ class Prices:
         reason = self._read.refused[price]
         return f"{name} {reason}" if isinstance(price, _NotAPrice) else reason
 
+    def _warn_of_numbers(self, written: Iterable[Written]) -> None:
+        items, refused = self._source.items, self._read.refused
+        numbers = [
+            (key, price)
+            for key, price in zip(items.members, written, strict=True)
+            if isinstance(price, bytes) and price not in refused
+        ]
+        self._findings.warn_of_each(
+            Rule.NUMBER_PRICE,
+            numbers,
+            lambda found: (_number_message(found[1]), f"{items.pointer(found[0])}/basePrice"),
+        )
+
     def _warn_without(self, written: Iterable[Written]) -> None:
         items = self._source.items
-        for key in [key for key, price in zip(items.members, written, strict=True) if price is None]:
-            self._findings.warn(
-                Rule.NO_PRICE,
-                f"The item {items.label(key)} has no basePrice: "
-                "it can't be sold by itself, and is free as a modifier.",
-                items.pointer(key),
-            )
+        self._findings.warn_of_each(
+            Rule.NO_PRICE,
+            [key for key, price in zip(items.members, written, strict=True) if price is None],
+            lambda key: (f"The item {items.label(key)} {_NO_PRICE}", items.pointer(key)),
+        )
+
+
+def _number_message(price: bytes) -> str:
+    return f"The price {shorten(price.decode())} is a JSON number; prices are strings."
 
 
 def _written(values: list[Any]) -> list[Written]:
