@@ -41,15 +41,21 @@ test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL
 test-long: $(VENV)/.dev ## the proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m long -q
 
-CLIENT := tests/clients/typescript
+TOOLS := tests/clients/typescript
+PACKAGE := packages/typescript
 
-$(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/package-lock.json
+%/node_modules/.package-lock.json: %/package.json %/package-lock.json
 	@command -v npm >/dev/null || { echo "make test-clients needs Node.js 20.19 or newer, with npm: there is none on the PATH" >&2; exit 1; }
-	npm --prefix $(CLIENT) ci --no-audit --no-fund --silent
+	npm --prefix $* ci --no-audit --no-fund --silent
 	touch $@
 
-test-clients: $(VENV)/.dev $(CLIENT)/node_modules/.package-lock.json ## clients generated from /openapi.json (needs Node.js)
-	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients
+$(PACKAGE)/dist/index.js: $(PACKAGE)/node_modules/.package-lock.json $(PACKAGE)/tsconfig.json $(wildcard $(PACKAGE)/src/*.ts)
+	npm --prefix $(PACKAGE) run --silent build
+
+# The package's tests, and those of what the documents and the console say about it.
+test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/dist/index.js ## the TypeScript client, and clients generated from /openapi.json (needs Node.js)
+	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients tests/docs/test_receivers.py \
+	  tests/console/test_playground.py::test_a_request_is_shown_as_a_program_that_runs
 
 # A stamp of its own: nobody else needs Playwright.
 $(VENV)/.browser: $(VENV)/.dev requirements-browser.lock
@@ -115,4 +121,5 @@ docs: $(VENV)/.docs ## the documents as a site in ./site, to be read without a n
 	$(BIN)/python docs/offline.py site
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site $(CLIENT)/node_modules
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site \
+	  $(TOOLS)/node_modules $(PACKAGE)/node_modules $(PACKAGE)/dist $(PACKAGE)/build

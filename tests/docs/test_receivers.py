@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
+from tests.clients.typescript_project import BUILT, compile_project, skip_without, start_project
 from tests.docs.documents import ROOT, blocks
 
 from mercato.kernel.signing import new_secret, webhook_headers
@@ -24,7 +25,6 @@ PAGE = ROOT / "docs/how-to/verify-a-webhook.md"
 RECEIVERS = {
     block.words[0]: block.text for block in blocks(PAGE) if block.words[:1] and "." in block.words[0]
 }
-TYPESCRIPT = ROOT / "tests/clients/typescript"
 EVENT = b'{"type": "catalog.sync.succeeded", "timestamp": "2026-01-31T18:30:00.000Z", "data": {"n": 1.0}}'
 STARTS_WITHIN = 120.0
 """Seconds: Go compiles its library first."""
@@ -35,25 +35,13 @@ def python(desk: Path) -> list[str]:
 
 
 def typescript(desk: Path) -> list[str]:
-    """Return the command of the TypeScript receiver: as it is where Node.js reads it, else what tsc makes of it."""
+    """Return the command of the TypeScript receiver, compiled with the client that `make test-clients` builds."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js isn't installed")
-    told = subprocess.run(
-        [node, "-p", "process.features.typescript"], capture_output=True, text=True, check=True
-    )
-    if told.stdout.strip() in {"strip", "transform"}:
-        return [node, str(desk / "receiver.ts")]
-    compiler = TYPESCRIPT / "node_modules/.bin/tsc"
-    if not compiler.exists():
-        pytest.skip(
-            "this Node.js doesn't run TypeScript, and tsc is not installed: `make test-clients` does that"
-        )
-    config = json.loads((TYPESCRIPT / "tsconfig.json").read_text())
-    (desk / "tsconfig.json").write_text(json.dumps(config | {"include": ["receiver.ts"]}))
-    (desk / "package.json").write_text('{"type": "module"}')
-    (desk / "node_modules").symlink_to(TYPESCRIPT / "node_modules")
-    subprocess.run([compiler, "--project", desk], check=True)
+    skip_without(BUILT)
+    start_project(desk)
+    asyncio.run(compile_project(desk))
     return [node, str(desk / "made/receiver.js")]
 
 

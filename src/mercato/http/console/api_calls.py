@@ -129,7 +129,7 @@ def _examples(base_url: str, operation: Operation, body: str, key: str | None) -
     return (
         Example("curl", _curl(base_url + operation.path, body, key)),
         Example("Python", _python(base_url, operation, body, key)),
-        Example("TypeScript", _typescript(base_url + operation.path, body, key)),
+        Example("TypeScript", _typescript(base_url, operation, body, key)),
     )
 
 
@@ -156,15 +156,16 @@ with Client({base_url!r}, os.environ["MERCATO_KEY"]) as client:
 print(as_json(answer).decode())'''
 
 
-def _typescript(url: str, body: str, key: str | None) -> str:
-    own = "" if key is None else f'    "Idempotency-Key": "{key}",\n'
-    indented = body.replace("\n", "\n  ")
-    return f"""const answer = await fetch({as_json(url).decode()}, {{
-  method: "POST",
-  headers: {{
-    Authorization: `Bearer ${{process.env.MERCATO_KEY}}`,
-    "Content-Type": "application/json",
-{own}  }},
-  body: JSON.stringify({indented}),
-}});
-console.log(answer.status, await answer.json());"""
+def _typescript(base_url: str, operation: Operation, body: str, key: str | None) -> str:
+    assert operation.takes is not None, operation.id
+    option = "" if key is None else f', {{ idempotencyKey: "{key}" }}'
+    # These two end a template, or begin an expression in it: JSON has them only in strings, and may escape them.
+    quoted = body.replace("`", "\\u0060").replace("${", "\\u0024{")
+    return f"""import {{ Mercato, type types }} from "@mercato/client";
+
+const BODY = String.raw`{quoted}`;
+
+const mercato = new Mercato({{ url: {as_json(base_url).decode()}, key: process.env.MERCATO_KEY }});
+const request: types.{operation.takes.__name__} = JSON.parse(BODY);
+const answer = await mercato.marketfront.{operation.id}(request{option});
+console.log(JSON.stringify(answer, null, 2));"""

@@ -1,0 +1,168 @@
+// The Marketfront surface, for storefronts.
+
+import type * as types from "./api.js";
+import { ConfigurationError } from "./errors.js";
+import type { Query } from "./operations.js";
+import { byCursor, byOffset, type Pages } from "./pages.js";
+import type { CallOptions, Service } from "./service.js";
+import { poll, type WaitOptions } from "./waiting.js";
+
+/** The options of Place Order. */
+export interface PlaceOptions extends CallOptions {
+  /**
+   * What makes a repeat harmless: the order is placed once for each key. Without one a new key is made.
+   *
+   * Give a key that you have stored before, so that you can repeat the call after a crash. An error has the key too.
+   */
+  readonly idempotencyKey?: string | undefined;
+}
+
+/** The methods for a storefront's key or token. */
+export class Marketfront {
+  readonly #service: Service;
+
+  constructor(service: Service) {
+    this.#service = service;
+  }
+
+  // --- stores
+
+  /** List stores: by place, nearest first; else by words, best match first; else by name. */
+  discoverStores(
+    request: types.DiscoverRequest = {},
+    options?: CallOptions,
+  ): Pages<types.DiscoverResponse, types.DiscoveredStore> {
+    return byOffset(
+      request.offset ?? 0,
+      ({ offset }) => this.#service.perform("discoverStores", { body: { ...request, offset } }, options),
+      (page) => page.stores,
+    );
+  }
+
+  /** Return a store as it is now. */
+  getMarketfrontStore(storeId: string, options?: CallOptions): Promise<types.MarketfrontStore> {
+    return this.#service.perform("getMarketfrontStore", { path: { storeId } }, options);
+  }
+
+  /** Return whether the store is open at an instant, now without one, and why. */
+  getStoreAvailability(
+    storeId: string,
+    query?: Query<"getStoreAvailability">,
+    options?: CallOptions,
+  ): Promise<types.StoreAvailability> {
+    return this.#service.perform("getStoreAvailability", { path: { storeId }, query: { ...query } }, options);
+  }
+
+  /** Return a CatalogSet. It never changes under its id, so keep it. */
+  getCatalogSet(catalogSetId: string, options?: CallOptions): Promise<types.CatalogSet> {
+    return this.#service.perform("getCatalogSet", { path: { catalogSetId } }, options);
+  }
+
+  // --- carts
+
+  /** Return the cart with one more item, priced. The answer can be sent as the cart of the next request. */
+  addCartItem(request: types.AddCartItemRequest, options?: CallOptions): Promise<types.PricedCart> {
+    return this.#service.perform("addCartItem", { body: request }, options);
+  }
+
+  /** Return the cart without one of its lines, priced. */
+  removeCartItem(request: types.RemoveCartItemRequest, options?: CallOptions): Promise<types.PricedCart> {
+    return this.#service.perform("removeCartItem", { body: request }, options);
+  }
+
+  /** Return the cart with another quantity of one of its lines, priced. */
+  updateCartItem(request: types.UpdateCartItemRequest, options?: CallOptions): Promise<types.PricedCart> {
+    return this.#service.perform("updateCartItem", { body: request }, options);
+  }
+
+  // --- orders
+
+  /** Return whether the order can be placed, what it costs, and the token that places it. */
+  validateOrder(order: types.OrderCore, options?: CallOptions): Promise<types.ValidateOrderResponse> {
+    return this.#service.perform("validateOrder", { body: order }, options);
+  }
+
+  /** Place an order, once for each idempotency key. */
+  placeOrder(
+    order: types.PlaceOrderRequest,
+    { idempotencyKey = crypto.randomUUID(), ...options }: PlaceOptions = {},
+  ): Promise<types.Order> {
+    return this.#service.perform("placeOrder", { body: order, idempotencyKey }, options);
+  }
+
+  /** Return an order that was placed with this account, as it is now. */
+  getMarketfrontOrder(orderId: string, options?: CallOptions): Promise<types.Order> {
+    return this.#service.perform("getMarketfrontOrder", { path: { orderId } }, options);
+  }
+
+  /** Return the history of an order, with every webhook attempt. */
+  getMarketfrontOrderTimeline(orderId: string, options?: CallOptions): Promise<types.OrderTimeline> {
+    return this.#service.perform("getMarketfrontOrderTimeline", { path: { orderId } }, options);
+  }
+
+  /** Wait until an order is completed or cancelled. Throws DeadlineError, with the order as `last`. */
+  waitUntilClosed(orderId: string, options?: WaitOptions): Promise<types.Order> {
+    const closed = (order: types.Order) => order.state !== "open";
+    return poll(this.#service, "getMarketfrontOrder", { path: { orderId } }, closed, options);
+  }
+
+  // --- refused requests
+
+  /** List the account's requests that were refused in the last 7 days, newest first. */
+  listMarketfrontRequests(
+    query?: Query<"listMarketfrontRequests">,
+    options?: CallOptions,
+  ): Pages<types.RefusedRequestPage, types.RefusedRequest> {
+    return byCursor(
+      (position) => this.#service.perform("listMarketfrontRequests", { query: { ...query, ...position } }, options),
+      (page) => page.requests,
+    );
+  }
+
+  // --- webhooks
+
+  /** List the order events that the account was sent, newest first. */
+  listMarketfrontWebhookDeliveries(
+    query?: Query<"listMarketfrontWebhookDeliveries">,
+    options?: CallOptions,
+  ): Pages<types.WebhookDeliveryPage, types.WebhookDelivery> {
+    return byCursor(
+      (position) =>
+        this.#service.perform("listMarketfrontWebhookDeliveries", { query: { ...query, ...position } }, options),
+      (page) => page.deliveries,
+    );
+  }
+
+  /** Return an order event with its body and every attempt. */
+  getMarketfrontWebhookDelivery(deliveryId: string, options?: CallOptions): Promise<types.WebhookDeliveryDetail> {
+    return this.#service.perform("getMarketfrontWebhookDelivery", { path: { deliveryId } }, options);
+  }
+
+  /** Redeliver an order event with the same id and body. */
+  redeliverMarketfrontWebhook(deliveryId: string, options?: CallOptions): Promise<types.WebhookDeliveryDetail> {
+    return this.#service.perform("redeliverMarketfrontWebhook", { path: { deliveryId } }, options);
+  }
+}
+
+/**
+ * Return the request that places an order as validated, at exactly that total.
+ *
+ * `payment` goes to the store unchanged. Throws ConfigurationError for an invalid order.
+ */
+export function toPlace(
+  order: types.OrderCore,
+  validated: types.ValidateOrderResponse,
+  payment?: Record<string, unknown>,
+): types.PlaceOrderRequest {
+  const { isValid, validatedOrderToken } = validated;
+  const { amounts, errors } = validated.order;
+  if (!isValid || !amounts) {
+    throw new ConfigurationError(`The order is invalid: ${errors.map((error) => error.code).join(", ")}.`);
+  }
+  return {
+    ...order,
+    amounts: { tip: order.amounts?.tip ?? null, total: amounts.total },
+    validatedOrderToken,
+    ...(payment && { payment }),
+  };
+}
