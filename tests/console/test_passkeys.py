@@ -8,11 +8,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import cbor2
+import pytest
 from sqlalchemy import update
 from tests.api.trade import Time
 from tests.console.authenticator import Authenticator
 from tests.console.browser import Browser, Page
-from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.console.visiting import count_writes, enter_as_operator, enter_as_partner
 from tests.service import Service, service
 
 from mercato.kernel.db.tables import console_passkeys
@@ -69,6 +70,27 @@ async def test_an_answer_signs_in_once(mercato: Service):
     assert (await stranger.press(page, USE, credential=answer)).status == 200
     again = await Browser(mercato.base, mercato.session).press(page, USE, credential=answer)
     assert (again.status, "This response was used already" in again.text) == (403, True)
+
+
+async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch
+):
+    browser, _ = await enter_as_operator(mercato)
+    key = new_authenticator(mercato)
+    await add(browser, key)
+    asked = options_of(await browser.open("/console/passkey"))
+    used = key.get(asked)
+    stranger = Browser(mercato.base, mercato.session)
+    writes = count_writes(monkeypatch)
+    assert (await stranger.post("/console/passkey", {"credential": used})).status == 200
+    assert writes == ["mercato.http.console.passkeys"]
+    stale = asked | {"challenge": asked["challenge"][:-4] + "AAAA"}
+    forged = Authenticator(key.host, key.origin, id=key.id)
+    unknown = new_authenticator(mercato)
+    for credential in (used, key.get(stale), forged.get(asked), unknown.get(asked), "{}", ""):
+        page = await stranger.post("/console/passkey", {"credential": credential})
+        assert page.status in {400, 403}, credential
+    assert len(writes) == 1
 
 
 async def test_a_passkey_that_is_removed_ends_its_sessions(mercato: Service):

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.api.trade import Time
 from tests.console.browser import Browser
-from tests.console.visiting import enter, enter_as_operator, enter_as_partner, partner_link
+from tests.console.visiting import count_writes, enter, enter_as_operator, enter_as_partner, partner_link
 from tests.service import Service
 
 from mercato.domain.console import sessions
@@ -58,6 +58,23 @@ async def test_a_link_asks_before_it_is_used_and_works_once(mercato: Service):
     for again in (await thief.open(link), await thief.post(link)):
         assert (again.status, again.heading) == (410, "This link has been used")
     assert not thief.cookies
+
+
+async def test_a_link_that_will_be_refused_takes_no_write_transaction(
+    mercato: Service, clock_ahead: Time, monkeypatch: pytest.MonkeyPatch
+):
+    made, client = await mercato.partner()
+    used, expired, withdrawn = [await partner_link(client) for _ in range(3)]
+    stranger = Browser(mercato.base, mercato.session)
+    writes = count_writes(monkeypatch)
+    assert (await stranger.post(used)).status == 200
+    assert writes == ["mercato.http.console.sign_in"]
+    await suspend(mercato, made)
+    for link in (used, withdrawn, f"/console/links/{'x' * 43}", "/console/links/", "/console/links/%00"):
+        assert (await stranger.post(link)).status == 410, link
+    clock_ahead.ahead = timedelta(minutes=16)
+    assert (await stranger.post(expired)).status == 410
+    assert len(writes) == 1
 
 
 async def test_a_link_expires_after_fifteen_minutes(mercato: Service, clock_ahead: Time):

@@ -1,14 +1,17 @@
 """Functions that sign in to the console."""
 
+import sys
 from typing import Any
 from uuid import UUID
 
+import pytest
 from tests.console.browser import Browser, Page
 from tests.service import Client, Service
 
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant
 from mercato.kernel import clock
+from mercato.kernel.db.engine import Database
 
 
 async def partner_link(client: Client, **wanted: Any) -> str:
@@ -44,3 +47,18 @@ async def enter_whole_account(mercato: Service, partner_id: UUID) -> tuple[Brows
 
 async def enter_as_operator(mercato: Service) -> tuple[Browser, Page]:
     return await enter(mercato, await operator_link(mercato))
+
+
+def count_writes(patch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets, for each write transaction that a page begins from now on, the page's module."""
+    writes: list[str] = []
+    write = Database.write
+
+    def count(self: Database) -> Any:
+        module: str = sys._getframe(1).f_globals["__name__"]
+        if module.startswith("mercato.http.console."):
+            writes.append(module)
+        return write(self)
+
+    patch.setattr(Database, "write", count)
+    return writes

@@ -190,10 +190,21 @@ async def add(
     return passkey_id
 
 
-async def sign_in(
-    tx: Write, challenges: Challenges, site: Site, credential: str, *, purpose: str, now: datetime
-) -> str:
-    """Begin an operator's session by the answer of a passkey; return its token. Raises Forbidden."""
+class Use(Struct, frozen=True):
+    """The valid answer of a passkey to a challenge that was made at that time."""
+
+    passkey_id: UUID
+    made_at: datetime
+    sign_count: int
+
+
+async def verify(
+    tx: Read, challenges: Challenges, site: Site, credential: str, *, purpose: str, now: datetime
+) -> Use:
+    """Return what the answer of a passkey says, without using it up. Raises Forbidden.
+
+    It reads only, so that nobody who makes answers up waits for the database's write lock, or holds it.
+    """
     from webauthn import verify_authentication_response
     from webauthn.helpers import parse_authentication_credential_json
 
@@ -216,17 +227,28 @@ async def sign_in(
             credential_current_sign_count=row.sign_count,
             require_user_verification=True,
         )
+    if row.used_at is not None and row.used_at >= made_at:
+        raise _used()
+    return Use(row.id, made_at, found.new_sign_count)
+
+
+async def sign_in(tx: Write, use: Use, *, now: datetime) -> str:
+    """Begin an operator's session by the answer of a passkey; return its token. Raises Forbidden."""
     its = console_passkeys.c
     # The answer to a challenge that was made before the last use has been given already, or was overtaken.
     used = await tx.execute(
         update(console_passkeys)
-        .where(its.id == row.id, or_(its.used_at.is_(None), its.used_at < made_at))
-        .values(used_at=now, sign_count=found.new_sign_count)
+        .where(its.id == use.passkey_id, or_(its.used_at.is_(None), its.used_at < use.made_at))
+        .values(used_at=now, sign_count=use.sign_count)
     )
     if used.rowcount != 1:
-        raise Forbidden("This response was used already. Reload the page.")
-    grant = Grant(partner_id=None, created_by=_actor(row.id))
+        raise _used()
+    grant = Grant(partner_id=None, created_by=_actor(use.passkey_id))
     return await sessions.begin(tx, grant, now=now)
+
+
+def _used() -> Forbidden:
+    return Forbidden("This response was used already. Reload the page.")
 
 
 class _Response(Wire):

@@ -61,9 +61,11 @@ async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> 
     try:
         credential = decode_form(Assertion, await call.body(MAX_FORM)).credential
         set_context(work_context(call, "console.signIn", Grant(partner_id=None, created_by="passkey")))
-        async with app.db.write() as tx:
-            await end_previous(cookies, tx, now=now)
-            token = await passkeys.sign_in(tx, challenges, site, credential, purpose=SIGN_IN, now=now)
+        async with app.db.read() as tx:
+            use = await passkeys.verify(tx, challenges, site, credential, purpose=SIGN_IN, now=now)
+        async with app.db.write() as writing:
+            await end_previous(cookies, writing, now=now)
+            token = await passkeys.sign_in(writing, use, now=now)
     except Problem as problem:
         return render_refusal(problem, call.head.request_id)
     return signed_in(cookies, token)

@@ -29,15 +29,15 @@ async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) ->
     """Ask before a link is used, so that what only looks at it uses nothing up; sign in on the form that is sent."""
     app, now = call.app, call.app.clock()
     try:
-        if call.texts["method"] != "POST":
-            async with app.db.read() as tx:
-                grant = await sessions.get_link(tx, token, now=now)
-            return render("continue.html", title="Continue to the console", console=None, grant=grant)
-        async with app.db.write() as tx:
+        # Read first: made-up links must neither wait for the database's write lock nor hold it.
+        async with app.db.read() as tx:
             grant = await sessions.get_link(tx, token, now=now)
-            set_context(work_context(call, "console.signIn", grant))
-            await end_previous(cookies, tx, now=now)
-            made = await sessions.sign_in(tx, token, now=now)
+        if call.texts["method"] != "POST":
+            return render("continue.html", title="Continue to the console", console=None, grant=grant)
+        set_context(work_context(call, "console.signIn", grant))
+        async with app.db.write() as writing:
+            await end_previous(cookies, writing, now=now)
+            made = await sessions.sign_in(writing, token, now=now)
     except LinkRefused as refused:
         return render("link_refused.html", status=410, title=refused.title, console=None, refused=refused)
     return signed_in(cookies, made)
