@@ -5,12 +5,20 @@ from datetime import timedelta
 import pytest
 from tests.api.trade import Time
 from tests.console.browser import Browser
-from tests.console.visiting import count_writes, enter, enter_as_operator, enter_as_partner, partner_link
-from tests.service import Service
+from tests.console.visiting import (
+    count_writes,
+    enter,
+    enter_as_operator,
+    enter_as_partner,
+    enter_whole_account,
+    partner_link,
+)
+from tests.service import CATALOG, Merchant, Service
 
 from mercato.domain.console import sessions
 from mercato.domain.partners import accounts, credentials
 from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.model import PartnerKind
 from mercato.http.console.routes import SCREENS
 from mercato.http.console.screen import Audience
 from mercato.kernel import clock
@@ -173,6 +181,66 @@ async def test_the_account_lists_its_sessions_and_ends_any(mercato: Service):
     assert (await mine.post(action)).status_region == "The session has ended."
     assert (await other.open("/console/account")).status == 401
     assert (await mine.open("/console/account")).status == 200
+
+
+async def test_all_sessions_of_the_account_end_at_once_and_its_unused_links_sign_nobody_in(mercato: Service):
+    made, client = await mercato.partner()
+    mine, _ = await enter_as_partner(mercato, client)
+    other, _ = await enter_whole_account(mercato, made.id)
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    operator, _ = await enter_as_operator(mercato)
+    unused = await partner_link(client)
+    question = await mine.press(await mine.open("/console/account"), "End all sessions")
+    assert "including you" in question.text
+    assert (await other.open("/console/account")).status == 200, "nothing ended before Confirm"
+    signed_out = await mine.press(question, "Confirm")
+    assert (signed_out.heading, "somebody ended it" in signed_out.text) == ("Sign in", True)
+    for browser in (mine, other):
+        assert (await browser.open("/console/account")).status == 401
+    assert (await Browser(mercato.base, mercato.session).post(unused)).status == 410
+    for browser in (stranger, operator):
+        assert (await browser.open("/console/account")).status == 200
+    await enter_as_partner(mercato, client)
+    async with mercato.app.db.read() as tx:
+        entry = (await list_entries(tx, action="console.endAllSessions", limit=1))[0]
+    assert (entry.partner_id, entry.detail) == (made.id, {"ended": 2})
+
+
+async def test_all_sessions_of_operators_end_at_once_and_operators_end_a_partners(mercato: Service):
+    made, client = await mercato.partner()
+    partner, _ = await enter_as_partner(mercato, client)
+    operators = [(await enter_as_operator(mercato))[0] for _ in range(2)]
+    page = await operators[0].open(f"/console/partners/{made.id}")
+    done = await operators[0].press(await operators[0].press(page, "End all sessions"), "Confirm")
+    assert "1 session of" in done.status_region
+    assert (await partner.open("/console/account")).status == 401
+    partner, _ = await enter_as_partner(mercato, client)
+    page = await operators[0].open("/console/account")
+    await operators[0].press(await operators[0].press(page, "End all sessions"), "Confirm")
+    for browser in operators:
+        assert (await browser.open("/console/account")).status == 401
+    assert (await partner.open("/console/account")).status == 200
+
+
+async def test_a_session_ends_only_the_sessions_that_it_sees(mercato: Service, shop: Merchant):
+    """One for a store those for the store, one of a surface those of the surface, and a read-only one none."""
+    made, client = await mercato.partner(PartnerKind.BOTH)
+    assert made.marketfront_key is not None
+    front = client.with_key(made.marketfront_key.text)
+    store = await mercato.live(client, shop.host(CATALOG))
+    whole, _ = await enter_whole_account(mercato, made.id)
+    storefront, _ = await enter_as_partner(mercato, front)
+    merchant, _ = await enter_as_partner(mercato, client)
+    of_store, _ = await enter_as_partner(mercato, client, storeId=store["storeId"])
+    reader, _ = await enter_as_partner(mercato, client, readOnly=True)
+    path = "/console/account/sessions/end"
+    assert (await reader.post(path)).status == 403
+    assert (await of_store.post(path)).heading == "Sign in"
+    assert (await merchant.open("/console/account")).status == 200
+    assert (await merchant.post(path)).heading == "Sign in"
+    assert (await reader.open("/console/account")).status == 401
+    for browser in (whole, storefront):
+        assert (await browser.open("/console/account")).status == 200
 
 
 async def test_sign_out_ends_the_session_everywhere(mercato: Service):

@@ -96,6 +96,7 @@ CHANGES: dict[tuple[str, ...], list[str]] = {
     ("partner", "resume"): ["Acme"],
     ("partner", "delete"): ["Acme", "--yes"],
     ("console", "link"): ["--partner", "Acme"],
+    ("console", "end-sessions"): ["--partner", "Acme"],
     ("key", "create"): ["Acme", "--surface", "commerce", "--description", "hush"],
     ("key", "roll"): ["{commerceKeyId}"],
     ("key", "revoke"): ["{marketfrontKeyId}"],

@@ -29,7 +29,7 @@ for name, function, text in (
     ("url", "catalog.url:url", "URLs: doctor."),
     ("certify", "certify.commands:certify", "Certify a merchant or a storefront."),
     ("customer", "operations.customers:customer", "Customers: erase."),
-    ("console", "operations.console:console", "The console: sign in."),
+    ("console", "operations.console:console", "The console: sign in, end sessions."),
     ("doctor", "operations.doctor:doctor", "Find what is wrong, and how to fix it."),
     ("audit", "operations.audit:audit", "List who changed what, newest first."),
     ("backup", "operations.backup:backup", "Copy the embedded database while it is in use."),

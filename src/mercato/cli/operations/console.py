@@ -1,4 +1,4 @@
-"""`mercato console`: links that sign a browser in."""
+"""`mercato console`: links that sign a browser in, and the end of sessions."""
 
 from typing import Annotated
 from uuid import UUID
@@ -12,11 +12,12 @@ from mercato.cli.session import opened
 from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant
 from mercato.kernel import clock
+from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 from mercato.kernel.telemetry.context import current_context
 from mercato.kernel.wire import Instant, Wire, redacted
 
-console = group("console", "The console: sign in.")
+console = group("console", "The console: sign in, end sessions.")
 
 
 @redacted("url")
@@ -27,6 +28,13 @@ class Link(Wire):
     expires_at: Instant
     partner_id: UUID | None
     read_only: bool
+
+
+class Ended(Wire):
+    """How many sessions ended."""
+
+    partner_id: UUID | None
+    ended: int
 
 
 @console.command
@@ -64,6 +72,35 @@ async def link(
         return
     say(url)
     note("Open it within 15 minutes. It signs in one browser, once.")
+
+
+@console.command
+async def end_sessions(
+    *,
+    operator: bool = False,
+    partner: Annotated[
+        str | None, Parameter(help="The id or name of the partner whose sessions end.")
+    ] = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """End all sessions of an account at once, and withdraw its links that weren't opened yet.
+
+    Keys and passkeys stay valid, and can begin new sessions.
+
+    Args:
+        operator: Those of the operators' account.
+
+    """
+    if operator == (partner is not None):
+        raise UnusableError("Say whose sessions end: --operator, or --partner NAME.")
+    async with opened(data_dir) as session, session.db.write() as tx:
+        partner_id = await session.find_partner_id(tx, partner)
+        ended = await sessions.end_all_sessions(tx, partner_id, now=clock.now())
+    if json:
+        print_json(Ended(partner_id=partner_id, ended=ended))
+        return
+    note(f"{count_of(ended, 'session')} ended.")
 
 
 def _base_url(settings: Settings) -> str:

@@ -162,7 +162,10 @@ async def list_sessions(tx: Read, account: Session, *, now: datetime) -> Sequenc
     """
     query = (
         _with_owner(console_sessions, now)
-        .where(*_of_account(account), console_sessions.c.expires_at > now)
+        .where(
+            *_of_account(account.grant.partner_id, account, console_sessions),
+            console_sessions.c.expires_at > now,
+        )
         .order_by(console_sessions.c.id.desc())
         .limit(MAX_LISTED)
     )
@@ -172,11 +175,31 @@ async def list_sessions(tx: Read, account: Session, *, now: datetime) -> Sequenc
 async def end_session(tx: Write, account: Session, session_id: UUID) -> bool:
     """End a session of the same account; return whether there was one."""
     ended = await tx.execute(
-        delete(console_sessions).where(*_of_account(account), console_sessions.c.id == session_id)
+        delete(console_sessions).where(
+            *_of_account(account.grant.partner_id, account, console_sessions),
+            console_sessions.c.id == session_id,
+        )
     )
     if ended.rowcount == 1:
         await _audit(tx, "consoleSession", session_id, account.grant, {"ended": True})
     return ended.rowcount == 1
+
+
+async def end_all_sessions(
+    tx: Write, partner_id: UUID | None, *, seen_by: Session | None = None, now: datetime
+) -> int:
+    """End the partner's sessions, None for the operators', and withdraw its unused links; return how many ended.
+
+    With `seen_by` those that the session sees: itself, too.
+    """
+    # The links first: a session that one of them begins in the meantime ends with the others.
+    for table, usable in (
+        (console_links, console_links.c.used_at.is_(None)),
+        (console_sessions, console_sessions.c.expires_at > now),
+    ):
+        ended = await tx.execute(delete(table).where(*_of_account(partner_id, seen_by, table), usable))
+    await audit(tx, "consoleSession", partner_id=partner_id, detail={"ended": ended.rowcount})
+    return ended.rowcount
 
 
 async def end_sessions_of(tx: Write, created_by: str) -> None:
@@ -202,16 +225,18 @@ async def delete_of_partner(tx: Write, partner_id: UUID) -> None:
         await tx.execute(delete(table).where(table.c.partner_id == partner_id))
 
 
-def _of_account(account: Session) -> tuple[ColumnElement[bool], ...]:
-    its = console_sessions.c
-    conditions = [its.partner_id.is_not_distinct_from(account.grant.partner_id)]
-    if account.grant.store_id is not None:
-        conditions.append(its.store_id == account.grant.store_id)
-    if account.only_surface is not None:
+def _of_account(
+    partner_id: UUID | None, seen_by: Session | None, table: Table
+) -> tuple[ColumnElement[bool], ...]:
+    """Return which links or sessions are the partner's, and of those the ones that the session sees."""
+    conditions = [table.c.partner_id.is_not_distinct_from(partner_id)]
+    if seen_by is not None and seen_by.grant.store_id is not None:
+        conditions.append(table.c.store_id == seen_by.grant.store_id)
+    if seen_by is not None and seen_by.only_surface is not None:
         keys = select(api_keys.c.id).where(
-            api_keys.c.partner_id == account.grant.partner_id, api_keys.c.surface == account.only_surface
+            api_keys.c.partner_id == partner_id, api_keys.c.surface == seen_by.only_surface
         )
-        conditions.append(its.key_id.in_(keys))
+        conditions.append(table.c.key_id.in_(keys))
     return tuple(conditions)
 
 

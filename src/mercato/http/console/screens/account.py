@@ -33,6 +33,25 @@ async def end_session(visit: Visit) -> Done:
     return Done("The session has ended.", to=ACCOUNT)
 
 
+async def _ask_to_end_all(visit: Visit) -> Question:
+    its = "this store" if visit.store_id is not None else "this account"
+    return Question(
+        "End all sessions?",
+        f"Everybody who is signed in to {its} is signed out at once, including you, and links that weren't opened yet "
+        "no longer sign in. Keys and passkeys stay valid: whoever has one can sign in again.",
+        back=ACCOUNT,
+    )
+
+
+@screens.post("account/sessions/end", ask=_ask_to_end_all)
+async def end_all_sessions(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        await sessions.end_all_sessions(
+            tx, visit.session.grant.partner_id, seen_by=visit.session, now=visit.app.clock()
+        )
+    return Done("All sessions have ended.", to="/console")
+
+
 class NewPasskey(Wire):
     """The form of a new passkey; `credential` is what the browser made, as JSON."""
 

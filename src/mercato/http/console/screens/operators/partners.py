@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from mercato.domain import offboarding
+from mercato.domain.console import sessions
 from mercato.domain.orders.operators import OrderFilter, list_orders
 from mercato.domain.partners import accounts, queries
 from mercato.domain.partners.model import ApiKey, KeyState, Limits, Partner, PartnerKind
@@ -131,6 +132,25 @@ async def revoke_partner_key(visit: Visit) -> Done:
         key = await _key(tx, visit)
         done = await revoke(tx, visit, key)
     return Done(done, to=f"/console/partners/{key.partner_id}")
+
+
+async def ask_to_end_sessions(visit: Visit) -> Question:
+    partner = await _partner(visit)
+    return Question(
+        f"End all sessions of {partner.name}?",
+        "Everybody who is signed in to its console is signed out at once, and links that weren't opened yet no longer "
+        "sign in. Its keys stay valid: whoever has one can sign in again.",
+        back=f"/console/partners/{partner.id}",
+    )
+
+
+@screens.post("partners/{partner}/sessions/end", ask=ask_to_end_sessions)
+async def end_partner_sessions(visit: Visit) -> Done:
+    partner = await _partner(visit)
+    async with visit.app.db.write() as tx:
+        ended = await sessions.end_all_sessions(tx, partner.id, now=visit.app.clock())
+    done = f"{count_of(ended, 'session')} of {partner.name} ended."
+    return Done(done, to=f"/console/partners/{partner.id}")
 
 
 async def ask_to_delete(visit: Visit) -> Question:
