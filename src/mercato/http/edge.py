@@ -136,18 +136,7 @@ class Edge:
     async def _answer(
         self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
     ) -> tuple[int, Headers, bytes]:
-        caller: Caller | None = None
-        if not operation.is_public:
-            token = bearer_token(head)
-            try:
-                caller = self._callers.cached(token) or await self._callers.get(token)
-            except SuspendedPartner as refusal:
-                # Known, though refused: the request log says whose request it was.
-                known = Call(
-                    self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id
-                )
-                set_context(known.context)
-                raise
+        caller = None if operation.is_public else await self._caller(operation, match, head)
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
@@ -172,6 +161,17 @@ class Edge:
         if isinstance(result, Answer):
             return _reply(operation, result)
         return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
+
+    async def _caller(self, operation: Operation, match: Match, head: Head) -> Caller:
+        """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
+        token = bearer_token(head)
+        try:
+            return self._callers.cached(token) or await self._callers.get(token)
+        except SuspendedPartner as refusal:
+            # Known, though refused: the request log says whose request it was.
+            known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
+            set_context(known.context)
+            raise
 
     async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, extra: Headers) -> None:
         shared = self._app.shared_limiter
