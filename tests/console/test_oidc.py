@@ -27,6 +27,7 @@ from tests.service import Service, service
 from mercato.domain.console import provider as providers
 from mercato.domain.console.model import Grant
 from mercato.domain.console.people import People
+from mercato.domain.console.sign_on import MAX_SIGN_INS_AT
 from mercato.kernel import clock
 from mercato.kernel.db.audit import list_entries
 from mercato.kernel.settings import Secret, Settings, SettingsError
@@ -408,6 +409,55 @@ async def test_a_silent_provider_is_reported_on_a_page(
     there.answers.clear()
     monkeypatch.undo()
     assert (await come(mercato))[1].status == 200
+
+
+async def test_a_callback_that_began_nowhere_calls_no_provider(mercato: Service, there: Provider):
+    _, back = await walk_back(mercato)
+    stranger = Browser(mercato.base, mercato.session)
+    made_up = (CALLBACK, CALLBACK + "?code=x", CALLBACK + "?code=x&state=made-up")
+    for path in (*made_up, back):
+        assert (await stranger.open(path)).status == 403
+    for path in made_up:
+        began, _ = await walk_back(mercato)
+        assert (await began.open(path)).status == 403
+    assert "/token" not in there.calls
+
+
+async def test_sign_ins_from_one_address_keep_nobody_else_from_signing_in(start: Start, there: Provider):
+    """Whoever begins a sign-in can come back with a made-up code, over which a slow provider takes its time."""
+    released, arrived = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def token(request: web.Request) -> web.Response:
+        form = dict(await request.post())
+        if form["code"] == "made-up":
+            arrived.release()
+            await released.wait()
+        return there._token(request.headers, form)
+
+    there.answers["/token"] = token
+    async with start(trusted_proxies="127.0.0.1/32") as mercato:
+
+        async def flood(address: str) -> Page:
+            browser, back = await walk_back(mercato)
+            state = parse_qs(urlsplit(back).query)["state"][0]
+            made_up = f"{CALLBACK}?code=made-up&state={state}"
+            return await browser.open(made_up, **{"X-Forwarded-For": address})
+
+        async with asyncio.TaskGroup() as group:
+            floods = [group.create_task(flood(f"2001:db8::{number}")) for number in range(20)]
+            for _ in range(MAX_SIGN_INS_AT):
+                await arrived.acquire()
+            honest, back = await walk_back(mercato)
+            page = await honest.open(back, **{"X-Forwarded-For": "192.0.2.1"})
+            assert page.heading == "Continue to the console"
+            assert not released.is_set()
+            released.set()
+        pages = [flood.result() for flood in floods]
+    assert sorted({page.status for page in pages}) == [403, 429]
+    assert sum(page.status == 403 for page in pages) == MAX_SIGN_INS_AT
+    refused = next(page for page in pages if page.status == 429)
+    assert int(refused.headers["Retry-After"]) > 0
+    assert "from your network" in said(refused)
 
 
 DEEP = b"[" * 50_000

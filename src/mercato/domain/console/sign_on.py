@@ -6,6 +6,9 @@ What is begun in a browser is kept there, sealed. No call to the provider is mad
 import base64
 import binascii
 import secrets
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
@@ -17,9 +20,10 @@ from msgspec import Struct
 from mercato.domain.console.model import Grant
 from mercato.domain.console.people import People
 from mercato.domain.console.provider import AGAIN, INSTEAD, Provider, ProviderFailed
+from mercato.domain.partners.limits import network_of
 from mercato.domain.partners.vault import Vault, VaultError
 from mercato.kernel.clock import Clock
-from mercato.kernel.errors import Forbidden, Problem, ServiceUnavailable
+from mercato.kernel.errors import Forbidden, Problem, RateLimited, ServiceUnavailable
 from mercato.kernel.settings import Settings
 from mercato.kernel.signing import hmac_sha256
 from mercato.kernel.wire import as_json
@@ -29,8 +33,14 @@ log = structlog.get_logger("mercato.console")
 ATTEMPT_LIFE: Final = timedelta(minutes=10)
 """How long somebody may take at the provider."""
 
-MAX_SIGN_INS: Final = 8
-"""Code exchanges at one time: anybody can begin one."""
+MAX_SIGN_INS: Final = 32
+"""Code exchanges at one time: anybody can begin one. Each is a connection to the provider for ten seconds at most."""
+
+MAX_SIGN_INS_AT: Final = 4
+"""Of these, from one address, so that no other is kept out."""
+
+RETRY_AFTER: Final = 10
+"""Seconds until a sign-in that was refused for them may begin again."""
 
 PURPOSE: Final = "mercato console sign-on"
 
@@ -65,7 +75,7 @@ class SignOn:
         self._vault = vault
         self._link_key = vault.derive(PURPOSE)[0]
         self._clock = clock
-        self._running = 0
+        self._running: Counter[str] = Counter()
 
     async def close(self) -> None:
         await self._provider.close()
@@ -99,8 +109,13 @@ class SignOn:
         sealed = self._vault.seal(as_json(attempt).decode(), context=PURPOSE)
         return f"{endpoint}{separator}{urlencode(parameters)}", base64.urlsafe_b64encode(sealed).decode()
 
-    async def finish(self, answer: Callback, kept: str | None, callback_url: str) -> tuple[Grant, str]:
-        """Return what the person may open, and the token for the one link of this attempt. Raises Problem."""
+    async def finish(
+        self, answer: Callback, kept: str | None, callback_url: str, *, address: str
+    ) -> tuple[Grant, str]:
+        """Return what the person may open, and the token for the one link of this attempt. Raises Problem.
+
+        The provider is called only for what began in this browser, for a few browsers of one address at a time.
+        """
         attempt = self._attempt(kept)
         if attempt is None or not secrets.compare_digest(answer.state.encode(), attempt.state.encode()):
             raise Forbidden(f"This sign-in didn't start in this browser within the last ten minutes. {AGAIN}")
@@ -109,18 +124,35 @@ class SignOn:
         if answer.error or not answer.code:
             reason = f"{answer.error} {answer.error_description}".strip()[:200] or "no code"
             raise Forbidden(f"The provider refused the sign-in: {reason}. {AGAIN}")
-        if self._running >= MAX_SIGN_INS:
-            raise ServiceUnavailable("Too many people are signing in. Try again in a minute.")
-        self._running += 1
-        try:
-            token = await self._provider.exchange(answer.code, attempt.verifier, callback_url)
-            grant = self._admit(await self._provider.verify(token, attempt.nonce))
-        except ProviderFailed as failed:
-            raise _unavailable(failed) from failed
-        finally:
-            self._running -= 1
+        with self._slot(network_of(address)):
+            try:
+                token = await self._provider.exchange(answer.code, attempt.verifier, callback_url)
+                grant = self._admit(await self._provider.verify(token, attempt.nonce))
+            except ProviderFailed as failed:
+                raise _unavailable(failed) from failed
         link = hmac_sha256(self._link_key, attempt.state.encode())
         return grant, base64.urlsafe_b64encode(link).decode().rstrip("=")
+
+    @contextmanager
+    def _slot(self, network: str) -> Iterator[None]:
+        """Hold one of the exchanges. Nobody waits for one. Raises RateLimited, ServiceUnavailable."""
+        if self._running[network] >= MAX_SIGN_INS_AT:
+            raise RateLimited(
+                f"{MAX_SIGN_INS_AT} other sign-ins from your network are waiting for the provider. "
+                f"Wait {RETRY_AFTER} s. {AGAIN}",
+                retry_after=RETRY_AFTER,
+            )
+        if self._running.total() >= MAX_SIGN_INS:
+            raise ServiceUnavailable(
+                f"Too many people are signing in. Wait {RETRY_AFTER} s. {AGAIN}", retry_after=RETRY_AFTER
+            )
+        self._running[network] += 1
+        try:
+            yield
+        finally:
+            self._running[network] -= 1
+            if not self._running[network]:
+                del self._running[network]
 
     def _attempt(self, kept: str | None) -> _Attempt | None:
         try:

@@ -1,5 +1,8 @@
 """Rate limits of the console: of an address without a session, of a session, and of a partner's requests to the API."""
 
+from typing import Final
+from uuid import UUID, uuid5
+
 from mercato.domain.console.model import Session
 from mercato.domain.partners.limits import MAX_VISITS
 from mercato.domain.partners.model import Caller, Limits, Surface
@@ -33,10 +36,28 @@ def count_visitor(app: Runtime, head: Head) -> None:
         )
 
 
-async def count_page(app: Runtime, session: Session, method: str) -> None:
-    """Count a page in the session's own limits, which are the deployment's for a partner. Raises RateLimited.
+SESSIONS: Final = 5
+"""All sessions of a partner together may send as many requests as so many sessions."""
 
-    So a script with a stolen cookie is held up, and nobody who looks at pages uses up the limits of their programs.
+_PAGES: Final = UUID("7b1f6a52-3d0e-4b9e-9c57-1d3f8a20c6e4")
+"""The namespace of the ids by which the pages of partners are counted: apart from their programs' requests."""
+
+
+async def count_page(app: Runtime, session: Session, method: str) -> None:
+    """Count a page in the limits of the session, which are the deployment's for a partner. Raises RateLimited.
+
+    So a script with a stolen cookie is held up. It is counted in those of all sessions of the partner, too, but not in
+    those of its programs, which nobody who looks at pages uses up.
     """
     rate = Rate.WRITE if method == "POST" else Rate.READ
-    await count_request(app, Caller(session.id, session.id, Surface.COMMERCE, Limits()), rate)
+    await count_request(app, _visitor(session.id, Limits()), rate)
+    if session.partner is not None:
+        settings = app.settings
+        together = Limits(
+            reads=SESSIONS * settings.rate_limit_reads, writes=SESSIONS * settings.rate_limit_writes
+        )
+        await count_request(app, _visitor(uuid5(_PAGES, str(session.partner.id)), together), rate)
+
+
+def _visitor(counted_as: UUID, limits: Limits) -> Caller:
+    return Caller(counted_as, counted_as, Surface.COMMERCE, limits)

@@ -17,6 +17,7 @@ from mercato.http.console.cookies import SIGN_ON, Cookies
 from mercato.http.console.rendering import render, render_refusal
 from mercato.http.console.sign_in import work_context
 from mercato.http.operations import Answer, Call, ReadBody
+from mercato.http.problems import problem_headers
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry.context import set_context
@@ -34,7 +35,7 @@ async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, si
             return await _continue(call, cookies, sign_on, used)
         url, kept = await sign_on.begin(call.head.base_url + CALLBACK)
     except Problem as problem:
-        return render_refusal(problem, call.head.request_id, headers=(used,))
+        return render_refusal(problem, call.head.request_id, headers=(used, *problem_headers(problem)))
     life = int(ATTEMPT_LIFE.total_seconds())
     return Answer(
         status=303,
@@ -52,7 +53,8 @@ async def _continue(
 ) -> Answer:
     """Make the one link of this sign-in, and return the page that uses it."""
     callback_url = call.head.base_url + CALLBACK
-    grant, token = await sign_on.finish(_answer(call.head.query), cookies.read(SIGN_ON), callback_url)
+    answer, kept = _answer(call.head.query), cookies.read(SIGN_ON)
+    grant, token = await sign_on.finish(answer, kept, callback_url, address=call.head.address)
     set_context(work_context(call, "console.signOn", grant))
     try:
         async with call.app.db.write() as tx:
