@@ -10,6 +10,10 @@ from tests.console.test_jobs import add_dead
 from tests.console.visiting import operator_link
 from tests.service import Client, Service
 
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.audit import audit
+from mercato.kernel.telemetry.context import WorkContext, set_context
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCREENS = ["health", "requests", "jobs", "partners", "partners/new", "audit", "erasure", "search"]
@@ -65,6 +69,32 @@ async def check(page: Any, name: str) -> None:
         await page.screenshot(path=path, full_page=True)
     assert await violations(page) == []
     assert await widest(page) <= 0
+
+
+async def test_the_columns_of_the_audit_trail_fit_a_window_of_1280_pixels(
+    page: Any, mercato: Service, data: dict[str, Any]
+):
+    await fill(mercato, data)
+    set_context(
+        WorkContext(
+            action="console.setItemAvailability",
+            console=f"key:{new_id()}",
+            request_id=str(new_id()),
+            trace_id="0",
+        )
+    )
+    async with mercato.app.db.write() as tx:
+        detail = {
+            "changed": ["webhookUrl", "minimumOrderAmount", "deliveryAllowed"],
+            "onboardingId": new_id(),
+        }
+        await audit(tx, "webhookEndpoint", new_id(), partner_id=data["partner"].id, detail=detail)
+    await page.set_viewport_size({"width": 1280, "height": 900})
+    await sign_in(page, mercato)
+    await page.goto(f"{mercato.base}/console/audit")
+    table = page.get_by_role("region", name="Audit entries")
+    assert await table.evaluate("one => one.scrollWidth - one.clientWidth") == 0
+    await check(page, "audit-long-light-1280")
 
 
 async def test_the_charts_of_health_are_drawn_and_follow_the_requests(

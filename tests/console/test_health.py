@@ -44,6 +44,18 @@ async def test_health_names_disabled_addresses_without_their_paths(mercato: Serv
     assert {cells[0]: cells[1] for cells in page.rows("Checks")}["endpoints"] == "note"
 
 
+async def test_health_without_javascript_promises_no_figures_that_are_not_there(mercato: Service):
+    browser, first = await enter_as_operator(mercato)
+    assert "Measuring has just started" in first.text
+    assert "figures above" not in first.text
+    assert "Open the page again" in first.text
+    await mercato.app.traffic._sample()
+    await mercato.app.traffic._sample()
+    page = await browser.open("/console/health")
+    assert "Requests per second" in [one.text for one in page.root.all("dt")]
+    assert "The figures above don't." in page.text
+
+
 async def test_a_partner_has_no_health(mercato: Service):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     for path in ("health", "health/traffic"):

@@ -79,5 +79,5 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             links = [one.text for one in page.root.all("a")]
             assert "Deliveries about this order" in links
             assert (await browser.open(page.link("Deliveries about this order"))).rows("Deliveries")
-            assert (await browser.open(page.link(deal.store["partnerStoreId"]))).status == 200
+            assert (await browser.open(page.link(deal.store["name"]))).status == 200
             assert ("Merchant:" in page.text) == (sees_store and sees_storefront)

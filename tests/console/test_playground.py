@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from aiohttp import web
 from tests.api.trade import Trade, line, trade
 from tests.catalog.documents import CAKE, EXTRAS, HOT, MILK, TEA, cafe
 from tests.clients.programs import run
@@ -54,14 +55,14 @@ async def test_an_order_is_placed_from_a_cart_that_was_validated(mercato: Servic
     page = await browser.press(page, "Validate")
     status, body = answer(page)
     assert (status, body["isValid"]) == ("200 OK", True)
+    validated, key = page, page.root.all("input", name="key")[0].attributes["value"]
     page = await browser.press(page, "Place order")
     status, order = answer(page)
     assert (status, order["amounts"]["total"]) == ("201 Created", "5.60")
-    key = page.root.all("input", name="key")[0].attributes["value"]
     assert f"Idempotency-Key: {key}" in page.region("Request")
     shown = await browser.open(page.link(f"Order {order['orderId']}"))
     assert "5.60 USD" in shown.text
-    again = await browser.press(page, "Place order")
+    again = await browser.press(validated, "Place order", key=key)
     assert answer(again)[1]["orderId"] == order["orderId"], "the same key gets the same order"
     async with mercato.app.db.read() as tx:
         entry = (await list_entries(tx, action="console.placeOrder", limit=1))[0]
@@ -137,8 +138,45 @@ async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
     assert not (await deal.pos.get("/v1/commerce/orders")).json()["orders"]
     placed = await browser.press(asked, "Confirm")
     assert answer(placed)[0] == "201 Created"
-    again = await browser.press(placed, "Place order")
+    again = await browser.press(await browser.press(placed, "Add to cart"), "Place order")
     assert again.title == "Place a real order?", "each order is confirmed"
+
+
+async def test_a_placed_order_is_not_offered_again_and_the_next_one_begins_with_an_empty_cart(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    browser, page = await open_playground(mercato, deal)
+    placed = await browser.press(await browser.press(page, "Add to cart"), "Place order")
+    first = answer(placed)[1]["orderId"]
+    assert f"Order {first} is placed" in placed.text
+    assert not {"Validate", "Place order"} & set(placed.buttons)
+    assert "you can place" not in placed.text
+    assert placed.rows("Cart") == [["The cart is empty."]]
+    page = await browser.press(placed, "Add to cart")
+    assert len(page.rows("Cart")) == 1
+    second = answer(await browser.press(page, "Place order"))[1]["orderId"]
+    assert first != second
+
+
+async def test_an_order_that_its_store_has_not_answered_is_placed_again_with_its_key(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with service(database_url, tmp_path / "data", place_seconds=0.6) as mercato:
+        deal = await trade(mercato, shop)
+        browser, page = await open_playground(mercato, deal)
+        shop.answers["place"] = _broken
+        waiting = await browser.press(await browser.press(page, "Add to cart"), "Place order")
+        status, problem = answer(waiting)
+        assert status == "503 Service Unavailable"
+        assert f"Order {problem['orderId']} waits for its store's answer" in waiting.text
+        shop.answers["place"] = {"accepted": True}
+        placed = await browser.press(waiting, "Place order")
+        assert answer(placed)[1]["orderId"] == problem["orderId"]
+
+
+async def _broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
 
 
 async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_asked(

@@ -33,3 +33,23 @@ async def test_a_pasted_secret_is_judged_and_is_on_no_page_in_no_url_and_no_log(
         assert not [text for text in (shown.body.decode(), shown.url, printed) if sent in text]
     if shown.status == 200:
         assert shown.field("Signing secret").attributes.get("value") is None
+
+
+async def test_a_signature_that_was_not_pasted_is_asked_for_and_no_proxy_is_blamed(
+    mercato: Service, shop: Merchant
+):
+    _, client, headers, _ = await received(mercato, shop)
+    browser, _ = await enter_as_partner(mercato, client)
+    deliveries = (await client.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
+    delivery = next(one for one in deliveries if one["webhookId"] == headers["webhook-id"])
+    page = await browser.open(f"/console/deliveries/{delivery['deliveryId']}/signature")
+    filled = page.field("Headers").text
+    assert f"webhook-id: {headers['webhook-id']}" in filled
+    assert "webhook-signature" not in filled
+    shown = await browser.press(
+        page, "Explain", headers=filled.replace(" webhook-timestamp", "\nwebhook-timestamp")
+    )
+    assert (shown.status, "proxy" in shown.text) == (200, False)
+    assert "Add the header webhook-signature as your server received it" in shown.text
+    pasted = f"webhook-id: {headers['webhook-id']}\nwebhook-timestamp: 1\nuser-agent: x"
+    assert "proxy" in (await browser.press(shown, "Explain", headers=pasted)).text, "the server received none"

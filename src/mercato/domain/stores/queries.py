@@ -74,6 +74,12 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     return _store(row, sold_out.get(store_id, ()))
 
 
+async def find_name(tx: Read, store_id: UUID) -> str | None:
+    """Return the name of a store, also of one that is hidden; None once it is deleted."""
+    name: str | None = await tx.scalar(select(stores.c.name).where(stores.c.id == store_id))
+    return name
+
+
 async def find_version(tx: Read, store_id: UUID) -> int | None:
     """Return the store's committed version, or None without such a store."""
     version: int | None = await tx.scalar(_VERSION, {"store_id": store_id})

@@ -149,6 +149,12 @@ async def resend_failed(visit: Visit) -> Done:
     )
 
 
+_NO_SIGNATURE: Final = (
+    "Add the header webhook-signature as your server received it: signatures aren't stored. "
+    "If your server received none, delete these lines and paste the headers that it did receive."
+)
+
+
 @redacted("headers", "body", "secret")
 class SignatureForm(Wire):
     """A webhook as it was received, headers as lines, and the secret that it was verified with.
@@ -166,9 +172,7 @@ class SignatureForm(Wire):
 async def show_signature(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
     last = delivery.attempt_log[-1].at if delivery.attempt_log else None
-    at = None if last is None else parse_instant(last)
-    stamp = "" if at is None else str(int(at.timestamp()))
-    headers = f"webhook-id: {delivery.webhook_id}\nwebhook-timestamp: {stamp}\nwebhook-signature: "
+    headers = "\n".join(f"{name}: {value}" for name, value in _known_headers(delivery).items())
     form = SignatureForm(headers=headers, body=bytes(delivery.body).decode(), received_at=last)
     return _signature_page(delivery, form, None)
 
@@ -189,8 +193,11 @@ async def explain_signature(visit: Visit) -> Page:
         raise ValidationFailed.at(
             None, f"A webhook has at most {MAX_HEADERS} headers. Paste those that begin with webhook-."
         )
+    headers = {name.strip(): value.strip() for name, _, value in lines if name.strip()}
+    if headers == _known_headers(delivery):
+        return _signature_page(delivery, form, None, fault=_NO_SIGNATURE)
     request = ExplainSignatureRequest(
-        headers={name.strip(): value.strip() for name, _, value in lines if name.strip()},
+        headers=headers,
         # A browser sends every line end of a field as two characters.
         body=form.body.replace("\r\n", "\n"),
         secrets=[form.secret] if form.secret else None,
@@ -202,10 +209,21 @@ async def explain_signature(visit: Visit) -> Page:
     return _signature_page(delivery, form, await case.explain(app.clock()))
 
 
+def _known_headers(delivery: WebhookDeliveryDetail) -> dict[str, str]:
+    """Return the headers of the last attempt that are stored: its signature isn't."""
+    headers = {"webhook-id": str(delivery.webhook_id)}
+    at = parse_instant(delivery.attempt_log[-1].at) if delivery.attempt_log else None
+    return headers if at is None else headers | {"webhook-timestamp": str(int(at.timestamp()))}
+
+
 def _signature_page(
-    delivery: WebhookDeliveryDetail, form: SignatureForm, explanation: SignatureExplanation | None
+    delivery: WebhookDeliveryDetail,
+    form: SignatureForm,
+    explanation: SignatureExplanation | None,
+    *,
+    fault: str | None = None,
 ) -> Page:
-    values = {"delivery": delivery, "form": form, "explanation": explanation}
+    values = {"delivery": delivery, "form": form, "explanation": explanation, "fault": fault}
     return Page("signature.html", "Signature", values)
 
 

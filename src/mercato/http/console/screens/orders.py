@@ -12,6 +12,7 @@ from mercato.domain.orders.record import OrderRow
 from mercato.domain.orders.request import PickupFulfillment
 from mercato.domain.orders.timeline import ATTEMPT, describe
 from mercato.domain.partners.queries import find_names
+from mercato.domain.stores.queries import find_name
 from mercato.http.console.filters import partner_of, read_filters, store_of
 from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit, read_query
 from mercato.kernel.errors import OrderNotFound
@@ -55,8 +56,11 @@ async def show_order(visit: Visit) -> Page:
     order_id = visit.ids["order"]
     row, entries = await _read(visit, order_id)
     visit.check_store(row.store_id, OrderNotFound(order_id))
+    async with visit.app.db.read() as tx:
+        store = await find_name(tx, row.store_id)
     values = {
         "order": row,
+        "store": store,
         "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
         "timeline": [(entry, describe(entry)) for entry in entries],
         "attempt": ATTEMPT,

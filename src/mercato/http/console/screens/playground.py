@@ -158,6 +158,9 @@ async def place_order(visit: Visit) -> Page:
     key = form.key or new_id()
     body = order_of(visit, form, store) | token | payment
     exchange = await perform(visit, _PLACE, body, key=str(key))
+    if exchange.status == HTTPStatus.CREATED:
+        # The next order begins with an empty cart. One that its store hasn't answered can be repeated.
+        return await _page(visit, replace(form, cart=None, token=None, key=None), fields, exchange)
     return await _page(visit, replace(form, key=key), fields, exchange)
 
 
@@ -224,6 +227,7 @@ async def _page(
         "exchange": exchange,
         "too_large": False,
         "order_id": None if exchange is None else _placed(exchange),
+        "is_placed": exchange is not None and exchange.status == HTTPStatus.CREATED,
         "asks": not is_sandbox(visit, store),
         "modes": list(FulfillmentMode),
     }
