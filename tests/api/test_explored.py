@@ -22,7 +22,7 @@ WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}}
 
 LINE = "0190f5fe-7e3b-7ccc-8000-00000000000e"
 GOOD: dict[str, Any] = {
-    "callbackUrl": "http://127.0.0.1:0/",
+    "callbackUrl": "http://nobody@127.0.0.1/",
     "state": None,
     "lineItemId": LINE,
     "quantity": 3,
