@@ -102,7 +102,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     public_url: Annotated[
         str | None,
         _doc(
-            "The service's address as clients see it, for the `type` of problems; else taken from the request."
+            "The service's address as clients see it, for links and the `type` of problems; else taken from the "
+            "request. It may have a path, which the proxy removes from requests."
         ),
     ] = None
     trusted_proxies: Annotated[

@@ -61,7 +61,8 @@ async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) 
     run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
     url = f"{COMMERCE_STORES}/{store_id}/catalog-ingest/{run.id}/status"
     headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
-    return Answer(CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=url), headers=headers)
+    accepted = CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=call.head.path_prefix + url)
+    return Answer(accepted, headers=headers)
 
 
 @commerce_catalogs.get(
