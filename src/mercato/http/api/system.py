@@ -113,6 +113,7 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     summary="About an error code",
     returns=str,
     media_type="text/html",
+    other_media_types=("text/markdown",),
     reply_headers=(
         "Cache-Control",
         "Vary",

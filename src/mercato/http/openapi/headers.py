@@ -28,6 +28,9 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "X-RateLimit-Limit": ("Requests of this kind per minute that the account may send.", _NUMBER),
     "X-RateLimit-Remaining": ("Requests that are left.", _NUMBER),
     "X-RateLimit-Reset": ("When the full limit is available again, in Unix seconds.", _NUMBER),
+    "Accept-Encoding": ("`identity`, if the body's coding is what is refused: send it as it is.", _TEXT),
+    "Access-Control-Allow-Origin": ("The request's `Origin`, if this service allows it to call.", _TEXT),
+    "Access-Control-Expose-Headers": ("The headers that a page of an allowed origin may read.", _TEXT),
 }
 
 REQUEST: Final[dict[str, dict[str, Any]]] = {
@@ -45,6 +48,10 @@ REQUEST: Final[dict[str, dict[str, Any]]] = {
 }
 
 _LIMITS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+_CORS: Final = ("Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary")
+
+_UNCOUNTED: Final = frozenset({errors.Unauthenticated.status, errors.Forbidden.status})
+"""Statuses of refusals that come before a request counts against a limit."""
 
 _PINNED: Final = frozenset({400, 409, 422})
 """Statuses of refusals that are stored under an Idempotency-Key."""
@@ -63,7 +70,7 @@ def definitions() -> dict[str, Any]:
 def answer_headers(operation: Operation, *, bodiless: bool = False) -> dict[str, Any]:
     """Return the headers of an operation's success, or of its 304."""
     own = [name for name in operation.reply_headers if not (bodiless and name == "Content-Encoding")]
-    return _references([*own, *_common(operation)])
+    return _references([*own, *_common(operation, operation.status)])
 
 
 def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Problem]]) -> dict[str, Any]:
@@ -72,6 +79,7 @@ def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Prob
         "WWW-Authenticate": errors.Unauthenticated in kinds,
         "Retry-After": any(kind.retryable for kind in kinds) and status != _BUG,
         "Location": errors.StoreAlreadyRegistered in kinds,
+        "Accept-Encoding": errors.UnsupportedMediaType in kinds,
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.reply_headers and status in _PINNED,
     }
     if operation.refusals is PROBLEM_DETAILS:
@@ -79,17 +87,18 @@ def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Prob
     else:
         own |= {"Cache-Control": True, "Pragma": True}
     names = [name for name, there in own.items() if there]
-    # Every refusal of an authenticated caller has the limits; stating it once is enough.
-    limits = _LIMITS if errors.RateLimited in kinds else ()
-    return _references([*names, "X-Request-Id", *limits])
+    return _references([*names, *_common(operation, status)])
 
 
 _BUG: Final = errors.InternalError.status
 """The answer to a bug has no Retry-After."""
 
 
-def _common(operation: Operation) -> tuple[str, ...]:
-    return ("X-Request-Id",) if operation.access is Access.PUBLIC else ("X-Request-Id", *_LIMITS)
+def _common(operation: Operation, status: int) -> tuple[str, ...]:
+    """Return the headers that an answer with this status has, whatever the operation."""
+    limits = _LIMITS if operation.rate is not None and status not in _UNCOUNTED else ()
+    cors = _CORS if operation.access is Access.MARKETFRONT else ()
+    return ("X-Request-Id", *limits, *cors)
 
 
 def _references(names: Iterable[str]) -> dict[str, Any]:
