@@ -17,13 +17,14 @@ Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]
 
 REQUEST_HEADERS: Final = (
-    b"Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Request-Id, traceparent"
+    b"Authorization, Content-Type, Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, If-Unmodified-Since, "
+    b"X-Request-Id, traceparent"
 )
 """Request headers that a page may send."""
 
 EXPOSED_HEADERS: Final = (
-    b"ETag, Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, "
-    b"X-RateLimit-Reset, X-Request-Id"
+    b"ETag, Idempotent-Replayed, Last-Modified, Location, Retry-After, WWW-Authenticate, X-RateLimit-Limit, "
+    b"X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id"
 )
 """Response headers that a page may read."""
 

@@ -16,6 +16,7 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Retry-After": ("Seconds to wait.", _NUMBER),
     "Cache-Control": ("How long the answer may be cached.", _TEXT),
     "ETag": ("The version of the answer.", _TEXT),
+    "Last-Modified": ("When the CatalogSet was made, as an HTTP date.", _TEXT),
     "Vary": ("The request's headers that the answer depends on.", _TEXT),
     "Content-Encoding": ("How the body is compressed: `zstd`, `br` or `gzip`. Absent if it isn't.", _TEXT),
     "Pragma": ("`no-cache`, as RFC 6749 requires.", _TEXT),
@@ -34,6 +35,18 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 REQUEST: Final[dict[str, dict[str, Any]]] = {
+    "If-Match": {
+        "description": "Strong ETags of the CatalogSet, in any coding, or `*`: 412 if none matches.",
+        "schema": _TEXT,
+    },
+    "If-Unmodified-Since": {
+        "description": "An HTTP date: 412 if the CatalogSet was made later. Ignored beside `If-Match`.",
+        "schema": _TEXT,
+    },
+    "If-Modified-Since": {
+        "description": "An HTTP date: 304 if the CatalogSet wasn't made later. Ignored beside `If-None-Match`.",
+        "schema": _TEXT,
+    },
     "If-None-Match": {
         "description": "ETags of the CatalogSet that the client has, or `*`: 304 if one matches, in any coding.",
         "schema": _TEXT,

@@ -32,6 +32,11 @@ class MethodNotImplemented(Problem):
         super().__init__(f"{shown(method)} is not a method of HTTP. Use one that the path's operations have.")
 
 
+class PreconditionFailed(Problem):
+    status, code, category = 412, "PRECONDITION_FAILED", "conflict"
+    title = "A precondition of the request does not hold"
+
+
 class PayloadTooLarge(Problem):
     status, code, category = 413, "PAYLOAD_TOO_LARGE", "validation"
     title = "The body is larger than this operation accepts"
