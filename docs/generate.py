@@ -93,10 +93,12 @@ The HTTP server refuses some requests before the service sees them. It answers w
 | 400 | a line, a header's name or a header's value that is malformed |
 | 400 | a `Content-Length` that isn't a number, or two that differ |
 | 400 | a `Transfer-Encoding` that doesn't end in `chunked` |
-| 414, 431 | a target, or a head, of more than 64 KiB; more than 100 headers |
+| 414 | a target of more than 65,534 bytes |
+| 431 | more than 100 headers, or a head of more than 64 KiB; one that arrives at once may have up to 112 KiB |
 | none | a head that does not arrive within 10 s: the connection closes |
 
-A fragment (`#…`) is ignored. A target in absolute form (`GET http://host/path`) replaces a missing `Host`.
+A fragment (`#…`) is ignored. Of a target in absolute form (`GET http://host/path`) the server passes on the path and
+the query; its host takes the place of a missing `Host`, and is ignored beside one.
 """.strip()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.trade import Time
+from tests.api.world import World, make_world
 from tests.service import Client, Merchant, Service, merchant, service
 
 
@@ -26,6 +27,11 @@ async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIte
 async def pos(mercato: Service) -> Client:
     """A merchant's system with its Commerce key."""
     return (await mercato.partner())[1]
+
+
+@pytest.fixture
+async def world(mercato: Service, shop: Merchant) -> World:
+    return await make_world(mercato, shop)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tests.api.table import GUARDED, call, target
-from tests.api.test_every_operation import World, ids_for, world
+from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service
 
@@ -12,8 +12,6 @@ from mercato.domain.partners.callers import Callers
 from mercato.http.operations import Access, Operation, Rate
 from mercato.kernel import clock
 from mercato.kernel.db.audit import Entry, list_entries, prune
-
-__all__ = ["world"]
 
 CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}
 """Operations that count as writes but only check."""

@@ -161,8 +161,6 @@ async def test_a_dry_run_ends_at_every_misbehaving_server_too(
 
 URLS = [
     ("http://user:word@127.0.0.1/c.json", "user name or password"),
-    ("http://127.0.0.1:0/c.json", "port between 1 and 65535"),
-    ("http://127.0.0.1:99999/c.json", "port between 1 and 65535"),
     ("http://2130706433/", "number"),
     ("http://0177.0.0.1/", "number"),
     ("http://0x7f.1/", "number"),

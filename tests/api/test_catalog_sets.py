@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import json
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -60,6 +62,51 @@ async def test_if_none_match_takes_any_codings_tag_or_a_star(storefront: Client,
         assert (status, body) == (304, b"")
         assert headers["ETag"] != tag
     assert (await read(storefront, path, "br", **{"If-None-Match": '"other"'}))[0] == 200
+
+
+@pytest.mark.parametrize("surface", ["marketfront", "commerce"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_preconditions_are_evaluated_in_the_order_of_rfc_9110(
+    pos: Client, storefront: Client, store: Any, surface: str, method: str
+):
+    client = pos if surface == "commerce" else storefront
+    path = f"/v1/{surface}/catalog-sets/{store['catalogSetId']}"
+    first = await client.get(path, headers={"Accept-Encoding": "gzip"})
+    tag, made = first.headers["ETag"], parsedate_to_datetime(first.headers["Last-Modified"])
+    same = first.headers["Last-Modified"]
+    before, after = (format_datetime(made + timedelta(seconds=n), usegmt=True) for n in (-1, 1))
+    for headers, status in (
+        ({"If-Match": tag}, 200),
+        ({"If-Match": "*"}, 200),
+        ({"If-Match": f'"other", {tag}'}, 200),
+        ({"If-Match": tag.replace("-gzip", "-br")}, 200),
+        ({"If-Match": f"W/{tag}"}, 412),
+        ({"If-Match": '"other"'}, 412),
+        ({"If-Match": ""}, 412),
+        ({"If-Unmodified-Since": same}, 200),
+        ({"If-Unmodified-Since": after}, 200),
+        ({"If-Unmodified-Since": before}, 412),
+        ({"If-Unmodified-Since": "yesterday"}, 200),
+        ({"If-Unmodified-Since": f"{before}, {before}"}, 200),
+        ({"If-Match": tag, "If-Unmodified-Since": before}, 200),
+        ({"If-Match": '"other"', "If-None-Match": tag}, 412),
+        ({"If-Match": tag, "If-None-Match": tag}, 304),
+        ({"If-Unmodified-Since": before, "If-None-Match": tag}, 412),
+        ({"If-Modified-Since": same}, 304),
+        ({"If-Modified-Since": before}, 200),
+        ({"If-Modified-Since": "yesterday"}, 200),
+        ({"If-Modified-Since": same, "If-None-Match": '"other"'}, 200),
+    ):
+        reply = await client.call(method, path, headers={"Accept-Encoding": "gzip"} | headers)
+        assert reply.status == status, headers
+        assert status == 412 or (reply.headers["ETag"], reply.headers["Last-Modified"]) == (tag, same)
+        if status == 412 and method == "GET":
+            assert reply.json()["errorCode"] == "PRECONDITION_FAILED"
+
+
+async def test_a_precondition_of_an_unknown_set_is_404(storefront: Client, store: Any):
+    reply = await storefront.get(f"{PATH}/{uuid4()}", headers={"If-Match": '"other"'})
+    assert reply.status == 404
 
 
 async def test_a_superseded_set_stays_readable_and_an_unknown_one_is_404(

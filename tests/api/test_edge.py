@@ -180,6 +180,9 @@ async def test_a_body_over_the_limit_is_413(mercato: Service, pos: Client):
 async def test_another_media_type_or_coding_is_415(pos: Client, headers: dict[str, str]):
     reply = await pos.post("/v1/commerce/onboarding/stores", b"{}", headers=headers)
     assert (reply.status, reply.json()["errorCode"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+    # RFC 7694: the supported codings, and only if the coding is what is refused.
+    accepted = "identity" if "Content-Encoding" in headers else None
+    assert reply.headers.get("Accept-Encoding") == accepted
 
 
 async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: Client, shop: Merchant):

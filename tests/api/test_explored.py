@@ -22,7 +22,7 @@ WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}}
 
 LINE = "0190f5fe-7e3b-7ccc-8000-00000000000e"
 GOOD: dict[str, Any] = {
-    "callbackUrl": "http://127.0.0.1:0/",
+    "callbackUrl": "http://nobody@127.0.0.1/",
     "state": None,
     "lineItemId": LINE,
     "quantity": 3,
@@ -120,7 +120,8 @@ def explore(subject: Subject, surface: str) -> tuple[list[str], dict[str, set[in
             turns[name] += 1
             headers = _aimed(case, operation.path, subject)
             if turns[name] % 2:
-                case.body = _mended(case.body, operation.path)
+                (case.headers or {}).pop("If-Match", None)
+                case.body = _mended(case.body, operation.path, subject.ids)
             answer = case.call(base_url=subject.base, headers=headers)
             answered[name].add(answer.status_code)
             checks = documented + ([] if answer.status_code in WORDED.get(name, ()) else [not_a_server_error])
@@ -166,7 +167,7 @@ def _with_ids(value: Any, ids: dict[str, str]) -> Any:
     return value
 
 
-def _mended(body: Any, path: str) -> Any:
+def _mended(body: Any, path: str, ids: dict[str, str]) -> Any:
     """Return a generated body with valid values where these decide whether the request can succeed."""
     if not isinstance(body, dict):
         return body
@@ -181,5 +182,5 @@ def _mended(body: Any, path: str) -> Any:
     if path.endswith("/catalogset-validation"):
         mended["items"] = {}
     if "item" in body:
-        mended["item"] = good[0]
+        mended |= {"item": good[0], "storeId": ids["storeId"], "catalogSetId": ids["catalogSetId"]}
     return mended

@@ -49,6 +49,29 @@ async def test_http_1_0_needs_no_host(mercato: Service):
     assert answers(await exchange(mercato, b"GET /healthz HTTP/1.0\r\n\r\n"))[0].status == 200
 
 
+async def test_of_a_target_with_a_host_the_path_is_read_and_the_host_header_counts(mercato: Service):
+    # The server doesn't pass the target's host on, unless there is no Host: then it takes its place.
+    for hosts, host in ((b"", b"target.example"), (b"Host: header.example\r\n", b"header.example")):
+        sent = b"GET http://target.example/no HTTP/1.1\r\n" + hosts + b"\r\n"
+        first = answers(await exchange(mercato, sent + LAST))[0]
+        assert first.status == 404
+        assert json.loads(first.body)["type"] == f"http://{host.decode()}/errors/NOT_FOUND"
+
+
+@pytest.mark.parametrize("method", ["BREW", "get", "PROPFIND", "QUERY"])
+async def test_a_method_that_http_does_not_have_is_501_on_every_path(mercato: Service, method: str):
+    for path in ("/healthz", "/no", "/v1/commerce/stores", "/console"):
+        sent = f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        assert await problem_of(mercato, sent) == (501, "METHOD_NOT_IMPLEMENTED")
+
+
+async def test_options_of_the_whole_service_is_405_with_every_method(mercato: Service):
+    sent = b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n" + LAST
+    first = answers(await exchange(mercato, sent))[0]
+    assert (first.status, first.headers[b"allow"]) == (405, [b"DELETE, GET, HEAD, POST, PUT"])
+    assert await problem_of(mercato, b"GET * HTTP/1.1\r\nHost: x\r\n\r\n") == (404, "NOT_FOUND")
+
+
 async def test_remembered_hosts_are_bounded(mercato: Service):
 
     many = b"".join(b"GET /healthz HTTP/1.1\r\nHost: h%d.example\r\n\r\n" % n for n in range(MOST_HOSTS + 50))
@@ -146,6 +169,26 @@ async def test_answers_and_refusals_can_be_read_by_the_allowed_origin_alone(open
     _, pos = await open_to.partner()
     commerce = await pos.get("/v1/commerce/stores", headers={"Origin": SHOP})
     assert "Access-Control-Allow-Origin" not in commerce.headers
+
+
+async def test_the_404_of_an_unknown_path_can_be_read_by_the_allowed_origin(open_to: Service):
+    _, storefront = await open_to.partner(PartnerKind.MARKETFRONT)
+    unknown = "/v1/marketfront/nothing"
+    asked = await open_to.anonymous().call("OPTIONS", unknown, headers=preflight("GET"))
+    assert (asked.status, asked.headers["Access-Control-Allow-Methods"]) == (204, "GET")
+    reply = await storefront.get(unknown, headers={"Origin": SHOP})
+    assert (reply.status, reply.headers["Access-Control-Allow-Origin"]) == (404, SHOP)
+    for method, origin in (("GET", "https://evil.example"), ("BREW", SHOP)):
+        refused = await open_to.anonymous().call("OPTIONS", unknown, headers=preflight(method, origin))
+        assert refused.status == 404
+        assert "Access-Control-Allow-Methods" not in refused.headers
+    other = await storefront.get(unknown, headers={"Origin": "https://evil.example"})
+    assert "Access-Control-Allow-Origin" not in other.headers
+
+
+async def test_only_options_is_a_preflight(open_to: Service):
+    reply = await open_to.anonymous().call("GET", PLACE, headers=preflight("POST"))
+    assert reply.status == 405
 
 
 async def test_without_the_setting_no_origin_is_allowed(mercato: Service):

@@ -85,6 +85,13 @@ async def test_a_link_that_will_be_refused_takes_no_write_transaction(
     assert len(writes) == 1
 
 
+async def test_null_for_a_member_of_a_links_request_is_the_same_as_leaving_it_out(mercato: Service):
+    client = (await mercato.partner())[1]
+    for wanted in ({"readOnly": None}, {"storeId": None}, {}):
+        _, page = await enter(mercato, await partner_link(client, **wanted))
+        assert "read-only" not in page.text
+
+
 async def test_a_link_expires_after_fifteen_minutes(mercato: Service, clock_ahead: Time):
     link = await partner_link((await mercato.partner())[1])
     clock_ahead.ahead = timedelta(minutes=15, seconds=1)

@@ -23,6 +23,10 @@ def post(headers: bytes, body: bytes) -> bytes:
     return LINE + headers + b"\r\n" + body
 
 
+def head_of(size: int) -> bytes:
+    return GET + b"X: " + b"a" * (size - len(GET) - 7) + b"\r\n\r\n"
+
+
 REQUESTS: dict[str, tuple[bytes, list[int]]] = {
     # a length and chunks at once: the chunks count, and the connection takes no further request
     "length, then chunked": (
@@ -171,7 +175,7 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
     ),
     "a target to connect to": (b"CONNECT evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", [404, 200]),
     "CONNECT to a path": (b"CONNECT /healthz HTTP/1.1\r\nHost: x\r\n\r\n", [405, 200]),
-    "an asterisk": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", [404, 200]),
+    "an asterisk": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", [405, 200]),
     "TRACE": (b"TRACE /healthz HTTP/1.1\r\nHost: x\r\nX-A: secret\r\n\r\n", [405, 200]),
     # targets that are not ASCII
     "UTF-8 in the path": ("GET /stör HTTP/1.1\r\nHost: x\r\n\r\n".encode(), [404, 200]),
@@ -187,8 +191,10 @@ REQUESTS: dict[str, tuple[bytes, list[int]]] = {
         GET + b"".join(b"x%d: y\r\n" % n for n in range(101)) + b"\r\n",
         [431],
     ),
+    "a head of 64 KiB": (head_of(64 * 1024), [200, 200]),
+    "a head beyond 112 KiB": (head_of(112 * 1024 + 1), [431]),
     "a header of a megabyte": (GET + b"X: " + b"a" * 1_000_000 + b"\r\n\r\n", [431]),
-    "a long method": (b"A" * 1_000 + b" /healthz HTTP/1.1\r\nHost: x\r\n\r\n", [405, 200]),
+    "a long method": (b"A" * 1_000 + b" /healthz HTTP/1.1\r\nHost: x\r\n\r\n", [501, 200]),
     # three at once
     "three in one piece": (GET + b"\r\n" + SMUGGLED + GET + b"\r\n", [200, 404, 200, 200]),
 }

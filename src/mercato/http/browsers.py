@@ -1,6 +1,7 @@
-"""Headers for browsers: CORS for pages that call the Marketfront surface, and policies of our own pages."""
+"""What browsers need: CORS for pages that call the Marketfront surface, and our own pages' policies and links."""
 
 import base64
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
@@ -9,20 +10,21 @@ from urllib.parse import urlsplit
 from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import Match
-from mercato.kernel.errors import Problem
+from mercato.kernel.errors import NotFound, Problem
 from mercato.kernel.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]
 
 REQUEST_HEADERS: Final = (
-    b"Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Request-Id, traceparent"
+    b"Authorization, Content-Type, Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, If-Unmodified-Since, "
+    b"X-Request-Id, traceparent"
 )
 """Request headers that a page may send."""
 
 EXPOSED_HEADERS: Final = (
-    b"ETag, Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, "
-    b"X-RateLimit-Reset, X-Request-Id"
+    b"ETag, Idempotent-Replayed, Last-Modified, Location, Retry-After, WWW-Authenticate, X-RateLimit-Limit, "
+    b"X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id"
 )
 """Response headers that a page may read."""
 
@@ -40,27 +42,32 @@ class Cors:
         self._origins = frozenset(origin.strip().encode() for origin in origins.split(","))
 
     def preflight(self, head: Head, find: Callable[[str, str], Match]) -> Headers | None:
-        """Return the headers that answer a preflight; None if it isn't one, or if the call isn't allowed."""
+        """Return the headers that answer a preflight; None if it isn't one, or if the call isn't allowed.
+
+        A call of a path that doesn't exist is allowed, so that the page can read its 404.
+        """
         origin, method = self._origin(head), head.headers.get(b"access-control-request-method")
         if origin is None or method is None:
             return None
         try:
-            operation = find(method.decode("latin-1"), head.path).operation
+            access = find(method.decode("latin-1"), head.path).operation.access
+        except NotFound:
+            access = Access.MARKETFRONT
         except Problem:
             return None
-        if operation.access is not Access.MARKETFRONT:
+        if access is not Access.MARKETFRONT:
             return None
         return [
             (b"access-control-allow-origin", origin),
-            (b"access-control-allow-methods", operation.method.encode()),
+            (b"access-control-allow-methods", method),
             (b"access-control-allow-headers", REQUEST_HEADERS),
             (b"access-control-max-age", SECONDS),
             _VARY,
         ]
 
-    def headers(self, head: Head, operation: Operation) -> Headers:
-        """Return the headers of an operation's answers and refusals."""
-        if operation.access is not Access.MARKETFRONT:
+    def headers(self, head: Head, operation: Operation | None) -> Headers:
+        """Return the headers of an operation's answers and refusals; None: those of the 404 of an unknown path."""
+        if operation is not None and operation.access is not Access.MARKETFRONT:
             return []
         origin = self._origin(head)
         if origin is None:
@@ -74,6 +81,28 @@ class Cors:
     def _origin(self, head: Head) -> bytes | None:
         origin = head.headers.get(b"origin")
         return origin if origin in self._origins else None
+
+
+# --- links below a path ------------------------------------------------------------------------------------------
+
+_LINK: Final = re.compile(rb'(\s(?:href|src|action|formaction|hx-get)=")(?=/(?!/))')
+
+
+def prefix_links(page: bytes, prefix: str) -> bytes:
+    """Return a page with the prefix before the path of every link to this service.
+
+    In a page's text and values quotes are escaped, so only attributes match.
+    """
+    before = prefix.encode()
+    return _LINK.sub(lambda match: match[1] + before, page) if prefix else page
+
+
+def prefix_location(headers: Headers, prefix: bytes) -> Headers:
+    """Return the headers with the prefix before the path in Location. A URL stays as it is."""
+    return [
+        (name, prefix + value if name == b"location" and value.startswith(b"/") else value)
+        for name, value in headers
+    ]
 
 
 # --- pages ------------------------------------------------------------------------------------------

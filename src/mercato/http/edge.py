@@ -18,14 +18,14 @@ from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.requests.log import without_secrets
 from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
-from mercato.http.browsers import Cors
-from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query
+from mercato.http.browsers import Cors, prefix_location
+from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
 from mercato.http.operations import Answer, Call, Operation, Rate, Upload
 from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
 from mercato.http.routing import Match, Routes
 from mercato.kernel import errors
 from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.errors import MethodNotAllowed, Problem
+from mercato.kernel.errors import MethodNotAllowed, NotFound, Problem
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import MiB
 from mercato.kernel.telemetry.context import set_context
@@ -72,6 +72,7 @@ class Edge:
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
         self._proxies = TrustedProxies(proxies) if proxies else None
         self._cors = Cors(origins) if origins else None
+        self._prefix = path_prefix(self._public_url or "").encode()
         self._hosts = Hosts()
         self._body_seconds = app.settings.body_seconds
         self._body_limit = app.settings.body_limit
@@ -103,15 +104,10 @@ class Edge:
             if head.query:
                 check_query(head.query)
             status, headers, body = await self._answer(operation, match, head, body_in, extra)
-        except MethodNotAllowed as problem:
-            preflight = None if self._cors is None else self._cors.preflight(head, self._find)
-            status, headers, body = (
-                render(problem, head.context) if preflight is None else (204, preflight, b"")
-            )
-            reason = None if preflight is not None else reason_of(problem)
         except Problem as problem:
-            status, headers, body = render(problem, head.context)
-            reason = reason_of(problem)
+            preflight = self._preflight(problem, scope, head, extra) if operation_id == NO_OPERATION else None
+            status, headers, body = (204, preflight, b"") if preflight else render(problem, head.context)
+            reason = None if preflight else reason_of(problem)
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             fault = self._fault(bug, head)
             status, headers, body = render(fault, head.context)
@@ -126,6 +122,8 @@ class Edge:
             body_in.release()
             if body_in.is_unread:
                 await body_in.drain()
+        if self._prefix:
+            headers = prefix_location(headers, self._prefix)
         headers += extra
         headers.append((b"x-request-id", head.request_id.encode()))
         if status not in _BODILESS:
@@ -172,6 +170,18 @@ class Edge:
             known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
             set_context(known.context)
             raise
+
+    def _preflight(self, problem: Problem, scope: Scope, head: Head, extra: Headers) -> Headers | None:
+        """Return the headers of an allowed preflight, None for another request that has no operation.
+
+        The 404 of an unknown path gets `extra` headers, so that the page of an allowed origin can read it.
+        """
+        if self._cors is None or not isinstance(problem, NotFound | MethodNotAllowed):
+            return None
+        allowed = self._cors.preflight(head, self._find) if scope["method"] == "OPTIONS" else None
+        if allowed is None and isinstance(problem, NotFound):
+            extra += self._cors.headers(head, None)
+        return allowed
 
     async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, extra: Headers) -> None:
         shared = self._app.shared_limiter
@@ -229,7 +239,7 @@ async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:
 def _check_coding(head: Head) -> None:
     if head.headers.get(b"content-encoding", b"").strip().lower() not in _NOT_ENCODED:
         raise errors.UnsupportedMediaType(
-            "Compressed request bodies aren't supported. Send the body as it is."
+            "Compressed request bodies aren't supported. Send the body as it is.", accept_encoding="identity"
         )
 
 

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from random import getrandbits
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import InvalidRequest, Unauthenticated
@@ -121,6 +121,11 @@ class Head:
         return _base(self._scope, self.headers.get(b"host", b""))
 
     @property
+    def path_prefix(self) -> str:
+        """The path of MERCATO_PUBLIC_URL, without a slash at its end: it precedes the paths that clients see."""
+        return path_prefix(self._public_url or "")
+
+    @property
     def address(self) -> str:
         """The client's address: the peer's, unless that is a proxy that is trusted to say whose it is."""
         peer: str = (self._scope.get("client") or ("",))[0]
@@ -155,6 +160,11 @@ class Head:
         """The declared size. The server refuses a length that isn't a number."""
         declared = self.headers.get(b"content-length", b"")
         return int(declared) if declared.isdigit() and len(declared) < 20 else None  # noqa: PLR2004  # of 64 bits
+
+
+def path_prefix(base_url: str) -> str:
+    """Return the path of the service's address, without a slash at its end."""
+    return urlsplit(base_url).path.rstrip("/")
 
 
 def _path(raw: bytes) -> str:

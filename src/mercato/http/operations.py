@@ -121,6 +121,7 @@ class Operation:
     """The declaration of an operation.
 
     - `returns`: None means that the answer has no body.
+    - `other_media_types`: in which clients that prefer them get the answer.
     - `raw_body`: the handler decodes the body itself.
     - `streams_body`: the handler gets an `Upload` of up to a whole catalog.
     - `late_body`: the handler gets a `ReadBody`, because how much is read depends on who sends it.
@@ -144,6 +145,7 @@ class Operation:
     query: type[Wire] | None = None
     returns: Any = None
     media_type: str = "application/json"
+    other_media_types: tuple[str, ...] = ()
     status: int = 200
     also: tuple[int, ...] = ()
     reply_headers: tuple[str, ...] = ()

@@ -8,6 +8,8 @@ import asyncio
 from importlib import import_module
 from typing import Final
 
+from mercato.http.browsers import prefix_links
+from mercato.http.head import path_prefix
 from mercato.http.operations import Access, Answer, Call, Operations, ReadBody
 from mercato.http.problems import Refusals, problem_headers
 from mercato.kernel import errors
@@ -31,7 +33,7 @@ def _render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, 
     answer = render_refusal(problem, context.request_id)
     assert answer.raw is not None
     headers = [*answer.headers, *problem_headers(problem), (b"content-type", answer.media_type)]
-    return problem.status, headers, answer.raw
+    return problem.status, headers, prefix_links(answer.raw, path_prefix(context.base_url))
 
 
 _PAGES: Final = Refusals(ProblemDetail, "text/html", _render)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.kernel.errors import MethodNotAllowed, Problem, Unauthenticated
+from mercato.kernel.errors import MethodNotAllowed, Problem, Unauthenticated, UnsupportedMediaType
 from mercato.kernel.wire import Wire
 from mercato.kernel.wire.problem import Context, ProblemDetail, represent
 
@@ -40,4 +40,6 @@ def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
         headers.append((b"allow", problem.allow.encode()))
     if isinstance(problem, Unauthenticated):
         headers.append((b"www-authenticate", problem.challenge.encode()))
+    if isinstance(problem, UnsupportedMediaType) and problem.accept_encoding is not None:
+        headers.append((b"accept-encoding", problem.accept_encoding.encode()))
     return headers

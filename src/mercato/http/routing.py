@@ -22,6 +22,12 @@ _NONE: Final[Mapping[str, Any]] = {}
 
 COMMERCE_STORES: Final = "/v1/commerce/stores"
 
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
+"""The methods of RFC 9110 and RFC 5789. Any other is answered with 501, on every path."""
+
+_WHOLE_SERVICE: Final = "*"
+"""The target of `OPTIONS *`: the service itself (RFC 9110, 9.3.7)."""
+
 _NO_PATH: Final = "There is nothing at this path. See /docs for the operations."
 
 
@@ -78,6 +84,7 @@ class Routes:
     def __init__(self, operations: list[Operation], mounted: Sequence[Operation] = ()) -> None:
         self.operations = [*operations, *mounted]
         self._root = _Node()
+        self._methods = {"HEAD", *(operation.method for operation in self.operations)}
         self._cached = lru_cache(maxsize=CACHED_PATHS)(self._find)
         for operation in operations:
             self._add(operation)
@@ -102,10 +109,14 @@ class Routes:
             node.methods["HEAD"] = operation
 
     def find(self, method: str, path: str) -> Match:
-        """Return the operation and its parameters. Raises NotFound or MethodNotAllowed."""
+        """Return the operation and its parameters. Raises NotFound, MethodNotAllowed or MethodNotImplemented."""
         return self._cached(method, path) if len(path) <= CACHED_LENGTH else self._find(method, path)
 
     def _find(self, method: str, path: str) -> Match:
+        if method not in METHODS:
+            raise errors.MethodNotImplemented(method)
+        if path == _WHOLE_SERVICE and method == "OPTIONS":
+            raise errors.MethodNotAllowed(method, self._methods)
         node, texts = self._root, []
         segments = path.split("/")[1:]
         for number, segment in enumerate(segments, 1):

@@ -19,7 +19,8 @@ HEAD_MILLISECONDS: Final = 10_000
 """How long a client may take to send a request's head. The edge limits the time of the body."""
 
 HEAD_BYTES: Final = 64 * 1024
-"""The largest head of a request, and so what each connection may hold. A hundred headers need a fraction of it."""
+"""The largest head of a request that is always read. One that arrives at once may have 48 KiB more, which the server
+reads before it looks at the size. So much may each connection hold; a hundred headers need a fraction of it."""
 
 BACKLOG: Final = 1024
 """Connections that wait to be accepted."""

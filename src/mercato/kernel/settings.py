@@ -102,8 +102,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     public_url: Annotated[
         str | None,
         _doc(
-            "The service's address as clients see it, for the `type` of problems and for links; else taken from the "
-            "request. Passkeys need it, except on the service's own machine."
+            "The service's address as clients see it, for links and the `type` of problems; else taken from the "
+            "request. It may have a path, which the proxy removes from requests. Passkeys need it, except on the "
+            "service's own machine."
         ),
     ] = None
     trusted_proxies: Annotated[

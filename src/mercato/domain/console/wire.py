@@ -11,7 +11,7 @@ from mercato.kernel.wire import Instant, Wire, redacted
 class ConsoleLinkRequest(Wire):
     """What the link's session may do and see; without any member, all of the account."""
 
-    read_only: Annotated[bool, Meta(description="The session changes nothing.")] = False
+    read_only: Annotated[bool, Meta(description="The session changes nothing.")] | None = None
     store_id: Annotated[UUID, Meta(description="The session sees this store alone.")] | None = None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import datetime
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -36,7 +37,7 @@ IDENTITY: Final = "identity"
 class Body(Struct, frozen=True):
     """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `expires_at` in monotonic seconds.
 
-    `partner_id` is the merchant's.
+    `partner_id` is the merchant's. A set never changes, so `modified_at` is when it was made, in whole seconds.
     """
 
     partner_id: UUID
@@ -44,6 +45,7 @@ class Body(Struct, frozen=True):
     content: bytes
     tag: str
     tags: frozenset[str]
+    modified_at: datetime
     expires_at: float
 
 
@@ -102,6 +104,7 @@ class CatalogBodies:
             content,
             tags[coding],
             frozenset(tags.values()),
+            live.created_at.replace(microsecond=0),
             monotonic() + TTL_SECONDS,
         )
         key = set_id.int, coding

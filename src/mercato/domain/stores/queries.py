@@ -101,12 +101,13 @@ class LiveSet(Struct, frozen=True):
 
     content_hash: str
     partner_id: UUID
+    created_at: datetime
 
 
 async def find_live_set(tx: Read, set_id: UUID) -> LiveSet | None:
     """Return a CatalogSet that a live store serves or has served."""
     row = await tx.first(
-        select(sets.c.content_hash, stores.c.partner_id)
+        select(sets.c.content_hash, stores.c.partner_id, sets.c.created_at)
         .join(stores, stores.c.id == sets.c.store_id)
         .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
         .where(sets.c.id == set_id, partners.c.suspended_at.is_(None))

@@ -1,6 +1,8 @@
 """Catalogs: merchants publish and check them, and either side reads a CatalogSet."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from email.utils import format_datetime
 from functools import lru_cache
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -27,10 +29,13 @@ from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
 from mercato.kernel import errors
 from mercato.kernel.wire import Wire, instant, parse_uuid
+from mercato.kernel.wire.base import parse_http_date
 from mercato.kernel.wire.cursor import Page, read_cursor
 
 commerce_catalogs = Operations(access=Access.COMMERCE, tag="Commerce")
 marketfront_catalogs = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+
+CONDITIONS: Final = ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since")
 
 MAX_URL_LENGTH: Final = 8192
 """Characters of a callbackUrl in the list of runs, so that a page of a hundred stays small."""
@@ -61,7 +66,8 @@ async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) 
     run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
     url = f"{COMMERCE_STORES}/{store_id}/catalog-ingest/{run.id}/status"
     headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
-    return Answer(CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=url), headers=headers)
+    accepted = CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=call.head.path_prefix + url)
+    return Answer(accepted, headers=headers)
 
 
 @commerce_catalogs.get(
@@ -124,8 +130,9 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     id="getCommerceCatalogSet",
     returns=CatalogSet,
     also=(304,),
-    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
-    request_headers=("If-None-Match",),
+    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=CONDITIONS,
+    problems=(errors.PreconditionFailed,),
 )
 async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
     """Return one of your own CatalogSets as storefronts get it. A superseded one stays readable for 30 days."""
@@ -145,8 +152,9 @@ async def get_store_ids(call: Call[None, None]) -> Answer:
     summary="Get CatalogSet",
     returns=CatalogSet,
     also=(304,),
-    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
-    request_headers=("If-None-Match",),
+    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=CONDITIONS,
+    problems=(errors.PreconditionFailed,),
 )
 async def get_catalog_set(call: Call[None, None]) -> Answer:
     """Return a CatalogSet. It never changes under its id, so cache it. A superseded one stays readable for 30 days."""
@@ -183,25 +191,66 @@ _FOREVER: Final = b"private, max-age=31536000, immutable"
 
 
 def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
-    """Return the set, or 304 if the request has its ETag."""
-    tag, reply_headers, unchanged = _headers(body.tag, body.coding)
+    """Return the set, or 304 if the request has it. Raises PreconditionFailed.
+
+    The preconditions are evaluated in the order of RFC 9110 (13.2.2).
+    """
+    _check_preconditions(body, headers)
+    tag, reply_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
     known = headers.get(b"if-none-match")
     # Most clients send the one ETag that they got.
-    if known is not None and (known == tag or _matches(known.decode("latin-1"), body)):
+    if known is not None:
+        if known == tag or "*" in (tags := _tags(known)) or _opaque(tags) & body.tags:
+            return unchanged
+    elif (since := _date(headers, b"if-modified-since")) is not None and body.modified_at <= since:
         return unchanged
     return Answer(raw=body.content, headers=reply_headers)
 
 
+def _check_preconditions(body: Body, headers: Mapping[bytes, bytes]) -> None:
+    """Raise PreconditionFailed unless the request is meant for this set, in any coding."""
+    wanted = headers.get(b"if-match")
+    if wanted is not None:
+        # A weak tag never matches here: it isn't a tag of exact bytes.
+        if not _tags(wanted) & {"*", *body.tags}:
+            raise errors.PreconditionFailed(
+                f"The CatalogSet has none of the tags of If-Match. Its ETag in this coding is {body.tag}."
+            )
+    elif (since := _date(headers, b"if-unmodified-since")) is not None and body.modified_at > since:
+        made = format_datetime(body.modified_at, usegmt=True)
+        raise errors.PreconditionFailed(
+            f"The CatalogSet was made after the instant of If-Unmodified-Since: {made}."
+        )
+
+
 @lru_cache(maxsize=4096)
-def _headers(tag: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
+def _headers(
+    tag: str, coding: str, modified_at: datetime
+) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
     """Return a body's ETag, its headers, and its 304."""
     encoded = tag.encode()
-    of_unchanged = (b"etag", encoded), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
+    modified = format_datetime(modified_at, usegmt=True).encode()
+    of_unchanged = (
+        (b"etag", encoded),
+        (b"last-modified", modified),
+        (b"vary", b"Accept-Encoding"),
+        (b"cache-control", _FOREVER),
+    )
     headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
     return encoded, headers, Answer(status=304, headers=of_unchanged)
 
 
-def _matches(if_none_match: str, body: Body) -> bool:
-    """Return whether the client has this set, in any coding."""
-    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
-    return "*" in tags or not tags.isdisjoint(body.tags)
+def _tags(value: bytes) -> set[str]:
+    """Return the entity tags of a list, or `*`."""
+    return {tag.strip() for tag in value.decode("latin-1").split(",")}
+
+
+def _opaque(tags: Iterable[str]) -> set[str]:
+    """Return the tags, weak ones as strong ones."""
+    return {tag.removeprefix("W/") for tag in tags}
+
+
+def _date(headers: Mapping[bytes, bytes], name: bytes) -> datetime | None:
+    """Return a header's date. One that isn't a date is ignored, as RFC 9110 says."""
+    value = headers.get(name)
+    return None if value is None else parse_http_date(value.decode("latin-1"))

@@ -50,7 +50,7 @@ async def create_console_link(call: Call[ConsoleLinkRequest | None, None]) -> Co
         created_by=call.context().actor,
         key_id=caller.key_id,
         store_id=wanted.store_id,
-        read_only=wanted.read_only,
+        read_only=bool(wanted.read_only),
     )
     async with app.db.write() as tx:
         link = await sessions.create_link(tx, grant, now=app.clock())

@@ -11,6 +11,7 @@ from mercato.http.browsers import (
     CACHED,
     NOSNIFF,
     own_address_headers,
+    prefix_links,
     reference_page_policy,
     static_page_policy,
 )
@@ -30,7 +31,7 @@ HTML: Final = b"text/html; charset=utf-8"
 MARKDOWN: Final = b"text/markdown; charset=utf-8"
 ASSETS: Final = {"swagger-ui.css": b"text/css", "swagger-ui-bundle.js": b"text/javascript"}
 START: Final = (
-    b"""window.onload = () => SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true})\n"""
+    b"""window.onload = () => SwaggerUIBundle({url: "openapi.json", dom_id: "#docs", deepLinking: true})\n"""
 )
 
 
@@ -83,7 +84,9 @@ async def docs(call: Call[None, None]) -> Answer:
         "</body></html>"
     )
     return Answer(
-        raw=page.encode(), media_type=HTML, headers=(*NOSNIFF, *reference_page_policy(call.app.settings))
+        raw=prefix_links(page.encode(), call.head.path_prefix),
+        media_type=HTML,
+        headers=(*NOSNIFF, *reference_page_policy(call.app.settings)),
     )
 
 
@@ -110,6 +113,7 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     summary="About an error code",
     returns=str,
     media_type="text/html",
+    other_media_types=("text/markdown",),
     reply_headers=(
         "Cache-Control",
         "Vary",

@@ -7,6 +7,7 @@ from mercato.domain.console import sessions
 from mercato.domain.console.model import Session
 from mercato.domain.console.people import is_signed_on
 from mercato.domain.partners.model import AccountError, UnknownAccountError
+from mercato.http.browsers import prefix_links
 from mercato.http.codings import GZIP, best_coding, gzipped
 from mercato.http.console import sign_in
 from mercato.http.console.assets import serve_asset
@@ -60,12 +61,14 @@ def _accepts_gzip(call: Call[Any, None]) -> bool:
 
 
 def _packed(call: Call[Any, None], answer: Answer) -> Answer:
-    if answer.raw is None or not _accepts_gzip(call):
+    """Return a page as this client gets it: links below the public URL, compressed if the client accepts it."""
+    if answer.raw is None:
         return answer
-    headers = (*answer.headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
-    return Answer(
-        raw=gzipped(answer.raw), status=answer.status, media_type=answer.media_type, headers=headers
-    )
+    page, headers = prefix_links(answer.raw, call.head.path_prefix), answer.headers
+    if _accepts_gzip(call):
+        page = gzipped(page)
+        headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
+    return Answer(raw=page, status=answer.status, media_type=answer.media_type, headers=headers)
 
 
 async def _answer(call: Call[ReadBody, None], path: str) -> Answer:

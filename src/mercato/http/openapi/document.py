@@ -11,6 +11,7 @@ from mercato.domain.orders.wire import StoreRefusal
 from mercato.http.openapi import headers
 from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import Access, Operation
+from mercato.http.problems import PROBLEM_DETAILS
 from mercato.http.routing import PATH_PARAMETERS
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
@@ -196,7 +197,8 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     success: dict[str, Any] = {"description": operation.summary}
     if operation.returns is not None:
-        success["content"] = {operation.media_type: {"schema": schema_of(operation.returns)}}
+        media_types = (operation.media_type, *operation.other_media_types)
+        success["content"] = {kind: {"schema": schema_of(operation.returns)} for kind in media_types}
     success["headers"] = headers.answer_headers(operation)
     responses = {str(operation.status): success}
     for status in operation.also:
@@ -211,9 +213,16 @@ def _responses(operation: Operation) -> dict[str, Any]:
         responses[str(status)] = {
             "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
             "headers": headers.refusal_headers(operation, status, kinds),
-            "content": {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}},
+            "content": _refusal_content(operation),
         }
     return responses
+
+
+def _refusal_content(operation: Operation) -> dict[str, Any]:
+    content = {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}}
+    if operation.refusals is PROBLEM_DETAILS:
+        content["text/markdown"] = {"schema": schema_of(str)}
+    return content
 
 
 def _webhooks() -> dict[str, Any]:

@@ -16,6 +16,7 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Retry-After": ("Seconds to wait.", _NUMBER),
     "Cache-Control": ("How long the answer may be cached.", _TEXT),
     "ETag": ("The version of the answer.", _TEXT),
+    "Last-Modified": ("When the CatalogSet was made, as an HTTP date.", _TEXT),
     "Vary": ("The request's headers that the answer depends on.", _TEXT),
     "Content-Encoding": ("How the body is compressed: `zstd`, `br` or `gzip`. Absent if it isn't.", _TEXT),
     "Pragma": ("`no-cache`, as RFC 6749 requires.", _TEXT),
@@ -28,9 +29,24 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "X-RateLimit-Limit": ("Requests of this kind per minute that the account may send.", _NUMBER),
     "X-RateLimit-Remaining": ("Requests that are left.", _NUMBER),
     "X-RateLimit-Reset": ("When the full limit is available again, in Unix seconds.", _NUMBER),
+    "Accept-Encoding": ("`identity`, if the body's coding is what is refused: send it as it is.", _TEXT),
+    "Access-Control-Allow-Origin": ("The request's `Origin`, if this service allows it to call.", _TEXT),
+    "Access-Control-Expose-Headers": ("The headers that a page of an allowed origin may read.", _TEXT),
 }
 
 REQUEST: Final[dict[str, dict[str, Any]]] = {
+    "If-Match": {
+        "description": "Strong ETags of the CatalogSet, in any coding, or `*`: 412 if none matches.",
+        "schema": _TEXT,
+    },
+    "If-Unmodified-Since": {
+        "description": "An HTTP date: 412 if the CatalogSet was made later. Ignored beside `If-Match`.",
+        "schema": _TEXT,
+    },
+    "If-Modified-Since": {
+        "description": "An HTTP date: 304 if the CatalogSet wasn't made later. Ignored beside `If-None-Match`.",
+        "schema": _TEXT,
+    },
     "If-None-Match": {
         "description": "ETags of the CatalogSet that the client has, or `*`: 304 if one matches, in any coding.",
         "schema": _TEXT,
@@ -45,6 +61,10 @@ REQUEST: Final[dict[str, dict[str, Any]]] = {
 }
 
 _LIMITS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+_CORS: Final = ("Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary")
+
+_UNCOUNTED: Final = frozenset({errors.Unauthenticated.status, errors.Forbidden.status})
+"""Statuses of refusals that come before a request counts against a limit."""
 
 _PINNED: Final = frozenset({400, 409, 422})
 """Statuses of refusals that are stored under an Idempotency-Key."""
@@ -63,7 +83,7 @@ def definitions() -> dict[str, Any]:
 def answer_headers(operation: Operation, *, bodiless: bool = False) -> dict[str, Any]:
     """Return the headers of an operation's success, or of its 304."""
     own = [name for name in operation.reply_headers if not (bodiless and name == "Content-Encoding")]
-    return _references([*own, *_common(operation)])
+    return _references([*own, *_common(operation, operation.status)])
 
 
 def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Problem]]) -> dict[str, Any]:
@@ -72,6 +92,7 @@ def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Prob
         "WWW-Authenticate": errors.Unauthenticated in kinds,
         "Retry-After": any(kind.retryable for kind in kinds) and status != _BUG,
         "Location": errors.StoreAlreadyRegistered in kinds,
+        "Accept-Encoding": errors.UnsupportedMediaType in kinds,
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.reply_headers and status in _PINNED,
     }
     if operation.refusals is PROBLEM_DETAILS:
@@ -79,17 +100,18 @@ def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Prob
     else:
         own |= {"Cache-Control": True, "Pragma": True}
     names = [name for name, there in own.items() if there]
-    # Every refusal of an authenticated caller has the limits; stating it once is enough.
-    limits = _LIMITS if errors.RateLimited in kinds else ()
-    return _references([*names, "X-Request-Id", *limits])
+    return _references([*names, *_common(operation, status)])
 
 
 _BUG: Final = errors.InternalError.status
 """The answer to a bug has no Retry-After."""
 
 
-def _common(operation: Operation) -> tuple[str, ...]:
-    return ("X-Request-Id",) if operation.access is Access.PUBLIC else ("X-Request-Id", *_LIMITS)
+def _common(operation: Operation, status: int) -> tuple[str, ...]:
+    """Return the headers that an answer with this status has, whatever the operation."""
+    limits = _LIMITS if operation.rate is not None and status not in _UNCOUNTED else ()
+    cors = _CORS if operation.access is Access.MARKETFRONT else ()
+    return ("X-Request-Id", *limits, *cors)
 
 
 def _references(names: Iterable[str]) -> dict[str, Any]:

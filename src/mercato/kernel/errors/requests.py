@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mercato.kernel.errors.problem import Problem
+from mercato.kernel.errors.problem import Problem, shown
 
 
 class InvalidRequest(Problem):
@@ -24,6 +24,19 @@ class MethodNotAllowed(Problem):
         super().__init__(f"{method} is not supported here. Use one of: {self.allow}.")
 
 
+class MethodNotImplemented(Problem):
+    status, code, category = 501, "METHOD_NOT_IMPLEMENTED", "validation"
+    title = "The service does not know this method"
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{shown(method)} is not a method of HTTP. Use one that the path's operations have.")
+
+
+class PreconditionFailed(Problem):
+    status, code, category = 412, "PRECONDITION_FAILED", "conflict"
+    title = "A precondition of the request does not hold"
+
+
 class PayloadTooLarge(Problem):
     status, code, category = 413, "PAYLOAD_TOO_LARGE", "validation"
     title = "The body is larger than this operation accepts"
@@ -35,6 +48,11 @@ class PayloadTooLarge(Problem):
 class UnsupportedMediaType(Problem):
     status, code, category = 415, "UNSUPPORTED_MEDIA_TYPE", "validation"
     title = "The body's media type or coding is not supported"
+
+    def __init__(self, detail: str, *, accept_encoding: str | None = None) -> None:
+        """`accept_encoding`: the supported codings, if the body's coding is what is refused."""
+        super().__init__(detail)
+        self.accept_encoding = accept_encoding
 
 
 class MissingIdempotencyKey(Problem):

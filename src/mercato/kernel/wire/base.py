@@ -103,13 +103,20 @@ def parse_retry_after(text: str | None, now: datetime) -> float | None:
     text = (text or "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:9]), MAX_RETRY_AFTER)
+    instant = parse_http_date(text)
+    return None if instant is None else min(max((instant - now).total_seconds(), 0.0), MAX_RETRY_AFTER)
+
+
+def parse_http_date(text: str) -> datetime | None:
+    """Return the instant of a date in any of HTTP's three forms (RFC 9110, 5.6.7); None for any other text."""
+    if text.count(",") > 1:  # two dates
+        return None
     try:
         instant = parsedate_to_datetime(text)
     except (ValueError, OverflowError):  # OverflowError for a year of twenty digits
         return None
-    if instant.tzinfo is None:  # "-0000": UTC, without the sender's time zone
-        instant = instant.replace(tzinfo=UTC)
-    return min(max((instant - now).total_seconds(), 0.0), MAX_RETRY_AFTER)
+    # Without a zone, or with "-0000", it is UTC.
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
 
 
 def parse_uuid(text: str) -> UUID | None:

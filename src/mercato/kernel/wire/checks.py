@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from zoneinfo import available_timezones
 
 from mercato.kernel.errors import OrderError, ValidationFailed
@@ -50,7 +50,16 @@ def uri_fault(text: str, name: str) -> str | None:
         return f"{name} needs a host name."
     if not _HOST_PORT.fullmatch(parts.netloc.rpartition("@")[2]):
         return f"{name} is not a URI: what follows its host is not a port number."
+    if not _has_usable_port(parts):
+        return f"{name} has a port that does not exist. Use a port from 1 to 65535, or none."
     return None
+
+
+def _has_usable_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:  # above 65535
+        return False
 
 
 def timezone_fault(text: str) -> str | None:

@@ -1,0 +1,86 @@
+"""One partner with one of everything, for tests that call every operation."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from tests.api.table import GUARDED, call
+from tests.service import CATALOG, Client, Merchant, Service
+
+from mercato.domain.partners.model import PartnerKind, Surface
+from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.outbox import push
+from mercato.http.operations import Access, Operation
+from mercato.kernel.clock import new_id, now
+
+
+@dataclass
+class World:
+    """One partner with one of everything, and another partner with nothing; each with a key of both surfaces."""
+
+    ids: dict[str, str]
+    owner: dict[Access, Client]
+    stranger: dict[Access, Client]
+
+
+async def make_world(mercato: Service, shop: Merchant) -> World:
+    """Create both partners, a live store, a catalog run, an order and a delivery on each surface."""
+    partner_id, owner = await _both(mercato)
+    _, stranger = await _both(mercato)
+    client = owner[Access.COMMERCE]
+    store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
+    run = await mercato.run(client, store["storeId"], shop.host(CATALOG))
+    await shop.webhook()
+    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
+    ids = {
+        "storeId": store["storeId"],
+        "catalogSetId": store["catalogSetId"],
+        "onboardingId": store["onboardingId"],
+        "catalogIngestId": run["catalogIngestId"],
+        "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
+    }
+    ids["orderId"] = await _order(owner[Access.MARKETFRONT], ids)
+    return World(ids, owner, stranger)
+
+
+async def _order(client: Client, ids: dict[str, str]) -> str:
+    """Place an order whose two sides are the same partner, so that both surfaces know its id."""
+    placing = next(operation for operation in GUARDED if operation.id == "placeOrder")
+    placed = await call(client, placing, placing.path, ids)
+    assert placed.status == 201, placed.body
+    order_id: str = placed.json()["orderId"]
+    return order_id
+
+
+async def _both(mercato: Service) -> tuple[UUID, dict[Access, Client]]:
+    made, client = await mercato.partner(PartnerKind.BOTH)
+    assert made.marketfront_key is not None
+    other = Client(client.base, made.marketfront_key.text, client.session)
+    return made.id, {Access.COMMERCE: client, Access.MARKETFRONT: other, Access.ANY: other}
+
+
+async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Merchant) -> str:
+    """Push one event on each surface; return the marketfront one's id (the run has made a Commerce one)."""
+    made = new_id()
+    async with mercato.app.db.write() as tx:
+        await push(
+            tx,
+            delivery_id=made,
+            partner_id=partner_id,
+            surface=Surface.MARKETFRONT,
+            store_id=store_id,
+            base_url=shop.base + "/events",
+            type=EventType.ORDER_CREATED,
+            webhook_id=new_id(),
+            data={},
+            traceparent="",
+            now=now(),
+        )
+    return str(made)
+
+
+async def ids_for(world: World, operation: Operation) -> dict[str, str]:
+    """Return the owner's ids for the operation's path: a surface has deliveries of its own."""
+    if "deliveryId" in operation.names and operation.access is Access.COMMERCE:
+        listed = await world.owner[Access.COMMERCE].get("/v1/commerce/webhook-deliveries")
+        return world.ids | {"deliveryId": listed.json()["deliveries"][0]["id"]}
+    return world.ids
