@@ -16,6 +16,7 @@ from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import CorrectStorefront
 
 from mercato import cli
+from mercato.domain.certification.report import fingerprint
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
@@ -210,7 +211,9 @@ def test_a_report_is_signed_and_verified_and_a_changed_one_is_rejected(
 ):
     report, data, other = tmp_path / "report.json", str(tmp_path / "data"), str(tmp_path / "other")
     assert cli.run(of(merchant, "--only", "events", "--report", str(report), "--data-dir", data)) == 0
-    assert capsys.readouterr().out.endswith(f"The signed report is in {report}.\n")
+    made = capsys.readouterr()
+    assert f"The signed report is in {report}.\nIt is signed with the key " in made.out
+    assert made.err == f"Created a new encryption key, {data}/encryption.key, to sign the report.\n"
     assert cli.run(["certify", "verify", str(report), "--data-dir", data]) == 0
     assert capsys.readouterr().out.startswith("VALID\n")
     document = json.loads(report.read_bytes())
@@ -220,6 +223,7 @@ def test_a_report_is_signed_and_verified_and_a_changed_one_is_rejected(
     capsys.readouterr()
     assert cli.run(["certify", "verify", str(report), "--data-dir", other]) == 1
     assert capsys.readouterr().out.startswith("NOT TRUSTED\n")
+    assert not Path(other).exists(), "verifying creates nothing"
     report.write_text(json.dumps(document))
     assert cli.run(["certify", "verify", str(report), "--data-dir", data]) == 0, (
         "laid out anew, it is the same"
@@ -229,6 +233,53 @@ def test_a_report_is_signed_and_verified_and_a_changed_one_is_rejected(
     capsys.readouterr()
     assert cli.run(["certify", "verify", str(report), "--data-dir", data]) == 1
     assert capsys.readouterr().out.startswith("NOT VALID\n")
+
+
+@pytest.mark.parametrize("output", [["--json"], ["--report", "report.json"]], ids=["json", "report"])
+def test_without_an_installation_no_key_is_made_and_the_options_are_named(
+    merchant: CorrectMerchant,
+    output: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(of(merchant, "--only", "events", *output)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "data/encryption.key doesn't exist" in said
+    assert "--data-dir, or give --unsigned" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unsigned_report_needs_no_key_and_is_not_taken_for_a_signed_one(
+    merchant: CorrectMerchant,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    report = ["--report", "report.json", "--unsigned"]
+    assert cli.run(of(merchant, "--only", "events", *report)) == 0
+    assert capsys.readouterr().out.endswith("The report is in report.json. It isn't signed.\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
+    assert json.loads(Path("report.json").read_bytes()).keys() == {"report"}
+    assert cli.run(["certify", "verify", "report.json"]) == 2
+    assert "It isn't signed" in capsys.readouterr().err
+
+
+def test_the_report_of_an_installation_says_which_key_signed_it(
+    merchant: CorrectMerchant,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["partner", "create", "POS", "--kind", "commerce", "--data-dir", "data"]) == 0
+    capsys.readouterr()
+    assert cli.run(of(merchant, "--only", "events", "--report", "report.json")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    key = json.loads(Path("report.json").read_bytes())["signature"]["publicKey"]
+    assert said.endswith(f"It is signed with the key {fingerprint(key)} of data/encryption.key.")
 
 
 def test_verifying_a_report_with_a_failed_check_has_exit_code_1(
@@ -283,7 +334,7 @@ def test_json_output_is_only_the_signed_report(
     assert cli.run(options) == 0
     printed = capsys.readouterr()
     document: Any = json.loads(printed.out)
-    assert printed.err == ""
+    assert printed.err.startswith("Created a new encryption key, ")
     assert (document["report"]["kind"], document["report"]["counts"]["failed"]) == ("merchant", 0)
     assert all(one["proves"] and one["section"] for one in document["report"]["checks"])
     assert SECRET not in printed.out

@@ -10,7 +10,15 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.certify.report import Screen, check_writable, print_checks, report_of, vault_of, write_report
+from mercato.cli.certify.report import (
+    Screen,
+    Signer,
+    check_writable,
+    get_signer,
+    print_checks,
+    report_of,
+    write_report,
+)
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_valid_document, settings
 from mercato.cli.options import BearerToken, DataDir, Json, between, check_secrets, group, read_secret
@@ -27,7 +35,7 @@ from mercato.devtools.certify.storefront.certification import (
 from mercato.devtools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
 from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
 from mercato.domain.catalog.ids import NO_ONBOARDING
-from mercato.domain.certification.report import Outcome, sign
+from mercato.domain.certification.report import Outcome, UnsignedReport
 from mercato.kernel import clock
 from mercato.kernel.wire.checks import timezone_fault, uri_fault
 
@@ -54,6 +62,7 @@ Only = Annotated[
 ]
 ListOption = Annotated[bool, Parameter(name="--list", help="List the checks and stop.")]
 ReportFile = Annotated[Path | None, Parameter(help="Write the signed report to this file.")]
+Unsigned = Annotated[bool, Parameter(negative="", help="Don't sign the report: no key is needed.")]
 Secret = Annotated[
     str | None, Parameter(help="The signing secret: whsec_…, @FILE, or @- for standard input's first line.")
 ]
@@ -76,6 +85,7 @@ def merchant(
     list_: ListOption = False,
     json: Json = False,
     report: ReportFile = None,
+    unsigned: Unsigned = False,
     data_dir: DataDir = None,
 ) -> int:
     """Send correct and forged webhooks to a merchant's receiver, and check what it answers.
@@ -118,7 +128,14 @@ def merchant(
     )
     work = partial(certify_merchant, options, checks)
     return _run(
-        MERCHANT, "merchant", without_credentials(url), work, json=json, report=report, data_dir=data_dir
+        MERCHANT,
+        "merchant",
+        without_credentials(url),
+        work,
+        json=json,
+        report=report,
+        unsigned=unsigned,
+        data_dir=data_dir,
     )
 
 
@@ -136,6 +153,7 @@ def storefront(
     list_: ListOption = False,
     json: Json = False,
     report: ReportFile = None,
+    unsigned: Unsigned = False,
     data_dir: DataDir = None,
 ) -> int:
     """Run a storefront against a service that injects faults, send it events, and check its behaviour.
@@ -182,7 +200,14 @@ def storefront(
     configure_logs(level="error", form="console")
     work = partial(certify_storefront, options, checks)
     return _run(
-        STOREFRONT, "storefront", ", ".join(targets), work, json=json, report=report, data_dir=data_dir
+        STOREFRONT,
+        "storefront",
+        ", ".join(targets),
+        work,
+        json=json,
+        report=report,
+        unsigned=unsigned,
+        data_dir=data_dir,
     )
 
 
@@ -194,6 +219,7 @@ def _run(
     *,
     json: bool,
     report: Path | None,
+    unsigned: bool,
     data_dir: Path | None,
 ) -> int:
     """Run the checks, which report each outcome to a callback; show, sign and write the results.
@@ -203,7 +229,7 @@ def _run(
     if report is not None:
         check_writable(report)
     # Opened first: a missing key must not show only after all the checks.
-    vault = vault_of(data_dir) if json or report is not None else None
+    signer = get_signer(data_dir) if (json or report is not None) and not unsigned else None
     screen, began = None if json else Screen(suite), clock.now()
     if screen is not None:
         say(*wrap(f"Certifying the {kind}: {target}"))
@@ -214,17 +240,22 @@ def _run(
     found = report_of(kind, target, began, outcomes)
     if screen is not None:
         screen.end(outcomes)
-    if vault is not None:
-        signed = sign(found, vault)
-        if report is not None:
-            write_report(signed, report)
-        if screen is None:
-            print_json(signed)
-        else:
-            say(f"The signed report is in {report}.")
+    final = UnsignedReport(report=found) if signer is None else signer.sign(found)
+    if report is not None:
+        write_report(final, report)
+    if screen is None:
+        print_json(final)
+    elif report is not None:
+        say(*_written(report, signer))
     if found.counts.failed:
         return FAILED
     return 0 if found.counts.passed else UNUSABLE
+
+
+def _written(report: Path, signer: Signer | None) -> list[str]:
+    if signer is None:
+        return [f"The report is in {report}. It isn't signed."]
+    return [f"The signed report is in {report}.", *wrap(f"It is signed with {signer}.")]
 
 
 def _ignore(_outcome: Outcome) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
-from mercato.cli.output import finding, indented, print_json, sanitize, say, truncate, view, width, wrap
+from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap
 from mercato.devtools.certify.suite import Check, Suite
 from mercato.domain.certification.report import (
     MAX_BYTES,
@@ -24,10 +25,13 @@ from mercato.domain.certification.report import (
     Report,
     SignedReport,
     UnreadableError,
+    UnsignedReport,
     Verdict,
     Verified,
     count,
+    fingerprint,
     public_keys,
+    sign,
 )
 from mercato.domain.certification.report import verify as verify_report
 from mercato.domain.partners.queries import find_newest_secret
@@ -46,6 +50,8 @@ MAX_LINES: Final = 14
 
 OTHERS_SETTINGS: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
 """Variables passed to a storefront under certification: not settings of the service."""
+
+DATA_DIR: Final = "MERCATO_DATA_DIR"
 
 _MARKS: Final = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.SKIPPED: "skip"}
 _NAME: Final = 27
@@ -153,20 +159,56 @@ def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool)
     say("", f"{count_of(len(checks), 'check')}.")
 
 
-def vault_of(data_dir: Path | None) -> Vault:
-    """Return the vault whose key signs reports, from the settings or the data directory."""
+@dataclass(frozen=True)
+class Signer:
+    """The vault whose key signs reports, and where that key is."""
+
+    vault: Vault
+    source: str
+
+    def sign(self, report: Report) -> SignedReport:
+        return sign(report, self.vault)
+
+    def __str__(self) -> str:
+        return f"the key {fingerprint(public_keys(self.vault)[0])} of {self.source}"
+
+
+def get_signer(data_dir: Path | None) -> Signer:
+    """Return the signer of the settings or the data directory.
+
+    A key is created, and that is said, only in a directory that was named. Raises UnusableError, VaultError.
+    """
+    settings = _settings(data_dir)
+    signer = _find_signer(settings)
+    if signer is not None:
+        return signer
+    if data_dir is None and DATA_DIR not in os.environ:
+        raise UnusableError(
+            f"There is no key to sign the report with: {settings.data_dir / FILE} doesn't exist. "
+            "Name the data directory of your installation with --data-dir, or give --unsigned."
+        )
+    path = settings.data_dir / FILE
+    vault = Vault(load_keys(None, settings.data_dir, sealed=asyncio.run(_find_sealed(settings))))
+    note(f"Created a new encryption key, {path}, to sign the report.")
+    return Signer(vault, str(path))
+
+
+def _settings(data_dir: Path | None) -> Settings:
     environment = {name: text for name, text in os.environ.items() if name not in OTHERS_SETTINGS}
-    settings = load(environment, data_dir=data_dir)
+    return load(environment, data_dir=data_dir)
+
+
+def _find_signer(settings: Settings) -> Signer | None:
+    """Return the signer of an existing key. Raises VaultError."""
     keys = settings.encryption_keys
     if keys is not None:
-        return Vault(load_keys(keys.reveal(), None))
-    return Vault(load_keys(None, settings.data_dir, sealed=asyncio.run(_find_sealed(settings))))
+        return Signer(Vault(load_keys(keys.reveal(), None)), "MERCATO_ENCRYPTION_KEYS")
+    path = settings.data_dir / FILE
+    return Signer(Vault(load_keys(None, settings.data_dir)), str(path)) if path.exists() else None
 
 
 async def _find_sealed(settings: Settings) -> bytes | None:
-    """Return a secret of the database if its key is missing: a new one must not be made in the key's place."""
-    if (settings.data_dir / FILE).exists():
-        return None
+    """Return a secret of the database, whose key is missing: a new one must not be made in the key's place."""
     if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
         return None
     async with open_database(settings) as db, db.read() as tx:
@@ -195,10 +237,10 @@ def check_writable(file: Path) -> None:
         raise UnusableError(f"There is no directory {file.absolute().parent}.")
 
 
-def write_report(signed: SignedReport, file: Path) -> None:
-    """Write a signed report. Raises UnusableError when it can't be."""
+def write_report(report: SignedReport | UnsignedReport, file: Path) -> None:
+    """Write a report. Raises UnusableError when it can't be."""
     try:
-        file.write_bytes(indented(signed))
+        file.write_bytes(indented(report))
     except OSError as error:
         raise UnusableError(f"The report cannot be written to {file}: {error.strerror}.") from None
 
@@ -223,15 +265,23 @@ def verify(
     document = read_file(file, max_bytes=MAX_BYTES + 1)
     if len(document) > MAX_BYTES:
         raise UnusableError(f"{file} has more than {MAX_BYTES:,} bytes: it isn't a report.")
+    signer = None if public_key else _find_signer(_settings(data_dir))
+    trusted = (public_key,) if public_key else () if signer is None else public_keys(signer.vault)
     try:
-        trusted = (public_key,) if public_key else public_keys(vault_of(data_dir))
         found = verify_report(document, trusted=trusted)
     except UnreadableError as error:
         raise UnusableError(f"{file}: {error}") from None
-    return _print_verdict(found, "the owner of the key that you gave" if public_key else "this installation")
+    if public_key:
+        return _print_verdict(
+            found, "the owner of the key that you gave", "the key isn't the one that you gave"
+        )
+    no_key = f"there is no key in {_settings(data_dir).data_dir} to compare it with"
+    return _print_verdict(
+        found, "this installation", no_key if signer is None else "the key isn't this installation's"
+    )
 
 
-def _print_verdict(found: Verified, trusted_signer: str) -> int:
+def _print_verdict(found: Verified, trusted_signer: str, otherwise: str) -> int:
     """Print who signed the report and whether it is a certification; return the exit code."""
     report = found.report
     if report is None:
@@ -251,8 +301,8 @@ def _print_verdict(found: Verified, trusted_signer: str) -> int:
     if not found.is_trusted:
         say(
             *wrap(
-                "Nothing was changed since it was signed, but anyone may have signed it: the key is not this "
-                "installation's. If you know whose it is, give its public key with --public-key."
+                f"Nothing was changed since it was signed, but anyone may have signed it: {otherwise}. "
+                "If you know whose it is, give its public key with --public-key."
             )
         )
         return FAILED

@@ -105,9 +105,15 @@ class SignedReport(Wire):
     signature: Signature
 
 
+class UnsignedReport(Wire):
+    """A report that nobody signed: it proves nothing to others."""
+
+    report: Report
+
+
 class _Envelope(Wire):
     report: msgspec.Raw
-    signature: Signature
+    signature: Signature | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,8 @@ def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
         raise UnreadableError("It isn't a report that `mercato certify` wrote.") from None
     claimed = envelope.signature
+    if claimed is None:
+        raise UnreadableError("It isn't signed, so anyone may have written it.")
     public, signature = _bytes(claimed.public_key), _bytes(claimed.signature)
     if claimed.algorithm != ALGORITHM or public is None or signature is None:
         raise UnreadableError("Its signature has an unknown algorithm, or isn't base64.")
