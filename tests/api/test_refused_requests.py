@@ -181,11 +181,20 @@ async def test_refused_requests_are_limited_per_partner_and_minute(
 
 
 async def test_requests_that_cannot_be_queued_are_dropped_and_counted(
-    mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(log, "MAX_WAITING", 0)
-    assert (await pos.get("/v1/commerce/stores/x")).status == 404
-    assert await listed(pos, COMMERCE, mercato) == []
+    monkeypatch.setattr(log, "PER_MINUTE", log.MAX_WAITING + 1)
+    refused = log.RequestRecord(
+        request_id="r",
+        operation=None,
+        method="GET",
+        path="/v1/x",
+        status=404,
+        seconds=0,
+        error_code="NOT_FOUND",
+    )
+    for _ in range(log.MAX_WAITING + 1):
+        mercato.app.request_log.record(refused)
     metrics = (await mercato.anonymous().get("/metrics")).body.decode()
     assert 'mercato_request_log_dropped_total{reason="queue_full"} 1.0' in metrics
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
@@ -23,7 +24,7 @@ from tests.stored import text_of
 import mercato.domain.upkeep
 from mercato.domain.catalog import queries as catalogs
 from mercato.domain.compression import decompress
-from mercato.domain.orders.erasure import erase_customer, erase_validations
+from mercato.domain.orders.erasure import erase_all, erase_customer, erase_validations
 from mercato.domain.upkeep import Upkeep
 from mercato.kernel import clock
 from mercato.kernel.db import tables
@@ -76,6 +77,7 @@ async def settled(here: Trade) -> None:
         "/v1/marketfront/webhook-deliveries",
         lambda page: all(one["status"] == "succeeded" for one in page["deliveries"]),
     )
+    await here.mercato.app.validation_log.flush()
 
 
 async def test_an_order_loses_its_customer_after_the_retention_period(here: Trade):
@@ -157,6 +159,7 @@ async def test_erasing_a_customer_affects_no_other_customer(here: Trade):
     await settled(here)
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, "ADA@example.com", after=None, limit=10) == (1, None)
+        assert await erase_validations(tx, "ADA@example.com", after=None, limit=10) == (1, None)
     assert "ada@example.com" not in await everything(here)
     async with here.mercato.app.db.read() as tx:
         (entry,) = await list_entries(tx, limit=1)
@@ -171,12 +174,13 @@ async def test_a_dry_run_says_what_an_erasure_would_change_and_changes_nothing(
     here: Trade, database_url: str
 ):
     placed = await here.placed()
+    await settled(here)
     for _ in range(2):
         code, said = await erase(database_url, CUSTOMER["email"], "--dry-run")
         assert code == 0
-        assert "would be erased from 1 order, and 0 unanswered validations would be deleted" in said
+        assert "would be erased from 1 order, and 1 recorded validation would be deleted" in said
     code, said = await erase(database_url, CUSTOMER["email"], "--dry-run", "--json")
-    assert json.loads(said[: said.rindex("}") + 1]) == {"orderIds": [placed["orderId"]], "validations": 0}
+    assert json.loads(said[: said.rindex("}") + 1]) == {"orderIds": [placed["orderId"]], "validations": 1}
     shown = (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()
     assert shown["customer"]["email"] == CUSTOMER["email"]
     assert await erase(database_url, CUSTOMER["email"]) == (0, "Erased from 1 order.\n")
@@ -197,6 +201,40 @@ async def test_a_customer_is_erased_from_validations_that_no_store_answered(here
     kept = await everything(here)
     assert CUSTOMER["email"] not in kept
     assert "grace@example.com" in kept
+
+
+async def test_a_customer_is_erased_from_validations_that_a_store_answered(here: Trade):
+    other = CUSTOMER | {"email": "grace@example.com", "firstName": "Grace"}
+    for answer in ({"isValid": True}, {"isValid": False}):
+        here.shop.answers["validate"] = answer
+        await here.validate(here.order(customer=CUSTOMER))
+        await here.mercato.app.validation_log.flush()
+    here.shop.answers["validate"] = {"isValid": False}
+    await here.validate(here.order(customer=other))
+    await here.mercato.app.validation_log.flush()
+    async with here.mercato.app.db.write() as tx:
+        assert await erase_validations(tx, "ADA@example.com", after=None, limit=10) == (2, None)
+    kept = await everything(here)
+    assert CUSTOMER["email"] not in kept
+    assert "grace@example.com" in kept
+
+
+async def test_an_erasure_covers_validations_that_wait_to_be_written(here: Trade):
+    here.shop.answers["validate"] = {"isValid": False}
+    await here.validate(here.order())
+    await erase_all(here.mercato.app.db, CUSTOMER["email"])
+    await here.mercato.app.validation_log.flush()
+    assert CUSTOMER["email"] not in await everything(here)
+
+
+@pytest.mark.parametrize("answer", [{"isValid": False}, silent])
+async def test_a_recorded_validation_is_deleted_when_customers_are_forgotten(here: Trade, answer: Any):
+    here.shop.answers["validate"] = answer
+    await here.front.post(VALIDATE, here.order())
+    await here.mercato.app.validation_log.flush()
+    for days, kept in ((6, True), (8, False)):
+        await replace(upkeep(here, days), customer_days=7).once()
+        assert (CUSTOMER["email"] in await everything(here)) is kept
 
 
 async def erase(database_url: str, name: str, *options: str) -> tuple[int, str]:
@@ -338,10 +376,13 @@ async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erase
         )
 
     here.shop.answers["place"] = late
-    placing = asyncio.create_task(here.place(here.order()))
+    token = await here.token(here.order())
+    await here.mercato.app.validation_log.flush()
+    placing = asyncio.create_task(here.place(here.order(validatedOrderToken=token)))
     await asyncio.wait_for(asked.wait(), 10)
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+        assert await erase_validations(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
     answer.set()
     assert (await placing).status == (201 if accepts else 400)
     await settled(here)

@@ -378,14 +378,27 @@ async def test_commands_refuse_a_database_with_other_tables_and_say_what_to_do(
 
 
 async def test_doctor_finds_a_database_with_other_tables(
+    empty_url: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrate(empty_url)
+    await execute(empty_url, ["DROP TABLE endpoints"])
+    monkeypatch.setenv("MERCATO_DATABASE_URL", empty_url)
+    said = await asyncio.to_thread(shell, "doctor", "--json", code=2)
+    check = next(one for one in json.loads(said)["checks"] if one["name"] == "schema")
+    assert check["state"] == "unusable"
+    assert "there is no table endpoints" in check["said"]
+    assert "Run the version that made it" in check["advice"]
+
+
+async def test_doctor_names_the_command_that_examines_a_database_of_an_earlier_revision(
     url_before_release: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MERCATO_DATABASE_URL", url_before_release)
     said = await asyncio.to_thread(shell, "doctor", "--json", code=2)
     check = next(one for one in json.loads(said)["checks"] if one["name"] == "schema")
     assert check["state"] == "unusable"
-    assert "there is no table certification_reports" in check["said"]
-    assert "Run the version that made it" in check["advice"]
+    assert "at revision 0001" in check["said"]
+    assert "mercato migrate" in check["advice"]
 
 
 def test_head_is_the_newest_revision() -> None:

@@ -111,7 +111,7 @@ async def _schema(tx: Read) -> Check:
         message, advice = "The database has no tables of Mercato.", "Create them with: mercato migrate"
     else:
         message = f"The database is at revision {found}, this version at {HEAD}."
-        advice = "Run mercato migrate; if it says that the schema is newer, install that version of mercato."
+        advice = "Run mercato migrate: it changes the tables, or says why it can't and what to do."
     return _check("schema", message, advice, State.UNUSABLE)
 
 

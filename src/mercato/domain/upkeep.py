@@ -98,6 +98,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
+            lambda tx: webhooks.prune_validations(tx, before=customers_before, limit=BATCH),
             lambda tx: storage.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
             lambda tx: console.prune(tx, now=now, limit=BATCH),

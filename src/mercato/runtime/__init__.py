@@ -86,6 +86,7 @@ async def running(
             "changes": feed.run,
             "event log": app.event_log.run,
             "request log": app.request_log.run,
+            "validation log": app.validation_log.run,
             "callers": app.callers.run,
             "metrics": app.metrics.run,
             "traffic": app.traffic.run,

@@ -42,6 +42,7 @@ from mercato.domain.webhooks import model as webhooks
 from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.sender import Sender
+from mercato.domain.webhooks.validation_log import ValidationLog
 from mercato.kernel import clock
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.changes import ChangeFeed
@@ -96,6 +97,7 @@ class Runtime:
     activity: Activity
     event_log: EventLog
     request_log: RequestLog
+    validation_log: ValidationLog
     traffic: Traffic
     sign_on: "SignOn | None"
 
@@ -144,7 +146,15 @@ def build(
     menus = Menus(db, cache, compiled)
     calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
     ordering = _ordering(
-        settings, db=db, now=now, vault=vault, menus=menus, calls=calls, quota=quota, activity=activity
+        settings,
+        db=db,
+        now=now,
+        vault=vault,
+        menus=menus,
+        calls=calls,
+        quota=quota,
+        activity=activity,
+        metrics=metrics,
     )
     limiter = limiter_of(settings, now)
     return Runtime(
@@ -196,6 +206,7 @@ def build(
         request_log=RequestLog(
             db, event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
+        validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics, now),
         sign_on=_sign_on(settings, vault, now),
     )
@@ -217,13 +228,23 @@ def _ordering(
     calls: StoreCalls,
     quota: StorageQuota,
     activity: Activity,
+    metrics: Metrics,
 ) -> _Ordering:
     changes = Changes(clock.new_id, activity)
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
     checker = OrderChecker(now, clock.new_id, menus)
     validations = Validations(
-        db, now, clock.new_id, checker, calls, tokens, settings.validate_seconds, quota, activity
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        checker=checker,
+        calls=calls,
+        tokens=tokens,
+        seconds=settings.validate_seconds,
+        quota=quota,
+        activity=activity,
+        log=ValidationLog(db, metrics, clock=now, new_id=clock.new_id),
     )
     placements = Placements(
         db=db,

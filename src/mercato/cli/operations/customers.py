@@ -54,6 +54,6 @@ def _print(orders: list[UUID], validations: int, *, json: bool) -> None:
     print_table(("Order",), [(order_id,) for order_id in orders], empty="No order belongs to this customer.")
     note(
         f"The customer would be erased from {count_of(len(orders), 'order')}, and "
-        f"{count_of(validations, 'unanswered validation')} would be deleted. Nothing was changed: "
+        f"{count_of(validations, 'recorded validation')} would be deleted. Nothing was changed: "
         "leave out --dry-run to do it."
     )

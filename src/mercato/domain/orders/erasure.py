@@ -3,6 +3,7 @@
 The order's webhook bodies and pinned replies are deleted too, because they contain the same.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -20,6 +21,7 @@ from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.db.patterns import ESCAPE, pattern_of
 from mercato.kernel.db.tables import idempotency_keys as keys
 from mercato.kernel.db.tables import orders
+from mercato.kernel.db.write_behind import FLUSH_SECONDS
 from mercato.kernel.wire import Wire, as_json
 
 
@@ -47,11 +49,14 @@ BATCH: Final = 100
 LOG_SECONDS: Final = 10.0
 """How long to wait for readers of the database. A server's take milliseconds."""
 
+WRITTEN_SECONDS: Final = 2 * FLUSH_SECONDS
+"""After this, servers have written the validations that they had in memory."""
+
 _HAS_CUSTOMER: Final = orders.c.client_context.is_not(None)
 
 
 class Found(Struct, frozen=True):
-    """What is stored of a customer: orders, and failed validations."""
+    """What is stored of a customer: orders, and recorded validations."""
 
     orders: list[UUID]
     validations: int
@@ -68,8 +73,9 @@ async def erase_all(db: Database, name: str) -> tuple[int, bool]:
 
     They don't as long as a reader, a backup perhaps, keeps SQLite's log in use: repeat the call when it has ended.
     """
-    await _erase_all(db, erase_validations, name)
     count = await _erase_all(db, erase_customer, name)
+    await asyncio.sleep(WRITTEN_SECONDS)
+    await _erase_all(db, erase_validations, name)
     return count, await db.empty_log(seconds=LOG_SECONDS)
 
 
@@ -124,7 +130,7 @@ async def erase_customer(tx: Write, name: str, *, after: UUID | None, limit: int
 async def erase_validations(
     tx: Write, name: str, *, after: UUID | None, limit: int
 ) -> tuple[int, UUID | None]:
-    """Delete the customer's failed validations in one batch; return the same."""
+    """Delete the customer's recorded validations in one batch; return the same."""
     ids, last = await find_validations(tx, name, after=after, limit=limit)
     await delete_validations(tx, ids)
     return len(ids), last
@@ -141,7 +147,7 @@ async def find_orders(
 async def find_validations(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
-    """Return the same of failed validations."""
+    """Return the same of recorded validations."""
     rows = await list_validations(tx, after=after, limit=limit)
     ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
     return ids, rows[-1][0] if len(rows) == limit else None

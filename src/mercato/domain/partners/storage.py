@@ -21,7 +21,7 @@ ORDER_BYTES: Final = 12_000
 """What an order stores besides its content: rows, indices, events. Measured by `benchmarks.stored`."""
 
 VALIDATION_BYTES: Final = 1_000
-"""What the log of an unanswered validation stores besides its body."""
+"""What the log of a validation without a usable reply stores besides its body."""
 
 _DAY: Final = timedelta(days=1)
 _COLUMNS: Final = tuple(stored_bytes.c.keys())

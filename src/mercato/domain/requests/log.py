@@ -1,14 +1,12 @@
 """The request log: a line for each notable request, and the refused requests, stored in batches by one task."""
 
-import asyncio
 import re
-from collections import Counter, deque
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Sequence
 from time import monotonic
 from typing import Final, Literal
 from uuid import UUID
 
-import structlog
 from msgspec import Struct
 
 from mercato.domain.partners.model import Caller
@@ -16,16 +14,14 @@ from mercato.domain.requests import queries
 from mercato.domain.requests.queries import Filter, Refusal
 from mercato.domain.requests.wire import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
 from mercato.kernel.clock import Clock, MakeId, rfc3339
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import is_unavailable
+from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.db.write_behind import WriteBehind
 from mercato.kernel.errors import OrderError, ValidationFailed
 from mercato.kernel.telemetry import Metrics
 from mercato.kernel.telemetry.activity import EventLog
 from mercato.kernel.telemetry.context import current_context
 from mercato.kernel.wire import parse_instant
 from mercato.kernel.wire.cursor import page_of, read_cursor
-
-log = structlog.get_logger("mercato.requests")
 
 Mode = Literal["off", "notable", "all"]
 
@@ -37,13 +33,6 @@ PER_MINUTE: Final = 60
 
 MAX_WAITING: Final = 5_000
 """Refused requests that may wait to be stored."""
-
-BATCH: Final = 200
-"""Refused requests in one transaction."""
-
-FLUSH_SECONDS: Final = 1.0
-CLOSE_SECONDS: Final = 3.0
-"""How long the end of the process waits for the last batch."""
 
 MAX_PATH: Final = 512
 MAX_ERRORS: Final = 20
@@ -71,13 +60,14 @@ class RequestLog:
     def __init__(
         self, db: Database, event_log: EventLog, metrics: Metrics, *, clock: Clock, new_id: MakeId, mode: Mode
     ) -> None:
-        self._db = db
         self._event_log = event_log
         self._metrics = metrics
         self._clock = clock
         self._new_id = new_id
         self._writes_lines = mode != "off"
-        self._waiting: deque[Refusal] = deque()
+        self._waiting: WriteBehind[Refusal] = WriteBehind(
+            db, _insert, name="refused requests", max_size=MAX_WAITING, dropped=metrics.request_not_logged
+        )
         self._minute = 0.0
         self._stored: Counter[UUID | None] = Counter()
 
@@ -104,7 +94,7 @@ class RequestLog:
         is_api = partner_id is not None or request.path.startswith("/v1/")
         if request.error_code is None or not is_api or not self._may_store(partner_id):
             return
-        self._waiting.append(
+        self._waiting.put(
             Refusal(
                 id=self._new_id(),
                 at=self._clock(),
@@ -125,9 +115,6 @@ class RequestLog:
         )
 
     def _may_store(self, partner_id: UUID | None) -> bool:
-        if len(self._waiting) >= MAX_WAITING:
-            self._metrics.request_not_logged("queue_full")
-            return False
         if monotonic() - self._minute >= 60:  # noqa: PLR2004  # seconds of a minute
             self._minute = monotonic()
             self._stored.clear()
@@ -139,33 +126,16 @@ class RequestLog:
 
     async def run(self) -> None:
         """Store refused requests until cancelled, and at the end those that still wait."""
-        try:
-            while True:
-                await asyncio.sleep(FLUSH_SECONDS)
-                await self.flush()
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self.flush()
+        await self._waiting.run()
 
     async def flush(self) -> None:
-        """Store what waits. If the database is unavailable it goes on waiting; a batch with a bug is dropped."""
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-            try:
-                async with self._db.write() as tx:
-                    for refusal in batch:
-                        queries.insert(tx, refusal)
-            except asyncio.CancelledError:
-                self._waiting.extendleft(reversed(batch))
-                raise
-            except Exception as error:  # requests go on, and so does the log
-                if is_unavailable(error):
-                    self._waiting.extendleft(reversed(batch))
-                    log.warning("refused requests wait: the database is unavailable")
-                    return
-                log.exception("bug: refused requests not stored", count=len(batch))
-                self._metrics.request_not_logged("bug", len(batch))
+        """Store the refused requests that wait."""
+        await self._waiting.flush()
+
+
+async def _insert(tx: Write, refusals: Sequence[Refusal]) -> None:
+    for refusal in refusals:
+        queries.insert(tx, refusal)
 
 
 async def list_own_requests(db: Database, caller: Caller, query: RefusedRequestQuery) -> RefusedRequestPage:

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, literal_column, select
+from sqlalchemy import ColumnElement, Row, delete, literal_column, select
 
 from mercato.domain.compression import decompress
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id
 from mercato.kernel.db.engine import Read, Write
-from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints
+from mercato.kernel.db.tables import answered_validations, deliveries, delivery_attempts, endpoints
 
 MAX_IDS: Final = 10_000
 """Ids in one statement: databases take about 32,000, and an order may have any number of updates."""
@@ -49,17 +49,31 @@ async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
     return len(found)
 
 
+async def prune_validations(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` recorded validations from before then, which name customers. Return how many."""
+    rows = await _list_validations(tx, deliveries.c.id < first_id(before), limit=limit)
+    await delete_validations(tx, [row.id for row in rows])
+    return len(rows)
+
+
 async def list_validations(tx: Read, *, after: UUID | None, limit: int) -> list[tuple[UUID, bytes]]:
     """Return id and body of the recorded validations, by id: they have no order to be found by."""
-    query = select(deliveries.c.id, deliveries.c.body).where(
+    rest = () if after is None else (deliveries.c.id > after,)
+    return [(row.id, decompress(row.body)) for row in await _list_validations(tx, *rest, limit=limit)]
+
+
+async def _list_validations(tx: Read, *which: ColumnElement[bool], limit: int) -> list[Row[Any]]:
+    columns = select(deliveries.c.id, deliveries.c.body).where(*which)
+    failed = columns.where(
         # The condition of the partial index that finds them.
         deliveries.c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
         deliveries.c.type == EventType.ORDER_VALIDATE,
     )
-    if after is not None:
-        query = query.where(deliveries.c.id > after)
-    rows = await tx.all(query.order_by(deliveries.c.id).limit(limit))
-    return [(row.id, decompress(row.body)) for row in rows]
+    answered = columns.join(answered_validations, answered_validations.c.delivery_id == deliveries.c.id)
+    found: list[Row[Any]] = []
+    for query in (failed, answered):
+        found += await tx.all(query.order_by(deliveries.c.id).limit(limit))
+    return sorted(found, key=lambda row: row.id)[:limit]
 
 
 async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:
@@ -74,3 +88,4 @@ async def _delete(tx: Write, which: ColumnElement[bool]) -> None:
     for first in range(0, len(deleted), MAX_IDS):
         batch = deleted[first : first + MAX_IDS]
         await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(batch)))
+        await tx.execute(delete(answered_validations).where(answered_validations.c.delivery_id.in_(batch)))

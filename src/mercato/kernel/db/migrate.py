@@ -35,7 +35,7 @@ from mercato.kernel.db.url import CONNECT_SECONDS, driver_url, is_postgresql, re
 
 T = TypeVar("T")
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest revision. Written here so that an up-to-date start doesn't import Alembic; a test checks it."""
 
 # Alembic's own table, as Alembic creates it.

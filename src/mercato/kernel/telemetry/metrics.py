@@ -176,6 +176,9 @@ class Metrics:
         self._unlogged = self._counter(
             "mercato_request_log_dropped", "Refused requests that the request log dropped.", "reason"
         )
+        self._unlogged_validations = self._counter(
+            "mercato_validation_log_dropped", "Answered validations that the delivery log dropped.", "reason"
+        )
         self._lookups = self._counter(
             "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
         )
@@ -239,6 +242,10 @@ class Metrics:
     def request_not_logged(self, reason: str, count: int = 1) -> None:
         """Count refused requests that the request log drops; `reason` is one of a few constants."""
         self._unlogged.labels(reason).inc(count)
+
+    def validation_not_logged(self, reason: str, count: int) -> None:
+        """Count answered validations that the delivery log drops; `reason` is one of a few constants."""
+        self._unlogged_validations.labels(reason).inc(count)
 
     def watch_queue(self, read: ReadQueue) -> None:
         """Call `read` for the figures of the queue whenever the metrics are read."""

@@ -19,6 +19,7 @@ from mercato.domain.webhooks.calls import StoreCalls
 from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall, envelope
+from mercato.domain.webhooks.validation_log import ValidationLog
 from mercato.kernel import errors
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.engine import Database
@@ -48,6 +49,7 @@ class Validations(Struct, frozen=True):
     seconds: float
     quota: StorageQuota
     activity: Activity
+    log: ValidationLog
 
     async def validate(self, caller: Caller, order: OrderCore, *, trace: str) -> ValidateOrderResponse:
         """Return whether the order can be placed, and if so the token that places it.
@@ -100,8 +102,10 @@ class Validations(Struct, frozen=True):
         if called.error is None:
             match parser.reply:
                 case Quote() as quoted:
+                    self.log.record(call, called, accepted=True)
                     return quoted
                 case Rejection(errors=listed):
+                    self.log.record(call, called, accepted=False)
                     return listed
         raise await self._unreachable(caller, call, called)
 

@@ -18,10 +18,10 @@ from mercato.kernel.db.tables.partners import (
 from mercato.kernel.db.tables.requests import refused_requests
 from mercato.kernel.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
 from mercato.kernel.db.tables.system import audit, changes, write_probes
-from mercato.kernel.db.tables.webhooks import deliveries, delivery_attempts, endpoints
+from mercato.kernel.db.tables.webhooks import answered_validations, deliveries, delivery_attempts, endpoints
 
 __all__ = [
-    "api_keys", "audit", "catalog_bodies", "catalog_owners", "catalog_runs", "catalog_sets",
+    "answered_validations", "api_keys", "audit", "catalog_bodies", "catalog_owners", "catalog_runs", "catalog_sets",
     "certification_reports", "changes", "console_links", "console_passkeys", "console_sessions",
     "deliveries", "delivery_attempts", "endpoints", "idempotency_keys", "jobs", "jobs_dedup",
     "jobs_one_running_per_key", "metadata", "onboardings", "onboardings_one_for_each_name", "opening_hours",

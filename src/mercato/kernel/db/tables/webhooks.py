@@ -1,6 +1,6 @@
 """Deliveries, their attempts, and failing endpoints."""
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, Table, Text, text
 
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.types import Id, Instant
@@ -91,6 +91,23 @@ delivery_attempts = Table(
     Column("reply", Text),
     # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
+)
+
+# The deliveries that record validations which a store answered: they have no order to be found by, and of a partner's
+# only the last ones are kept.
+answered_validations = Table(
+    "answered_validations",
+    metadata,
+    Column("delivery_id", Id, primary_key=True),
+    Column("partner_id", Id, nullable=False),
+    Column("accepted", Boolean, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index(
+    "ix_answered_validations_partner_id",
+    answered_validations.c.partner_id,
+    answered_validations.c.accepted,
+    answered_validations.c.delivery_id,
 )
 
 # Only endpoints that fail or are disabled have a row: a success or enabling them removes it.
