@@ -1,9 +1,9 @@
 """Forms with a file: what browsers send is read; anything else is refused, in a time that its size bounds."""
 
-import time
 from contextlib import suppress
 
 import pytest
+from tests.calibration import cpu_within
 
 from mercato.http.console.uploads import MAX_PARTS, read_upload
 from mercato.kernel.errors import InvalidRequest
@@ -66,15 +66,11 @@ def _nested() -> bytes:
     ],
 )
 def test_no_form_within_the_limit_takes_long(body: bytes):
-    begun = time.process_time()
-    with suppress(InvalidRequest):
+    with cpu_within(100), suppress(InvalidRequest):
         read_upload(TYPE, body)
-    assert time.process_time() - begun < 2.5
 
 
 def test_a_form_of_countless_parts_is_refused_before_it_is_parsed():
     body = b"--x\r\n\r\n" * 70_000
-    started = time.process_time()
-    with pytest.raises(InvalidRequest, match="more than 20 fields"):
+    with cpu_within(1), pytest.raises(InvalidRequest, match="more than 20 fields"):
         read_upload(b"multipart/form-data; boundary=x", body)
-    assert time.process_time() - started < 0.1
