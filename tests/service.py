@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+from tests.waiting import PATIENCE
 
 from mercato.domain.partners.accounts import NewPartner
 from mercato.domain.partners.model import PartnerKind
@@ -62,7 +63,7 @@ class Merchant:
 
     async def webhook(self) -> tuple[str, dict[str, str], bytes]:
         """Wait for the next webhook: its path, headers with lower-case names, and body."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await self.received.get()
 
 
@@ -119,7 +120,7 @@ class Service(LocalService):
 
     async def until(self, client: Client, path: str, done: Callable[[Any], bool]) -> Any:
         """Poll until the condition holds, at most 20 s; return the body."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 body = (await client.get(path)).json()
                 if done(body):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.domain.partners.model import PartnerKind
 
@@ -35,7 +36,7 @@ async def exchange(mercato: Service, head: str, body: bytes, *, half_close: bool
     await writer.drain()
     if half_close:
         writer.write_eof()
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
     writer.close()
     await writer.wait_closed()
     top, _, content = answer.partition(b"\r\n\r\n")
@@ -95,7 +96,7 @@ async def test_a_body_that_does_not_arrive_is_400_within_the_time_it_has(
     mercato: Service, pos: Client, path: str
 ):
     head = f"POST {path} HTTP/1.1\r\n{key_of(pos)}"
-    async with asyncio.timeout(5):
+    async with loop_timeout(5):
         status, problem = await exchange(mercato, head, b"Content-Length: 50\r\n\r\n{")
     assert (status, problem["errorCode"]) == (400, "INVALID_REQUEST")
 
@@ -108,11 +109,11 @@ async def test_a_body_sent_with_expect_100_continue_is_requested_when_it_is_read
     reader, writer = await asyncio.open_connection(host, int(port))
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{key_of(pos)}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
     writer.write(head.encode())
-    first = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    first = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
     assert first.startswith(b"HTTP/1.1 100" if interim else b"HTTP/1.1 404")
     writer.write(b"{}")
     if interim:
-        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).startswith(b"HTTP/1.1 400")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)).startswith(b"HTTP/1.1 400")
     writer.close()
     await writer.wait_closed()
 
@@ -140,7 +141,7 @@ async def test_pipelined_requests_are_answered_in_their_order(mercato: Service, 
         body = "" if number % 2 else 'Content-Length: 19\r\n\r\n{"status":"online"}'
         writer.write(f"{head}X-Request-Id: n{number}\r\n{body or chr(13) + chr(10)}".encode())
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
     ids = [line[14:].decode() for line in answer.split(b"\r\n") if line.startswith(b"x-request-id: n")]
     assert ids == [f"n{number}" for number in range(20)]
     assert answer.count(b"HTTP/1.1 404") == 20

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.body import SHARES
@@ -45,7 +46,7 @@ class Upload:
 
     async def answer(self) -> tuple[int, Any]:
         """Return status and JSON of the first answer, an interim one included."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             head = await self.reader.readuntil(b"\r\n\r\n")
             status = int(head.split()[1])
             length = next(

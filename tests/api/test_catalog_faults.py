@@ -14,6 +14,7 @@ from aiohttp import web
 from backports import zstd
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+from tests.waiting import PATIENCE
 
 STORES = "/v1/commerce/stores"
 NOTIFY = "/v1/commerce/catalogset-notification"
@@ -142,7 +143,7 @@ async def test_a_misbehaving_server_fails_the_run_with_a_readable_message(
     mercato: Service, pos: Client, shop: Merchant, store: Any
 ):
     for server, words in SERVERS.values():
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await fail(mercato, pos, store, shop.host(server(), "/new.json"), words)
 
 
@@ -152,7 +153,7 @@ async def test_a_dry_run_ends_at_every_misbehaving_server_too(
 ):
     for server, words in SERVERS.values():
         url = shop.host(server(), "/new.json")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             reply = (await pos.post(VALIDATION, {"callbackUrl": url})).json()
         assert (reply["valid"], reply["summary"], reply["diff"]) == (False, None, None)
         assert_said(reply["errors"], words)

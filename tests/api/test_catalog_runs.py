@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.waiting import PATIENCE
 
 STORES = "/v1/commerce/stores"
 NOTIFY = "/v1/commerce/catalogset-notification"
@@ -134,7 +135,7 @@ async def test_the_eleventh_waiting_run_of_a_store_is_429_with_retry_after(
 
     body, path = {"callbackUrl": shop.host(slowly, "/slow.json")}, f"{NOTIFY}?storeId={store['storeId']}"
     assert (await pos.post(path, body)).status == 202
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), PATIENCE)
     replies = [await pos.post(path, body) for _ in range(11)]
     assert [reply.status for reply in replies] == [202] * 10 + [429]
     problem = replies[-1].json()
@@ -290,7 +291,7 @@ async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service,
 
     path, body = "/v1/commerce/catalogset-validation", {"callbackUrl": shop.host(slowly, "/slow.json")}
     tasks = [asyncio.create_task(pos.post(path, body)) for _ in range(3)]
-    done, _ = await asyncio.wait(tasks, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait(tasks, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
     (refused,) = [task.result() for task in done]
     assert (refused.status, refused.json()["errorCode"]) == (429, "RATE_LIMITED")
     # Another partner isn't delayed, and dry runs in progress finish.

@@ -15,6 +15,7 @@ from tests.api.table import GUARDED, call, target
 from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, only_sqlite, run
 from tests.service import CATALOG, Client, Merchant, Reply, service
+from tests.waiting import loop_timeout
 
 from mercato.domain.partners import callers
 from mercato.http.operations import Access
@@ -106,7 +107,7 @@ async def test_every_operation_is_503_while_the_database_is_unavailable_and_answ
         assert_away(await mercato.anonymous().get("/readyz"))
         assert (await mercato.anonymous().get("/healthz")).status == 200
         cable.down = False
-        async with asyncio.timeout(10):
+        async with loop_timeout(10):
             while (await pos.get(STORES)).status != 200:
                 await asyncio.sleep(0.02)
         assert (await mercato.anonymous().get("/readyz")).status == 200
@@ -169,7 +170,7 @@ async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
         store = await mercato.live(pos, shop.host(CATALOG))
         path = f"{STORES}/{store['storeId']}"
         cable.speaks.clear()
-        async with asyncio.timeout(5):
+        async with loop_timeout(5):
             for reply in await asyncio.gather(
                 *(pos.call("PUT", path, {"name": "Lost"}) for _ in range(20)),
                 *(pos.get(STORES) for _ in range(20)),
@@ -177,11 +178,11 @@ async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
                 assert_away(reply)
             assert_away(await mercato.anonymous().get("/readyz"))
         cable.speaks.set()
-        async with asyncio.timeout(10):
+        async with loop_timeout(10):
             while (await pos.call("PUT", path, {"name": "Kept"})).status != 200:
                 await asyncio.sleep(0.02)
         # Every lost connection was dropped, so the pools are complete again.
-        async with asyncio.timeout(10):
+        async with loop_timeout(10):
             while {reply.status for reply in await asyncio.gather(*[pos.get(STORES) for _ in range(30)])} != {
                 200
             }:
@@ -250,7 +251,7 @@ async def test_a_database_that_another_process_keeps_busy_is_503_for_writes_alon
 async def until_blocked(database: Database, count: int) -> None:
     """Wait until that many statements wait for a lock."""
     blocked = text(f"SELECT count(*) {BLOCKED}")
-    async with asyncio.timeout(10):
+    async with loop_timeout(10):
         while True:
             async with database.read() as tx:
                 if await tx.scalar(blocked) >= count:

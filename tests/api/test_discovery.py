@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.partners.model import PartnerKind
 
@@ -185,7 +186,7 @@ async def test_only_live_stores_are_found(
 
 async def placed(client: Client, where: Any, expected: list[str]) -> None:
     """Wait for the background to find a place."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while await names(client, location=where) != expected:
             await asyncio.sleep(0.02)
 

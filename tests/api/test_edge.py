@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.head import Head
@@ -27,7 +28,7 @@ async def raw(mercato: Service, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(request)
     await writer.drain()
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
     writer.close()
     await writer.wait_closed()
     return answer

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.databases import only_sqlite
 from tests.processes.test_serve import MERCATO, environment
 from tests.service import CATALOG, Client, Merchant, Service
+from tests.waiting import PATIENCE
 
 from mercato.kernel.jobs import maintenance
 from mercato.kernel.telemetry import Metrics
@@ -66,7 +67,7 @@ async def test_requests_runs_jobs_deliveries_and_caches_are_counted(
     def settled(now: dict[str, dict[tuple[str, ...], float]]) -> bool:
         return now["mercato_deliveries_total"].get(("succeeded",), 0) >= 2
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not settled(now := await figures(mercato)):
             await asyncio.sleep(0.02)
     assert now["mercato_requests_total"]["getStore", "404"] == 1
@@ -166,7 +167,7 @@ async def test_a_worker_process_has_metrics_of_its_jobs(tmp_path: Path):
     try:
         assert process.stdout is not None
         assert process.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             line = json.loads(await process.stderr.readline())
             assert await process.stdout.readline() == b"working\n"
             said = await ask(line["port"], b"GET /metrics HTTP/1.1\r\n\r\n")

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 from tests.api.trade import ORDERS, VALIDATE, Trade, trade
 from tests.service import Client, Merchant, Service, service
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.domain import offboarding
 from mercato.domain.partners import accounts
@@ -45,7 +46,7 @@ async def found(front: Client) -> int:
 
 async def until_status(client: Client, path: str, status: int) -> None:
     """Return once the path has this status. Raises TimeoutError after the 2 s in which a suspension is in force."""
-    async with asyncio.timeout(2):
+    async with loop_timeout(2):
         while (await client.get(path)).status != status:
             await asyncio.sleep(0.02)
 
@@ -115,7 +116,7 @@ async def test_a_store_that_changes_while_its_partner_is_suspended_stays_hidden(
     )
     assert (await run).status == 202
     await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         async with here.mercato.app.db.read() as tx:
             open_runs = select(func.count()).select_from(tables.catalog_runs)
             open_runs = open_runs.where(tables.catalog_runs.c.status.not_in(["succeeded", "failed"]))
@@ -153,7 +154,7 @@ async def test_a_deleted_partner_leaves_its_orders_and_nothing_else(here: Trade)
     assert (held.keys, held.stores, held.onboardings, held.orders, held.open_orders) == (1, 1, 1, 1, 0)
     assert held.deliveries > 0
     await offboarding.delete(db, me, now=clock.now)
-    async with asyncio.timeout(2):
+    async with loop_timeout(2):
         while (await here.pos.get(STORES)).status != 401:
             await asyncio.sleep(0.02)
     assert await found(here.front) == 0
@@ -197,11 +198,11 @@ async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_discarde
     made, pos = await mercato.partner()
     body = {"partnerStoreId": "s", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(slow)}
     assert (await pos.post("/v1/commerce/onboarding/stores", body)).status == 201
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await asked.wait()
     await offboarding.delete(mercato.app.db, made.id, now=clock.now)
     release.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with mercato.app.db.read() as tx:
                 if not await tx.scalar(select(func.count()).select_from(tables.jobs)):

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import update
 from tests.service import CATALOG, Client, Merchant, Service
+from tests.waiting import PATIENCE
 
 from mercato.kernel import clock
 from mercato.kernel.db import tables
@@ -102,7 +103,7 @@ async def test_a_cancelled_onboarding_answers_404_and_its_pull_is_discarded(
         return web.json_response(CATALOG)
 
     started = (await pos.post(PATH, request(shop.host(slowly)))).json()
-    await asyncio.wait_for(pulled.wait(), 10)
+    await asyncio.wait_for(pulled.wait(), PATIENCE)
     path = f"{PATH}/{started['onboardingId']}"
     assert (await pos.call("DELETE", path)).status == 204
     go.set()

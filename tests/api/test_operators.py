@@ -13,6 +13,7 @@ from tests.api.test_metrics import figures
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.partners.test_commands import Shell, shell
 from tests.service import Merchant, Service
+from tests.waiting import PATIENCE
 
 from mercato.domain import offboarding
 from mercato.domain.partners import accounts
@@ -168,7 +169,7 @@ async def test_an_operators_cancellation_is_logged_and_counted_by_the_service(
     monkeypatch.setenv("MERCATO_LOG_FORMAT", "json")
     order = await here.placed()
     await operator("order", "cancel", order["orderId"], "--yes")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (counted := (await figures(here.mercato)).get("mercato_orders_cancelled_total")):
             await asyncio.sleep(0.02)
     assert counted == {("CANCELLED_BY_OPERATOR",): 1}

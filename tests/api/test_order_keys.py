@@ -14,6 +14,7 @@ from sqlalchemy import select
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.orders.placement import idempotency
 from mercato.domain.partners.model import PartnerKind
@@ -202,7 +203,7 @@ async def test_a_repeat_during_the_request_gets_retry_after(here: Trade):
 
     here.shop.answers["place"] = slowly
     first = asyncio.create_task(here.place(here.order(), key="k"))
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), PATIENCE)
     meanwhile = await here.place(here.order(), key="k")
     said = refused(meanwhile, 409, "REQUEST_IN_PROGRESS")
     assert said["retryable"] is True
@@ -318,7 +319,7 @@ class Gate:
         return self._answers.setdefault(number, asyncio.get_running_loop().create_future())
 
     async def reached(self, number: int) -> None:
-        async with asyncio.timeout(10), self._came:
+        async with asyncio.timeout(PATIENCE), self._came:
             await self._came.wait_for(lambda: self._calls >= number)
 
     def let(self, number: int, answer: Any = None) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from tests.api.trade import MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import CATALOG, NOWHERE, TEA
 from tests.service import Merchant, service
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db.tables import idempotency_keys
 
@@ -164,7 +165,7 @@ async def test_while_a_request_runs_its_key_is_not_free_for_one_that_would_be_re
 
     here.shop.answers["validate"] = slowly
     first = asyncio.create_task(here.place(here.order(), key="k"))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     assert (await here.place(await empty(here), key="k")).json()["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
     go.set()
     assert (await first).status == 201
@@ -180,7 +181,7 @@ async def test_a_key_whose_request_died_before_its_order_was_stored_is_free(here
 
     here.shop.answers["validate"] = slowly
     dead = asyncio.create_task(here.place(here.order(), key="k"))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     # The first request has exceeded its time limit.
     time.ahead += timedelta(minutes=1)
     here.shop.answers["validate"] = {"isValid": True}

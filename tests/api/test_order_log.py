@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from tests.api.trade import Time, Trade, trade
 from tests.service import Merchant, service
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -52,10 +53,10 @@ async def test_two_concurrent_submissions_of_an_order_write_one_log(here: Trade,
     here.shop.answers["place"] = slowly
     order = here.order()
     first = asyncio.create_task(here.place(order, key="k"))
-    await asyncio.wait_for(came.get(), 10)
+    await asyncio.wait_for(came.get(), PATIENCE)
     time.ahead = timedelta(minutes=1)
     second = asyncio.create_task(here.place(order, key="k"))
-    await asyncio.wait_for(came.get(), 10)
+    await asyncio.wait_for(came.get(), PATIENCE)
     go.set()
     replies = await asyncio.gather(first, second)
     assert {reply.json()["orderId"] for reply in replies} == {replies[0].json()["orderId"]}

@@ -15,6 +15,7 @@ from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
 from tests.service import Client, Merchant, Reply, service
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.domain.orders import queries
 from mercato.kernel.clock import rfc3339
@@ -47,7 +48,7 @@ def counted(replies: Iterable[Reply]) -> Counter[tuple[int, str | None]]:
 async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
     """Repeat the request while it is in progress elsewhere; return the reply."""
     reply = await ask
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while reply.status == 409 and reply.json()["errorCode"] == "REQUEST_IN_PROGRESS":
             await asyncio.sleep(0.02)
             reply = await again()
@@ -90,9 +91,9 @@ async def test_of_fifty_concurrent_requests_the_others_get_retry_after(here: Tra
 
     here.shop.answers["place"] = slowly
     asked = [asyncio.create_task(here.place(order, key="k")) for _ in range(MANY)]
-    done, left = await asyncio.wait(asked, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    done, left = await asyncio.wait(asked, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
     while len(left) > 1:
-        more, left = await asyncio.wait(left, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        more, left = await asyncio.wait(left, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         assert more, "another request than the first waits for the store"
         done |= more
     assert counted(task.result() for task in done) == {(409, "REQUEST_IN_PROGRESS"): MANY - 1}
@@ -254,6 +255,6 @@ async def test_joining_an_order_does_not_wait_for_its_lock(here: Trade, database
     assert (await here.update({"orderId": order_id}, status="confirmed")).status == 200
     async with app.db.write() as tx:
         assert await queries.get_order(tx, UUID(order_id), lock=True)
-        async with asyncio.timeout(5):
+        async with loop_timeout(5):
             reply = await here.place(here.order(), key="k")
     assert (reply.status, reply.json()["status"]) == (201, "confirmed")

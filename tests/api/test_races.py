@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.service import CATALOG, ITEM, Client, Merchant, Reply, Service
+from tests.waiting import PATIENCE
 
 PATH = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -56,7 +57,7 @@ async def test_of_fifty_concurrent_notifications_as_many_are_accepted_as_may_wai
 
     path, body = f"{NOTIFY}?storeId={store['storeId']}", {"callbackUrl": shop.host(slowly, "/slow.json")}
     await pos.post(path, body)
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), PATIENCE)
     try:
         counted = await codes(*(pos.post(path, body) for _ in range(MANY)))
     finally:

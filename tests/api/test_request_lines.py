@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 from tests.api.trade import CUSTOMER, PLACE, Trade, trade
 from tests.service import Client, Merchant, Service, service
+from tests.waiting import PATIENCE
 
 from mercato.domain import offboarding
 from mercato.domain.orders.placement import resend
@@ -173,7 +174,7 @@ async def test_an_endpoint_that_is_disabled_has_a_line(mercato: Service, shop: M
     shop.answers["catalog-sync"] = gone
     await mercato.run(house.pos, house.store["storeId"], shop.host(b"{", "/broken.json"))
     await shop.webhook()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (found := [line for line in lines(mercato) if line["event"] == "endpoint disabled"]):
             await asyncio.sleep(0.02)
     assert found[0].items() >= {"level": "warning"}.items()

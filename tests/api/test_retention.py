@@ -20,6 +20,7 @@ from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 from tests.stored import text_of
+from tests.waiting import PATIENCE
 
 import mercato.domain.upkeep
 from mercato.domain.catalog import queries as catalogs
@@ -129,7 +130,7 @@ async def test_a_failed_deletion_is_retried_and_does_not_block_others(
     await here.placed()
     await settled(here)
     running = asyncio.create_task(upkeep(here, 90.1).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         for _ in range(3):
             await tries.get()
     running.cancel()
@@ -341,7 +342,7 @@ async def test_expired_data_is_deleted_even_if_an_earlier_step_failed(
     monkeypatch.setattr("mercato.domain.upkeep.EVERY_SECONDS", 0.0)
     task = asyncio.create_task(upkeep(here, 0).run())
     with capture_logs() as logs:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await tried.get()
             await tried.get()
     task.cancel()
@@ -379,7 +380,7 @@ async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erase
     token = await here.token(here.order())
     await here.mercato.app.validation_log.flush()
     placing = asyncio.create_task(here.place(here.order(validatedOrderToken=token)))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
         assert await erase_validations(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,9 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import func, select
+from tests.calibration import cpu_within
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.waiting import PATIENCE
 
 from mercato.domain.stores import onboarding_queries, places, queries
 from mercato.domain.stores.availability import SoldOut
@@ -269,9 +270,8 @@ async def test_a_store_with_many_sold_out_items_is_read_in_time_that_grows_with_
     async with mercato.app.db.write() as tx:
         for at in range(0, len(many), 1000):
             await queries.replace_sold_out(tx, store_id, sold_out=many[at : at + 1000], available=[])
-    began = time.thread_time()
-    assert len((await row_of(mercato, store)).sold_out) == len(many)
-    assert time.thread_time() - began < 1, "it blocked other requests for seconds"
+    with cpu_within(50):
+        assert len((await row_of(mercato, store)).sold_out) == len(many)
 
 
 async def test_another_partners_store_is_not_found(mercato: Service, pos: Client, store: Any):
@@ -304,7 +304,7 @@ async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
     mine = {"timezone": "Asia/Tokyo", "address": {"coordinates": {"lat": 35.7, "lng": 139.7}}}
     changed = (await pos.call("PUT", path, mine)).json()
     late_zone.released.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while (await onboarding_of(mercato, store)).timezone == "UTC":
             await asyncio.sleep(0.02)
     assert (await pos.get(path)).json() == changed
@@ -330,7 +330,7 @@ async def test_a_time_zone_that_is_set_during_its_lookup_is_kept(
     await asyncio.to_thread(late_zone.started.wait, 10)
     assert (await pos.call("PUT", path, {"timezone": timezone})).status == 200
     late_zone.released.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while await waiting_jobs(mercato):
             await asyncio.sleep(0.02)
     assert (await pos.get(path)).json()["timezone"] == timezone
@@ -342,7 +342,7 @@ async def test_coordinates_without_a_time_zone_give_it(
     store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
     path = f"{STORES}/{store['storeId']}"
     late_zone.released.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while (await pos.get(path)).json()["timezone"] == "UTC":
             await asyncio.sleep(0.02)
     assert (await pos.get(path)).json()["timezone"] == "America/Los_Angeles"

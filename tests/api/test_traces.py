@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.api.table import GUARDED, call
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Merchant, Service, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.partners.model import PartnerKind
 from mercato.kernel.telemetry import configure_logs, tracing
@@ -42,7 +43,7 @@ async def traced(
 
 async def named(spans: InMemorySpanExporter, *names: str) -> list[ReadableSpan]:
     """Wait until the newest spans of these names have ended, and return them."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = {span.name: span for span in spans.get_finished_spans()}
             if found.keys() >= set(names):
@@ -198,7 +199,7 @@ async def test_a_jobs_log_lines_say_whose_they_are(
     )
     await shop.webhook()
     said: list[dict[str, Any]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not any(line["event"] == "webhook attempt" for line in said):
             await asyncio.sleep(0.01)
             said += lines(capsys.readouterr().err)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.api.trade import Trade, trade
 from tests.service import Client, Merchant, Reply, merchant, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.partners.model import PartnerKind
 
@@ -48,7 +49,7 @@ def places(shop: Merchant) -> list[str | None]:
 
 async def event(shop: Merchant) -> tuple[str, Any, Any]:
     """Wait for the next `endpoint.changed`; return its path, headers and data."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             path, headers, body = await shop.received.get()
             if json.loads(body)["type"] == "endpoint.changed":
@@ -100,7 +101,7 @@ async def test_a_second_store_on_another_host_gets_no_token_unless_its_registrat
             f"/v1/commerce/catalogset-notification?storeId={store['storeId']}", {"callbackUrl": url}
         )
         assert notified.status == 202
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             path, headers, _ = await elsewhere.received.get()
         assert (path, headers.get("authorization")) == ("/hooks/catalog-sync", expected)
 

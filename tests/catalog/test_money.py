@@ -1,12 +1,12 @@
 """Money: decimal text to whole minor units and back, by the currency's own scale."""
 
-import time
 from decimal import Decimal
 
 import iso4217
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.calibration import cpu_within
 
 from mercato.domain.catalog import money
 from mercato.domain.catalog.money import SCALES, MoneyError, number_to_minor, to_minor, to_text
@@ -95,10 +95,8 @@ def test_a_json_number_beyond_the_range_or_the_scale_is_refused(text: str):
 
 @pytest.mark.parametrize("text", ["9" * 2_000_000, "0." + "0" * 2_000_000 + "1", "1" * 1_000_000 + "e9999"])
 def test_a_price_of_a_million_digits_takes_linear_time(text: str):
-    started = time.process_time()
-    with pytest.raises(MoneyError) as refused:
+    with cpu_within(5), pytest.raises(MoneyError) as refused:
         number_to_minor(text, 2)
-    assert time.process_time() - started < 1
     assert len(str(refused.value)) < 150
 
 

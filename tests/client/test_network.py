@@ -27,6 +27,7 @@ from tests.servers import (
     self_signed,
     serve,
 )
+from tests.waiting import loop_timeout
 
 from mercato.client import NEVER, AsyncClient, Client, errors, exchange, types
 
@@ -148,7 +149,7 @@ async def test_an_answer_that_takes_too_long_times_out(kind: Kind, script: Scrip
 
 async def test_an_answer_whose_head_drips_is_given_up_in_time_too(kind: Kind):
     script = endless(b"x", start=b"HTTP/1.1 200 OK\r\nX-Drip: ", pause=0.05)
-    async with serve(script) as server, opened(kind, server.url, timeout=0.5) as client, asyncio.timeout(5):
+    async with serve(script) as server, opened(kind, server.url, timeout=0.5) as client, loop_timeout(5):
         with pytest.raises(errors.NoAnswerError, match="timed out"):
             await client.set_store_status("1", ONLINE)
 

@@ -23,6 +23,7 @@ from tests.api.trade import Time
 from tests.console.browser import Browser, Page
 from tests.console.provider import CLIENT_ID, CLIENT_SECRET, Provider, provider
 from tests.service import Service, service
+from tests.waiting import loop_timeout
 
 from mercato.domain.console import provider as providers
 from mercato.domain.console.model import Grant
@@ -401,7 +402,7 @@ async def test_a_silent_provider_is_reported_on_a_page(
     monkeypatch.setattr(providers, "_LIMITS", msgspec.structs.replace(providers._LIMITS, total=0.2))
     for answer in (hang, pour):
         there.answers[path] = answer
-        async with asyncio.timeout(5):
+        async with loop_timeout(5):
             browser, page = await come(mercato)
         assert (page.status, "passkey" in said(page)) == (503, True)
         assert not browser.cookies

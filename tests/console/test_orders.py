@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.api.trade import Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.orders.placement import resend
 from mercato.domain.orders.placement import service as placement
@@ -27,7 +28,7 @@ async def _calls_of(deal: Trade, order_id: str) -> list[Any]:
 
 
 async def _until_called(deal: Trade, order_id: str, event: str, to: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not any(
             (one["event"], one["to"], one["succeeded"]) == (event, to, True)
             for one in await _calls_of(deal, order_id)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Executable, Integer, MetaData, Table, bindparam, exc, insert, select, text
 from tests.databases import only_postgresql, only_sqlite
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Database
@@ -63,7 +64,7 @@ async def test_a_write_after_a_cancelled_transaction_is_committed(
 ) -> None:
     for turns in range(TURNS):
         await cancel_after(write(db, -1, statement), after=turns)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await write(db, turns)
         found = await written(db)
         assert turns in found
@@ -76,7 +77,7 @@ async def test_a_write_after_a_cancelled_transaction_is_committed(
 async def test_a_write_after_a_cancelled_read_is_committed(db: Database) -> None:
     for turns in range(TURNS):
         await cancel_after(find(db, -1), after=turns)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await write(db, turns)
             assert await find(db, turns) == turns
 
@@ -97,7 +98,7 @@ async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
             for task in others:
                 task.cancel()
             await asyncio.sleep(0.02)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*others, return_exceptions=True)
             await write(db, turns)
             await write(db, 1000 + turns)
@@ -137,7 +138,7 @@ async def test_opening_a_connection_that_was_cancelled_blocks_no_other_task(
         await asyncio.sleep(0)
         cut.cancel()
         allowed.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.wait([cut, waits])
             assert await written(fresh) == {2}
 
@@ -207,6 +208,6 @@ async def test_a_cancelled_transaction_is_not_left_open_until_its_connection_is_
     async with Database.open(database_url) as other:
         for turns in range(1, 8):
             await cancel_after(write(db, -1), after=turns)
-            async with asyncio.timeout(10), other.read() as tx:
+            async with asyncio.timeout(PATIENCE), other.read() as tx:
                 while await tx.scalar(open_ones):
                     await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Executable, func, select, text, update
 from tests.databases import only_postgresql
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db import changes as module
 from mercato.kernel.db.changes import BATCH, MAX_POLL_AGE, RETENTION, ChangeFeed, announce
@@ -32,7 +33,7 @@ class Recorder:
         self._any.set()
 
     async def wait_for(self, key: str | None) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while key not in self.keys:
                 self._any.clear()
                 await self._any.wait()

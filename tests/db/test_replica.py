@@ -15,6 +15,7 @@ from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, postgresql_server, run, with_database
 from tests.own_postgres import REPLICATED, OwnPostgres, own_postgres
 from tests.service import Merchant, merchant, service
+from tests.waiting import PATIENCE
 
 from mercato.domain.catalog.compiled import CompiledCatalogs
 from mercato.kernel.db import replica as module
@@ -54,7 +55,7 @@ async def followed(db: Database) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.02)
 
@@ -97,7 +98,7 @@ async def test_a_replica_is_read_while_it_keeps_up_and_no_read_is_older_than_a_s
             await tx.execute(text("CREATE TABLE counter (value INTEGER)"))
             await tx.execute(text("INSERT INTO counter VALUES (0)"))
         # A replica that was fresh before the table was made may still lack it for a moment.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not await db.read_replica(copied):
                 await asyncio.sleep(0.02)
         # It stops replaying silently, like an overloaded one.

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.databases import only_postgresql
+from tests.waiting import loop_timeout
 
 from mercato.kernel.db import postgresql
 from mercato.kernel.db.engine import Database
@@ -64,5 +65,5 @@ async def test_a_database_closes_while_the_network_drops_packets(
             for connection in (one, other, tx):
                 await connection.scalar(text("SELECT 1"))
         network.silent = True
-        async with asyncio.timeout(5):
+        async with loop_timeout(5):
             await db.close()

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import make_url, text
 from tests.databases import only_postgresql
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db import postgresql
 from mercato.kernel.db.engine import Database
@@ -109,7 +110,7 @@ async def test_a_url_may_have_the_options_of_libpq(database_url: str, mode: str)
     async with Database.open(url) as db, db.read() as tx:
         assert await tx.scalar(text("SELECT 1")) == 1
     listening = asyncio.create_task(postgresql.listen(url, "news", lambda _: received.set()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.wait(
             {listening, asyncio.ensure_future(received.wait())}, return_when=asyncio.FIRST_COMPLETED
         )

@@ -14,6 +14,7 @@ import pytest
 from tests.databases import only_sqlite
 from tests.servers import free_port
 from tests.service import Service, service
+from tests.waiting import PATIENCE
 
 from mercato.client import AsyncClient, types
 from mercato.domain.partners.model import PartnerKind
@@ -79,7 +80,7 @@ async def interrupted(process: asyncio.subprocess.Process) -> tuple[int | None, 
     while not ended.done():
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
-        await asyncio.wait([ended], timeout=15)
+        await asyncio.wait([ended], timeout=PATIENCE)
     return ended.result()
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import text
 from tests.jobs import chaos_worker
 from tests.jobs.chaos_worker import GRACE, KIND, LEASE, Step
 from tests.jobs.support import rows, states, until, until_empty
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db.engine import AnyRow, Database
 from mercato.kernel.jobs import enqueue
@@ -200,7 +201,7 @@ async def test_when_a_process_dies_another_runs_its_jobs_and_on_sqlite_only_one_
             assert len(first) == 1
         (holder,) = [worker for worker in workers.processes if worker.pid == next(iter(first))]
         workers.kill(holder)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await until_empty(db)
     assert {row.process for row in await effects(db)} > {holder.pid}
     assert await states(db) == []

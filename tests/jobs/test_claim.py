@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import BigInteger, insert, type_coerce, update
 from tests.databases import only_postgresql
 from tests.jobs.support import Log, Note, handler, nothing, put, rows, states, take, texts, working
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import jobs
@@ -272,7 +273,7 @@ async def test_a_heartbeat_skips_a_fenced_job_and_the_worker_keeps_it(db: Databa
     fenced, free = await take(db, lease=timedelta(milliseconds=-1))
     async with db.write() as domain:
         await fence(domain, fenced)
-        async with asyncio.timeout(2), db.write() as tx:
+        async with asyncio.timeout(PATIENCE), db.write() as tx:
             kept = await maintenance.renew(tx, "w", [fenced.id, free.id], timedelta(seconds=60))
             assert kept == {(job.id, job.attempt) for job in (fenced, free)}
         async with db.write() as tx:

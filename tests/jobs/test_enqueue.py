@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 from tests.jobs.support import Log, Note, handler, put, rows, states, take, texts, working
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db import postgresql
 from mercato.kernel.db.engine import Database
@@ -136,7 +137,7 @@ async def test_a_job_that_is_due_later_sends_no_signal(
         # Notifications arrive in order: after this one no earlier one can follow.
         async with db.write() as tx:
             await tx.execute(text(f"SELECT pg_notify('{queue.CHANNEL}', 'end')"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while "end" not in notified:
                 await asyncio.sleep(0.01)
         listener.cancel()

@@ -19,6 +19,7 @@ from tests.jobs.support import (
     until_empty,
     working,
 )
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.jobs import Done, Job, JobLost, Outcome, fence
@@ -376,7 +377,7 @@ async def test_a_run_whose_lease_was_lost_is_cancelled_at_the_next_heartbeat(db:
         await started.wait()
         async with db.write() as tx:
             await tx.execute(text("UPDATE jobs SET attempt = attempt + 1, worker = 'another'"))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await cancelled.wait()
     (row,) = await rows(db)
     assert (row.state, row.worker) == ("running", "another")

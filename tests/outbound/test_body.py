@@ -1,7 +1,8 @@
 import asyncio
 import gzip
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import brotli
 import pytest
@@ -101,6 +102,25 @@ async def test_other_tasks_run_while_a_large_body_is_decompressed(coding: str) -
     await BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY).feed(BOMB[coding])
     task.cancel()
     assert turns >= (24 << 20) // (2 * STEP)
+
+
+@pytest.mark.parametrize("coding", BOMB)
+async def test_no_step_but_the_first_is_decompressed_in_the_event_loops_thread(coding: str) -> None:
+    reader = BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY)
+    decoder, threads = reader._decoder, []
+
+    class Observed:
+        complete = False
+
+        def pieces(self, data: bytes) -> Iterator[bytes]:
+            for piece in decoder.pieces(data):
+                threads.append(threading.get_ident())
+                yield piece
+
+    reader._decoder = Observed()
+    await reader.feed(BOMB[coding])
+    assert len(threads) >= (24 << 20) // (2 * STEP)
+    assert threading.get_ident() not in threads[1:]
 
 
 @pytest.mark.parametrize("coding", COMPRESSED)

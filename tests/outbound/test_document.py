@@ -1,9 +1,14 @@
 """Decisions §5: concurrent pulls take bounded memory and bounded space on the disk."""
 
 import asyncio
+import threading
+from collections.abc import Callable
+from io import BytesIO
 
 import pytest
+from tests.waiting import PATIENCE
 
+from mercato.kernel.outbound import document as document_module
 from mercato.kernel.outbound.document import IN_MEMORY, Document, DocumentSpace
 
 PIECE = b"0123456789abcdef" * 4096
@@ -52,7 +57,7 @@ async def test_a_document_waits_for_space_until_another_is_closed():
     assert not growing.done()
     assert space.reserved <= 4 * IN_MEMORY
     first.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await growing
     second.close()
     assert space.reserved == 0
@@ -62,7 +67,7 @@ async def test_the_oldest_document_never_waits_so_that_one_always_finishes():
     space = DocumentSpace(4 * IN_MEMORY)
     documents = [space.document() for _ in range(4)]
     growing = [asyncio.create_task(_fill(document, 3 * IN_MEMORY)) for document in documents]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         for document, task in zip(documents, growing, strict=True):
             await task
             document.close()
@@ -82,3 +87,27 @@ async def test_a_cancelled_wait_reserves_no_space():
 async def _fill(document: Document, size: int) -> None:
     while document.size < size:
         await document.write(PIECE)
+
+
+@pytest.mark.parametrize("end", [Document.close, Document.clear])
+async def test_the_event_loop_does_not_wait_until_the_system_has_freed_a_file(
+    monkeypatch: pytest.MonkeyPatch, end: Callable[[Document], None]
+):
+    threads: list[int] = []
+
+    class Observed(BytesIO):
+        def truncate(self, size: int | None = None, /) -> int:
+            threads.append(threading.get_ident())
+            return super().truncate(size)
+
+        def close(self) -> None:
+            threads.append(threading.get_ident())
+            super().close()
+
+    monkeypatch.setattr(document_module, "_open", Observed)
+    document = await filled(DocumentSpace(), 2 * IN_MEMORY)
+    end(document)
+    await document_module.in_thread(lambda: None)
+    assert threads
+    assert threading.get_ident() not in threads
+    document.close()

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 import structlog
 from tests.partners.support import HOUR, SECOND, TOKENS, HandClock, make_partner
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.domain.partners import accounts, credentials, queries
 from mercato.domain.partners import callers as module
@@ -265,7 +266,7 @@ async def test_a_revoked_key_is_refused_everywhere_within_2_seconds(
         await there.get(token(partner))
         assert there.cached(token(partner)) is not None
         await revoke(db, token(partner), now)
-        async with asyncio.timeout(2):
+        async with loop_timeout(2):
             await heard.wait()
         assert there.cached(token(partner)) is None
         await refusal(there, token(partner))
@@ -278,7 +279,7 @@ async def test_changed_limits_are_known_everywhere_within_2_seconds(
         await there.get(token(partner))
         async with db.write() as tx:
             await accounts.set_limits(tx, partner.id, Limits(reads=1))
-        async with asyncio.timeout(2):
+        async with loop_timeout(2):
             await heard.wait()
         assert (await there.get(token(partner))).limits == Limits(reads=1)
 
@@ -403,7 +404,7 @@ async def test_recording_uses_resumes_after_an_unavailable_database(
     monkeypatch.setattr(callers, "record_uses", notes)
     with structlog.testing.capture_logs() as logs:
         running = asyncio.create_task(callers.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await noted.wait()
         running.cancel()
     assert [line["log_level"] for line in logs] == ["warning", "error"]
@@ -500,7 +501,7 @@ async def test_a_token_is_refused_everywhere_within_2_seconds_of_its_keys_revoca
         await there.get(made)
         await revoke(db, token(partner, Surface.MARKETFRONT), now)
         assert callers.cached(made) is None
-        async with asyncio.timeout(2):
+        async with loop_timeout(2):
             await heard.wait()
         assert there.cached(made) is None
         assert "has been revoked since" in await refusal(there, made)

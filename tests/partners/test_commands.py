@@ -216,7 +216,7 @@ def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) ->
     shell("key", "revoke", second["key"])
     ended = shell.json("key", "revoke", second["keyId"])
     assert (ended["keyId"], ended["state"]) == (second["keyId"], "revoked")
-    entries = {one["keyId"]: one for one in shell.json("key", "list", "Acme")["keys"]}
+    entries = {one["keyId"]: one for one in shell.json("key", "list", "--partner", "Acme")["keys"]}
     assert len(entries) == 3
     assert {entry["partnerName"] for entry in entries.values()} == {"Acme"}
     assert shell("key", "list", "--partner", "Acme") == shell("key", "list", "Acme")
@@ -232,7 +232,7 @@ def test_revoking_a_key_says_which_keys_descend_from_it_and_revokes_them_on_requ
     shell.json("partner", "create", "Acme", "--kind", "commerce")
     parent = shell.json("key", "create", "Acme")
     child = asyncio.run(make_child(database_url, parent["keyId"]))
-    entries = {one["keyId"]: one for one in shell.json("key", "list", "Acme")["keys"]}
+    entries = {one["keyId"]: one for one in shell.json("key", "list", "--partner", "Acme")["keys"]}
     assert (entries[child]["parentKeyId"], entries[parent["keyId"]]["parentKeyId"]) == (
         parent["keyId"],
         None,

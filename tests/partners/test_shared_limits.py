@@ -13,6 +13,7 @@ import structlog
 from fakeredis import TcpFakeServer
 from tests.partners.support import HandClock
 from tests.service import service
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.domain.partners import shared_limits as module
 from mercato.domain.partners.limits import Limiter
@@ -141,7 +142,7 @@ async def test_without_redis_each_server_counts_its_share_logs_it_once_and_recon
                 "rate limits are counted by each server: no Redis"
             ]
             with redis(stopped):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     while not one.connected:
                         await asyncio.sleep(0.01)
                 assert (await one.take(who, "writes")).remaining == 9
@@ -162,7 +163,7 @@ async def test_a_silent_redis_delays_one_request_and_no_other(
     own = Limiter(reads=1000, writes=10, discovery=60, clock=now)
     shared = SharedLimiter(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0", own, now)
     try:
-        async with asyncio.timeout(5):
+        async with loop_timeout(5):
             assert (await shared.take(caller(), "writes")).remaining == 9
         assert heard.is_set()
         assert not shared.connected

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from tests.processes.test_serve import partner, serving, until_status
 from tests.service import Client, merchant
+from tests.waiting import PATIENCE
 
 from mercato.domain.catalog.building.builder import LARGE as OWN_PROCESS
 from mercato.domain.catalog.building.builder import SMALL, Builder, BuildOverrunError
@@ -55,7 +56,7 @@ async def test_a_document_does_not_wait_for_an_abandoned_one():
         await asyncio.sleep(0.5)
         left.cancel()
         await asyncio.wait([left])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             assert not isinstance(await build(builder), BuildFailed)
         assert not first.is_running()
     finally:

@@ -19,6 +19,7 @@ from tests.databases import only_postgresql, only_sqlite, with_database
 from tests.partners.test_commands import MERCATO, Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
+from tests.waiting import PATIENCE
 
 from mercato.cli.operations import doctor
 from mercato.domain import doctor as checks
@@ -69,7 +70,7 @@ async def examined(shell: Shell, url: str, *, code: int, works: bool = True) -> 
 
 
 async def until_at_work(db: Database) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with db.read() as tx:
                 if (await checks._workers(tx)).state is checks.State.OK:
@@ -319,7 +320,7 @@ async def test_a_server_and_a_worker_raise_their_limit_of_open_files(command: li
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             assert await process.stdout.readline()
         lines = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
         (files,) = [line.split()[3:5] for line in lines if line.startswith("Max open files")]

@@ -17,6 +17,7 @@ from tests.catalog.documents import cafe
 from tests.databases import only_postgresql, only_sqlite
 from tests.processes.test_serve import mercato, serving, until_status
 from tests.service import Client, Merchant, Reply, merchant
+from tests.waiting import PATIENCE
 
 from mercato.kernel.crash import VARIABLE
 
@@ -139,7 +140,7 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
                 network.system.victims[name] = process
             with pytest.raises(aiohttp.ClientError):
                 await front.post(PLACE, order, headers=headers)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 assert await process.wait() == -9, name
         async with network.serving() as (_, base):
             front = Client(base, network.keys["marketfrontKey"], session)
@@ -157,7 +158,7 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
 
 async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
     """Repeat the request until it is answered: it gets 409 while the killed process's claim lasts."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             reply = await front.post(PLACE, order, headers=headers)
             if reply.status == 201:

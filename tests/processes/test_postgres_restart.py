@@ -17,6 +17,7 @@ from tests.catalog.documents import cafe
 from tests.own_postgres import OwnPostgres, own_postgres
 from tests.processes.test_serve import MERCATO, environment, mercato, serving, until_status
 from tests.service import Client, Merchant, Reply, merchant
+from tests.waiting import PATIENCE
 
 STORES = "/v1/commerce/onboarding/stores"
 CARTS = "/v1/marketfront/carts/add"
@@ -129,7 +130,7 @@ async def working(**settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             assert await process.stdout.readline() == b"working\n"
         yield process
     finally:
@@ -191,7 +192,7 @@ async def test_a_restart_of_postgresql_under_load_costs_only_503s(tmp_path: Path
             placed = len(trade.orders)
             await until(lambda: len(trade.orders) >= placed + PLACERS)
             trade.over = True
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 await load
             await nothing_is_lost(trade)
             assert worker.returncode is None
@@ -230,6 +231,6 @@ async def nothing_is_lost(trade: Trade) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.02)

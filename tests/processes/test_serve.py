@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, merchant
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.kernel.db.migrate import HEAD
 
@@ -35,7 +36,7 @@ async def serving(data_dir: Path, **settings: str) -> AsyncIterator[tuple[asynci
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             line = await process.stdout.readline()
         assert line.startswith(b"listening on http://"), line
         yield process, line.split()[-1].decode()
@@ -66,7 +67,7 @@ async def partner(data_dir: Path, **settings: str) -> Any:
 
 
 async def until_status(client: Client, path: str, ended: set[str]) -> Any:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         while True:
             body = (await client.get(path)).json()
             if body["status"] in ended:
@@ -89,7 +90,7 @@ async def test_a_partner_is_created_while_the_server_runs_and_sigterm_ends_it_wi
         client = Client(base, made["commerceKey"], session)
         assert (await client.get("/v1/commerce/stores")).json() == {"stores": [], "nextCursor": None}
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0
 
 
@@ -110,7 +111,7 @@ async def test_a_run_survives_kill_9_of_its_process_and_ends_for_its_own_reasons
             client = Client(base, made["commerceKey"], session)
             reply = await client.post("/v1/commerce/onboarding/stores", body)
             path = reply.headers["Location"]
-            await asyncio.wait_for(pulled.wait(), 20)
+            await asyncio.wait_for(pulled.wait(), PATIENCE)
             assert (await client.get(path)).json()["status"] == "catalog_ingesting"
             process.kill()
             await process.wait()
@@ -139,7 +140,7 @@ async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: 
         status = f"/v1/commerce/stores/{store['storeId']}/status"
         assert (await first.get(status)).json()["status"] == "online"
         await second.post(status, {"status": "paused"})
-        async with asyncio.timeout(2):
+        async with loop_timeout(2):
             # A write of one process is seen by the other within a second or so, through the change feed.
             while (await first.get(status)).json()["status"] != "paused":
                 await asyncio.sleep(0.05)
@@ -152,7 +153,7 @@ async def test_a_revoked_key_is_refused_by_a_running_server_within_2_s(tmp_path:
         assert (await client.get("/v1/commerce/stores")).status == 200
         code, _, err = await mercato("key", "revoke", made["commerceKeyId"], "--data-dir", tmp_path)
         assert code == 0, err
-        async with asyncio.timeout(2):
+        async with loop_timeout(2):
             while (await client.get("/v1/commerce/stores")).status != 401:
                 await asyncio.sleep(0.05)
 
@@ -229,7 +230,7 @@ async def onboarded(data_dir: Path, base: str) -> Any:
         pos = Client(base, made["commerceKey"], session)
         body = {"partnerStoreId": "s", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(CATALOG)}
         path = (await pos.post("/v1/commerce/onboarding/stores", body)).headers["Location"]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (status := (await pos.get(path)).json())["status"] in {
                 "pending_catalog",
                 "catalog_ingesting",

@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.api.trade import PLACE
 from tests.databases import only_sqlite
 from tests.processes.test_placement_killed import opened
+from tests.waiting import PATIENCE
 
 from mercato.http import server
 
@@ -37,7 +38,7 @@ async def test_a_placement_whose_client_disconnected_is_finished_before_the_serv
         network.system.server.answers["place"] = slowly
         async with network.serving() as (process, base), aiohttp.ClientSession() as session:
             placing = asyncio.create_task(session.post(base + PLACE, **place))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await asked.wait()
             placing.cancel()
             await asyncio.wait([placing])
@@ -45,7 +46,7 @@ async def test_a_placement_whose_client_disconnected_is_finished_before_the_serv
             # Long enough for a server that doesn't wait to have ended.
             await asyncio.sleep(0.5)
             answers.set()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(PATIENCE):
                 assert await process.wait() == 0
         network.system.server.answers["place"] = {"accepted": False}
         async with (
@@ -87,7 +88,7 @@ async def test_a_request_cut_off_by_a_stop_leaves_no_traceback(
         goes_on.set()
         assert await asked == "at last"
     # The server hears of it from a thread of its own.
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while any(task.get_name() == "granian" for task in asyncio.all_tasks()):
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.5)

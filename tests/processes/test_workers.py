@@ -13,6 +13,7 @@ import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, Merchant, Reply, merchant
+from tests.waiting import PATIENCE
 
 from mercato.cli.processes.workers import Workers
 from mercato.kernel.settings import Settings
@@ -33,7 +34,7 @@ def _serves(process: psutil.Process) -> bool:
 
 
 async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             said = condition()
             if said if isinstance(said, bool) else await said:
@@ -236,5 +237,5 @@ async def test_a_closed_terminal_drains_like_sigterm(tmp_path: Path, workers: st
     async with serving(tmp_path / "data", MERCATO_WORKERS=workers, TMPDIR=str(temporary)) as (process, _):
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGHUP)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     assert list(temporary.glob("mercato-*")) == []

@@ -10,6 +10,7 @@ import pytest
 from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, connect, exchange, statuses
 from tests.service import Service, service
+from tests.waiting import PATIENCE
 
 from mercato.http import server
 
@@ -42,7 +43,7 @@ async def drip(mercato: Service, begin: bytes, each: bytes) -> bytes:
 
     dripping = asyncio.create_task(go_on())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
                 return await reader.read()
         return b""

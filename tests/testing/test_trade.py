@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from tests.databases import only_sqlite
 from tests.service import Service, service
+from tests.waiting import PATIENCE
 
 from mercato.cli.sandbox import work as sandbox_work
 from mercato.domain.partners.model import PartnerKind
@@ -98,7 +99,7 @@ async def test_customers_skip_a_store_that_does_not_answer(market: Market) -> No
     body |= {"catalogCallbackUrl": market.merchant.catalog_url, "webhookUrl": "http://127.0.0.1:9"}
     answer = await market.caller.post("/v1/commerce/onboarding/stores", body)
     path = f"/v1/commerce/onboarding/stores/{answer.json()['onboardingId']}/activate"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (made := await market.caller.post(path)).status != HTTPStatus.OK:
             await asyncio.sleep(0.05)
     dead = made.json()["storeId"]
@@ -313,7 +314,7 @@ async def test_a_catalog_file_that_an_editor_replaces_while_it_is_read_is_read_a
     monkeypatch.setattr(sandbox_work, "FILE_POLL_SECONDS", 0.01)
     opening = Published(market.merchant, market.caller, lambda _: None)
     following = asyncio.create_task(sandbox_work._follow(file, market.merchant, opening, published=None))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.wait(
             {following, asyncio.ensure_future(published.wait())}, return_when=asyncio.FIRST_COMPLETED
         )

@@ -9,6 +9,7 @@ import standardwebhooks
 import svix
 from sqlalchemy import delete, update
 from tests.servers import Peer, Request, hang, head, receiving, reply
+from tests.waiting import PATIENCE
 from tests.webhooks.harness import TOKEN, TRACE, Harness, open_harness
 
 from mercato.domain.partners import accounts
@@ -154,7 +155,7 @@ async def test_a_receiver_that_does_not_answer_is_a_timeout(harness: Harness) ->
     async with receiving(hang()) as receiver:
         delivery = await harness.push(receiver.url)
         await harness.attempt(harness.sender(seconds=0.2))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await receiver.dropped.wait()
     [attempt] = (await harness.get(delivery)).attempt_log
     assert (attempt.status, attempt.reply) == (None, None)
@@ -186,7 +187,7 @@ async def test_a_reply_of_1_gib_is_cut_at_1_kib_and_the_connection_dropped(harne
     async with receiving(pour) as receiver:
         delivery = await harness.push(receiver.url)
         await harness.attempt()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await receiver.dropped.wait()
     seen = await harness.get(delivery)
     assert seen.status is DeliveryStatus.SUCCEEDED

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.servers import Peer, Request, hang, receiving, reply
+from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness
 
 from mercato.domain.webhooks import attempts, endpoints, sender
@@ -89,7 +90,7 @@ async def test_a_delivery_that_fails_waits_and_blocks_none_behind_it(harness: Ha
 async def test_deliveries_before_a_call_that_hangs_are_recorded_meanwhile(harness: Harness) -> None:
     async with receiving(reply(204), reply(204), hang()) as receiver:
         made = await pushed(harness, receiver.url, 3)
-        async with working(harness), asyncio.timeout(4):
+        async with working(harness), asyncio.timeout(PATIENCE):
             while [(await harness.get(one)).status for one in made[:2]] != [DeliveryStatus.SUCCEEDED] * 2:
                 await asyncio.sleep(0.01)
             assert (await harness.get(made[2])).status is DeliveryStatus.PENDING
@@ -211,7 +212,7 @@ async def test_after_a_410_other_partitions_send_only_what_is_in_flight(
                 for subject in subjects.values()
                 for _ in range(8)
             ]
-        async with working(harness), asyncio.timeout(10):
+        async with working(harness), asyncio.timeout(PATIENCE):
             while not any([(await harness.get(one)).status is DeliveryStatus.FAILED for one in made]):
                 await asyncio.sleep(0.001)
             disabled.set()
@@ -238,7 +239,7 @@ async def test_an_endpoint_that_is_enabled_while_its_batch_fails_gets_the_rest(
     async with receiving() as receiver:
         made = await pushed(harness, receiver.url, 12)
         await fails(harness, receiver.url, since=timedelta(days=1), disabled=True)
-        async with working(harness), asyncio.timeout(10):
+        async with working(harness), asyncio.timeout(PATIENCE):
             while (await harness.get(made[0])).status is not DeliveryStatus.FAILED:
                 await asyncio.sleep(0.001)
             # It is in flight, so it stays as it is.
@@ -309,7 +310,7 @@ async def test_after_a_crash_the_rest_of_a_batch_is_sent_again_and_nothing_is_lo
         made = await pushed(harness, receiver.url, 5)
         worker = Worker(harness.db, {KIND: harness.sender(random=chance).handler(concurrency=8)})
         running = asyncio.create_task(worker.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await killed.wait()
         # Nothing is released in order: the worker's task has ended as its process would.
         running.cancel()

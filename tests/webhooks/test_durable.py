@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 from tests.servers import Peer, Request, receiving, reply
+from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, job_of
 
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
@@ -126,7 +127,7 @@ async def test_a_worker_delivers_and_a_waiting_retry_blocks_no_other_delivery(ha
 
     worker = Worker(harness.db, {KIND: replace(sender.handler(concurrency=8, per_partner=4), fn=observed)})
     subject = new_id()
-    async with receiving(reply(503), reply(204)) as receiver, asyncio.timeout(10):
+    async with receiving(reply(503), reply(204)) as receiver, asyncio.timeout(PATIENCE):
         running = asyncio.create_task(worker.run())
         failing = await harness.push(receiver.url, order_id=subject)
         await ended.get()

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
+from tests.calibration import cpu_within
 
 from mercato.domain.webhooks.debugger import findings
 from mercato.domain.webhooks.debugger.bodies import candidate_bodies, find_difference
@@ -456,10 +456,9 @@ def test_no_secret_is_repeated():
 
 def test_the_work_is_bounded_whatever_the_body():
     big = json.dumps([1] * 43_000).encode()
-    began = time.process_time()
-    made = explained(big, headers(b"{}"), secrets=(NEW, OLD, STRANGE, NEW + "A", OLD + "A"), own=(NEW, OLD))
-    assert not made.valid
-    assert time.process_time() - began < 2
+    secrets = (NEW, OLD, STRANGE, NEW + "A", OLD + "A")
+    with cpu_within(50):
+        assert not explained(big, headers(b"{}"), secrets=secrets, own=(NEW, OLD)).valid
     deep = b"[" * 100_000
     assert explained(deep, headers(b"{}")).code == "WRONG_KEY"
     assert len(list(candidate_bodies(deep))) < 12

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE
 
 from mercato.domain.webhooks.call_limits import ConcurrencyLimiter, PartnerSlots, QueueFull, StoreSlots
 
@@ -13,7 +14,7 @@ LONG = 60.0
 
 async def take(limiter: ConcurrencyLimiter, store: StoreSlots, times: int) -> None:
     for _ in range(times):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await limiter.acquire(store, LONG)
 
 
@@ -190,4 +191,4 @@ def test_no_waiting_call_is_forgotten_and_no_slot_is_lost(events: list[tuple[int
         assert all(store.is_idle for store in stores)
         assert [partner.running for partner in partners] == [0, 0]
 
-    asyncio.run(asyncio.wait_for(play(), 5))
+    asyncio.run(asyncio.wait_for(play(), PATIENCE))

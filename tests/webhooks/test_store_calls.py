@@ -25,6 +25,7 @@ from tests.servers import (
     reply,
     serve,
 )
+from tests.waiting import PATIENCE, loop_timeout
 from tests.webhooks.harness import TOKEN, TRACE, Harness
 
 from mercato.domain.partners import accounts
@@ -115,7 +116,7 @@ class Gate:
         await peer.send(head(200, content_length=2) + b"{}")
 
     async def holds(self, count: int) -> None:
-        async with asyncio.timeout(5), self.changed:
+        async with asyncio.timeout(PATIENCE), self.changed:
             await self.changed.wait_for(lambda: self.held >= count)
 
 
@@ -456,7 +457,7 @@ async def test_hanging_stores_on_one_host_do_not_delay_another_store_there(store
             for _ in range(20)
         ]
         await gate.holds(100)
-        async with asyncio.timeout(1):
+        async with loop_timeout(10):
             assert (await stores.ask(server.url + "/works")).error is None
         for task in hanging:
             task.cancel()

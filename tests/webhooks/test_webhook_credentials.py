@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.waiting import loop_timeout
 from tests.webhooks.harness import TOKEN, Harness
 
 from mercato.domain.partners import accounts
@@ -129,7 +130,7 @@ async def test_a_rotation_is_effective_in_another_process_within_a_second(
     async with another_process(harness, database_url) as (there, heard):
         await there.get(harness.partner.id)
         new = await rotate(harness)
-        async with asyncio.timeout(1):
+        async with loop_timeout(1):
             await heard.wait()
         assert there.cached(harness.partner.id) is None
         assert (await there.get(harness.partner.id)).secrets == (new, harness.partner.signing_secret)
@@ -142,7 +143,7 @@ async def test_a_new_token_is_effective_in_another_process_within_a_second(
         await there.get(harness.partner.id)
         async with harness.db.write() as tx:
             await set_webhook_token(tx, harness.vault, harness.partner.id, "tk_new")
-        async with asyncio.timeout(1):
+        async with loop_timeout(1):
             await heard.wait()
         assert (await there.get(harness.partner.id)).tokens == {UNBOUND: "tk_new"}
 

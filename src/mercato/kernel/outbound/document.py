@@ -3,11 +3,24 @@
 import asyncio
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from typing import IO, Final, Self
+from typing import IO, Final, Self, TypeVar
 
 IN_MEMORY: Final = 256 * 1024
 """Bytes of a document that are held in memory; whenever there are more, they are written to its file."""
+
+T = TypeVar("T")
+
+_THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="mercato-documents")
+"""Decompresses documents, and writes and frees their files. It is one thread, so that many documents at once leave the
+other processors to requests, and no byte is written before the files that were closed earlier are freed."""
+
+
+async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """Return the function's result, which the documents' thread makes."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, function, *arguments)
+
 
 SPACE: Final = 512 * 1024 * 1024
 """Bytes of all files of one process: four of the largest documents."""
@@ -80,7 +93,7 @@ class Document:
         if self._file is None:
             return self._memory.getvalue()
         file = await self.file()
-        return await asyncio.to_thread(file.read)
+        return await in_thread(file.read)
 
     def content(self) -> bytes:
         """Return all bytes of a document in memory."""
@@ -91,23 +104,19 @@ class Document:
         """Return a file with all bytes, positioned at its start. It is closed with the document."""
         await self._spill()
         assert self._file is not None
-        await asyncio.to_thread(_rewind, self._file)
+        await in_thread(_rewind, self._file)
         return self._file
 
     def clear(self) -> None:
         """Drop all bytes, for another attempt. Their reservation stays."""
         self._memory = BytesIO()
         self.size = 0
-        if self._file is not None:
-            self._file.seek(0)
-            self._file.truncate()
+        self._close_file()
 
     def close(self) -> None:
         """Release memory, file and reservation."""
         self._memory = BytesIO()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close_file()
         if self._space is not None:
             self._space.release(self)
 
@@ -117,12 +126,19 @@ class Document:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _close_file(self) -> None:
+        if self._file is not None:
+            # The system frees the blocks of a file without a name when it is closed. On a busy disk that takes half a
+            # second for 128 MiB, and the limit of many bombs is reached at the same time.
+            _THREAD.submit(self._file.close)
+            self._file = None
+
     async def _spill(self) -> None:
         # In a thread: a slow disk must not block the event loop.
         memory, self._memory = self._memory, BytesIO()
         if self._file is None:
-            self._file = await asyncio.to_thread(_open)
-        await asyncio.to_thread(self._file.write, memory.getbuffer())
+            self._file = await in_thread(_open)
+        await in_thread(self._file.write, memory.getbuffer())
 
 
 NewDocument = Callable[[], Document]
