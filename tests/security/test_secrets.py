@@ -33,6 +33,7 @@ HARMLESS = {
     "domain.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
+    "cli.operations.audit.Names.keys": "what keys are called, by their ids",
     "cli.partners.partners.Deletion.keys": "how many there are",
     "kernel.geo.gazetteer.Header.keys": "of the index of places: how many there are",
     "domain.offboarding.Holdings.keys": "the same",
