@@ -188,18 +188,20 @@ async def explain_signature(visit: Visit) -> Page:
     delivery, surface = await _read(visit)
     assert surface is not None, "a screen of partners"
     form, app = visit.fields(SignatureForm), visit.app
-    lines = [line.partition(":") for line in form.headers.splitlines()]
+    # A browser sends every line end of a field as two characters.
+    headers, body = (text.replace("\r\n", "\n") for text in (form.headers, form.body))
+    form = msgspec.structs.replace(form, headers=headers, body=body)
+    lines = [line.partition(":") for line in headers.splitlines()]
     if len(lines) > MAX_HEADERS:
         raise ValidationFailed.at(
             None, f"A webhook has at most {MAX_HEADERS} headers. Paste those that begin with webhook-."
         )
-    headers = {name.strip(): value.strip() for name, _, value in lines if name.strip()}
-    if headers == _known_headers(delivery):
+    sent = {name.strip(): value.strip() for name, _, value in lines if name.strip()}
+    if sent == _known_headers(delivery):
         return _signature_page(delivery, form, None, fault=_NO_SIGNATURE)
     request = ExplainSignatureRequest(
-        headers=headers,
-        # A browser sends every line end of a field as two characters.
-        body=form.body.replace("\r\n", "\n"),
+        headers=sent,
+        body=body,
         secrets=[form.secret] if form.secret else None,
         delivery_id=delivery.delivery_id,
         received_at=form.received_at,
