@@ -1,10 +1,22 @@
 """A store's menu for storefronts: a tree with prices, whose items lead to the playground."""
 
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+from uuid import UUID
+
+import pytest
 from tests.api.trade import trade
+from tests.calibration import plain_decoding_seconds
 from tests.catalog.documents import CAKE, cafe
+from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import CATALOG, Merchant, Service
+
+MOST_BYTES = 100_000
+MOST = 9
+"""A page of a menu costs at most as much CPU as so many ordinary JSON documents of 1 MiB."""
 
 
 async def test_a_storefront_goes_from_a_store_by_its_menu_to_the_playground(mercato: Service, shop: Merchant):
@@ -50,3 +62,109 @@ async def test_a_session_of_one_store_sees_its_menu_alone(mercato: Service, shop
     assert (await browser.open(f"/console/stores/{deal.store['storeId']}/menu")).status == 200
     assert (await browser.open(f"/console/stores/{other['storeId']}/menu")).status == 404
     assert (await browser.open(f"/console/stores/{CAKE}/menu")).status == 404
+
+
+def uuid(number: int) -> str:
+    return str(UUID(int=(0x0190F5FE7E3B7CCC8000 << 48) + number))
+
+
+def large_menu(sections: int, name: Callable[[int], str], groups: int = 0) -> dict[str, Any]:
+    """Return a menu of 60,000 items in so many sections; each has the same groups, which have the same choices."""
+    ids = [uuid(number) for number in range(60_000)]
+    size = len(ids) // sections
+    known = [uuid(100_000 + number) for number in range(groups)]
+    choices = [uuid(200_000 + number) for number in range(20 if groups else 0)]
+    return CATALOG | {
+        "sections": {
+            f"s{one}": {
+                "sectionId": f"s{one}",
+                "name": name(one),
+                "itemIds": ids[one * size : one * size + size],
+            }
+            for one in range(sections)
+        },
+        "items": {
+            one: {"itemId": one, "name": name(number), "basePrice": "4.50", "modifierGroupIds": known}
+            for number, one in enumerate(ids)
+        }
+        | {one: {"itemId": one, "name": name(1), "basePrice": "0.50"} for one in choices},
+        "modifierGroups": {
+            one: {"modifierGroupId": one, "name": name(0), "itemIds": choices} for one in known
+        },
+    }
+
+
+def ordinary(number: int) -> str:
+    return f"Dish number {number}"
+
+
+def long(number: int) -> str:
+    return f"{number} " + '"&<' * 30
+
+
+def last_of_next(page: Page) -> str | None:
+    return next((one.attributes["href"] for one in page.root.all("a", rel="next")), None)
+
+
+async def cost_of(browser: Browser, path: str) -> tuple[float, Page]:
+    """Open a page three times; return the least CPU that it cost, and the page."""
+    costs = []
+    for _ in range(3):
+        started = process_time()
+        page = await browser.open(path)
+        costs.append(process_time() - started)
+    return min(costs), page
+
+
+@pytest.mark.parametrize(
+    ("sections", "name", "groups"), [(1, ordinary, 0), (6000, ordinary, 0), (60, long, 0), (60, long, 4)]
+)
+async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
+    mercato: Service, shop: Merchant, sections: int, name: Callable[[int], str], groups: int
+):
+    deal = await trade(mercato, shop, catalog=large_menu(sections, name, groups))
+    for client in (deal.pos, deal.front):
+        browser, _ = await enter_as_partner(mercato, client)
+        menu = f"/console/stores/{deal.store['storeId']}/menu"
+        await browser.open(menu)
+        most = MOST * plain_decoding_seconds()
+        size = 60_000 // sections
+        for path in (
+            menu,
+            f"{menu}?place=1",
+            f"{menu}?place=1&offset={size - 1}",
+            f"{menu}?offset={sections}",
+        ):
+            seconds, page = await cost_of(browser, path)
+            assert page.status == 200, path
+            assert len(page.body) < MOST_BYTES, path
+            assert seconds < most, path
+
+
+async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Service, shop: Merchant):
+    document = large_menu(600, long, 2)
+    deal = await trade(mercato, shop, catalog=document)
+    browser, _ = await enter_as_partner(mercato, deal.front)
+    menu = f"/console/stores/{deal.store['storeId']}/menu"
+    seen: list[str] = []
+    path: str | None = f"{menu}?place=300"
+    while path is not None:
+        page = await browser.open(path)
+        seen += [
+            one.attributes["href"].partition("item=")[2]
+            for one in page.root.all("a")
+            if "item=" in one.attributes["href"]
+        ]
+        path = last_of_next(page)
+    assert seen == document["sections"]["s299"]["itemIds"]
+    places: list[str] = []
+    path = menu
+    while path is not None:
+        page = await browser.open(path)
+        places += [
+            one.attributes["href"]
+            for one in page.root.all("a")
+            if one.attributes["href"].startswith("?place=")
+        ]
+        path = last_of_next(page)
+    assert places == [f"?place={number}" for number in range(601)]

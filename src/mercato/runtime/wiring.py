@@ -35,6 +35,7 @@ from mercato.domain.requests.log import RequestLog
 from mercato.domain.stores.cache import Menus, StoreCache
 from mercato.domain.stores.catalogs import CatalogBodies, IdMappings
 from mercato.domain.stores.events import StoreEvents
+from mercato.domain.stores.menu_places import MenuPlaces
 from mercato.domain.stores.onboarding import Onboardings
 from mercato.domain.stores.places import TimezoneLookup
 from mercato.domain.stores.service import Stores
@@ -84,6 +85,7 @@ class Runtime:
     cache: StoreCache
     compiled: CompiledCatalogs
     bodies: CatalogBodies
+    places: MenuPlaces
     menus: Menus
     onboardings: Onboardings
     stores: Stores
@@ -115,7 +117,7 @@ def build(
 ) -> Runtime:
     """Return the service with the resources that have been opened for it. Nothing runs yet."""
     cache = StoreCache(db, feed)
-    compiled = CompiledCatalogs(db)
+    compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
     limits = PullLimits.of(settings)
     metrics, event_log = Metrics(), EventLog()
     activity = Activity(event_log)
@@ -175,7 +177,8 @@ def build(
         builder=builder,
         cache=cache,
         compiled=compiled,
-        bodies=CatalogBodies(db),
+        bodies=bodies,
+        places=MenuPlaces(bodies, compiled),
         menus=menus,
         onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
         stores=Stores(

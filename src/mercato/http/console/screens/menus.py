@@ -3,20 +3,18 @@
 A menu can have a hundred thousand items: a page draws a bounded number of lines, and leads to the others.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from mercato.domain.catalog.menu import Menu, Node, hours, rule
+from mercato.domain.catalog.menu import rule
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.domain.catalog.money import minor_to_decimal
 from mercato.domain.partners.model import Surface
-from mercato.domain.stores.catalogs import IDENTITY
+from mercato.domain.stores.menu_places import Place
 from mercato.domain.stores.model import StoreRow
 from mercato.http.console.screen import PARTNERS, Page, Screens, Visit
 from mercato.kernel.errors import NotFound, StoreNotFound
@@ -26,14 +24,23 @@ from mercato.kernel.wire.cursor import PAGE
 
 screens: Final = Screens(PARTNERS)
 
-MAX_LINES: Final = 400
-"""Lines of a page's tree."""
+MAX_BYTES: Final = 85_000
+"""Bytes of a page's lines, by their most; with the rest of the page there are less than 100 kB."""
+
+MARKUP: Final = 350
+"""Bytes of a line around its texts: its link, its notes of a fixed length and its price."""
+
+MAX_TEXT: Final = 80
+"""Characters of a text that a line shows."""
 
 MAX_DEPTH: Final = 3
 """Levels of groups drawn below an item: choices may have groups of their own."""
 
 MIN_PREVIEW: Final = 3
 """Items shown of each section in the list of sections, at least."""
+
+MAX_PREVIEW: Final = 300
+"""Items shown in the list of sections, if there are few sections."""
 
 MAX_PLACES: Final = 100
 """Catalogs and sections on a page of a menu."""
@@ -52,61 +59,106 @@ class Line(Struct, frozen=True):
     item_id: UUID | None = None
 
 
-class Place(Struct, frozen=True):
-    """A catalog, a section below its path, or the items that are in no section."""
-
-    path: tuple[str, ...]
-    note: str | None
-    items: Sequence[Key]
-
-
-def places_of(menu: Menu, catalog: CompiledCatalog) -> list[Place]:
-    """Return every catalog and section in the document's order; a shared section once, where it first occurs."""
-    found: list[Place] = []
-    listed: set[Key] = set()
-    seen: set[str] = set()
-    sections = menu.sections or {}
-    times = {one.catalog_id: one for one in catalog.catalogs}
-    # Depth first, with a stack of its own: sections may be nested deeply.
-    rest: list[tuple[tuple[str, ...], str | None, Node]] = [
-        (((times[key].name if key in times else "") or "Menu",), _open_hours(catalog, key), node)
-        for key, node in reversed(menu.catalogs.items())
-    ]
-    while rest:
-        path, note, node = rest.pop()
-        items = [item.int for item in node.item_ids or ()]
-        listed.update(items)
-        found.append(Place(path, note, items))
-        for key in reversed(node.section_ids or ()):
-            if key not in seen:
-                seen.add(key)
-                rest.append(((*path, catalog.sections[key].name or "no name"), None, sections[key]))
-    for group in catalog.groups.values():
-        listed.update(group.choices)
-    others = [key for key in catalog.items if key not in listed]
-    return [*found, Place(("In no section",), None, others)] if others else found
+def list_places(
+    catalog: CompiledCatalog, places: Sequence[Place], offset: int
+) -> list[tuple[Place, list[Line]]]:
+    """Return the places from an offset with their first items, as many as a page has room for, but one at least."""
+    drawing = _Drawing(catalog)
+    found: list[tuple[Place, list[Line]]] = []
+    count = min(MAX_PLACES, len(places) - offset)
+    most = max(MIN_PREVIEW, MAX_PREVIEW // max(count, 1))
+    for place in places[offset : offset + count]:
+        if found and not drawing.has_room:
+            break
+        drawing.take(*place.path, place.note)
+        found.append((place, drawing.list_items(place.items[:most])))
+    return found
 
 
-def _open_hours(catalog: CompiledCatalog, key: str) -> str:
-    return next((hours(one.windows) for one in catalog.catalogs if one.catalog_id == key), "always")
+def draw_items(catalog: CompiledCatalog, keys: Sequence[Key]) -> list[Line]:
+    """Return the first items as many as a page has room for, but one at least, with groups and choices if they fit."""
+    drawing = _Drawing(catalog)
+    lines: list[Line] = []
+    for key in keys:
+        if lines and not drawing.has_room:
+            break
+        lines.append(drawing.item(key))
+    return lines
 
 
-def preview(catalog: CompiledCatalog, places: Sequence[Place]) -> list[tuple[Place, list[Line]]]:
-    """Return places with their first items, as many as a page has room for."""
-    room = max(MIN_PREVIEW, (MAX_LINES - len(places)) // max(len(places), 1))
-    return [(place, [_sold(catalog, key) for key in place.items[:room]]) for place in places]
+class _Drawing:
+    """Draws lines as long as a page has room, half of which is for groups and their choices."""
 
+    def __init__(self, catalog: CompiledCatalog) -> None:
+        self._catalog = catalog
+        self._seen: set[Key] = set()
+        self._left = MAX_BYTES
 
-def draw_items(catalog: CompiledCatalog, keys: Iterable[Key]) -> list[Line]:
-    """Return items with their groups and choices, up to the lines of a page; then items alone."""
-    return _Drawing(catalog).items(keys)
+    @property
+    def has_room(self) -> bool:
+        return self._left > 0
 
+    @property
+    def _has_room_below(self) -> bool:
+        return self._left > MAX_BYTES // 2
 
-def _sold(catalog: CompiledCatalog, key: Key, below: Sequence[Line] = ()) -> Line:
-    """Return the line of an item of a section."""
-    item = catalog.items[key]
-    line = _line(catalog, item, below)
-    return line if item.price is None else replace(line, item_id=UUID(int=key))
+    def take(self, *texts: str | None) -> None:
+        """Count a line: its markup, and its texts as they are cut. Escaped, a character has at most five bytes."""
+        self._left -= MARKUP + sum(5 * min(len(text or ""), MAX_TEXT) for text in texts)
+
+    def list_items(self, keys: Iterable[Key]) -> list[Line]:
+        """Return items without their groups."""
+        lines = []
+        for key in keys:
+            if not self.has_room:
+                break
+            lines.append(self._sold(key, ()))
+            self.take(lines[-1].name, lines[-1].note)
+        return lines
+
+    def item(self, key: Key) -> Line:
+        """Return an item of a section with its groups."""
+        self.take(self._catalog.items[key].name)
+        return self._sold(key, self._below(self._catalog.items[key], 0))
+
+    def _sold(self, key: Key, below: Sequence[Line]) -> Line:
+        item = self._catalog.items[key]
+        line = _line(self._catalog, item, below)
+        return line if item.price is None else replace(line, item_id=UUID(int=key))
+
+    def _below(self, item: CompiledItem, depth: int) -> list[Line]:
+        """Return the groups of an item."""
+        lines: list[Line] = []
+        for key in item.groups if depth < MAX_DEPTH else ():
+            if not self._has_room_below:
+                break
+            lines.append(self._group(key, depth))
+        if lines and len(lines) < len(item.groups):
+            lines.append(Line(f"and {count_of(len(item.groups) - len(lines), 'more group')}"))
+        return lines
+
+    def _group(self, key: Key, depth: int) -> Line:
+        group = self._catalog.groups[key]
+        name, words = group.name or "no name", rule(group)
+        self.take(name, words)
+        if key in self._seen:
+            return Line(name, note=f"{words}, as above")
+        self._seen.add(key)
+        shown = self._choices(group, depth)
+        more = len(group.choices) - len(shown)
+        return Line(name, note=words + (f", and {more:,} more choices" if more else ""), below=shown)
+
+    def _choices(self, group: CompiledGroup, depth: int) -> list[Line]:
+        lines: list[Line] = []
+        for key, price in group.choices.items():
+            if not self._has_room_below:
+                break
+            item = self._catalog.items[key]
+            self.take(item.name)
+            line = _line(self._catalog, item, self._below(item, depth + 1))
+            text = f"{'+' if price >= 0 else ''}{minor_to_decimal(price, self._catalog.scale)}"
+            lines.append(Line(line.name, text, line.note, line.below))
+        return lines
 
 
 def _line(catalog: CompiledCatalog, item: CompiledItem, below: Sequence[Line] = ()) -> Line:
@@ -114,45 +166,6 @@ def _line(catalog: CompiledCatalog, item: CompiledItem, below: Sequence[Line] = 
     notes = [note for note in (None if item.available else "unavailable", groups) if note]
     price = None if item.price is None else minor_to_decimal(item.price, catalog.scale)
     return Line(item.name or "no name", price, ", ".join(notes) or None, below)
-
-
-class _Drawing:
-    def __init__(self, catalog: CompiledCatalog) -> None:
-        self._catalog = catalog
-        self._seen: set[Key] = set()
-        self._lines = 0
-
-    def items(self, keys: Iterable[Key]) -> list[Line]:
-        return [_sold(self._catalog, key, self._below(self._catalog.items[key], 0)) for key in keys]
-
-    def _below(self, item: CompiledItem, depth: int) -> list[Line]:
-        """Return the groups of an item, which takes a line itself."""
-        self._lines += 1
-        drawn = depth < MAX_DEPTH and self._lines < MAX_LINES
-        return [self._group(key, depth) for key in item.groups] if drawn else []
-
-    def _group(self, key: Key, depth: int) -> Line:
-        self._lines += 1
-        group = self._catalog.groups[key]
-        name, words = group.name or "no name", rule(group)
-        if key in self._seen:
-            return Line(name, note=f"{words}, as above")
-        self._seen.add(key)
-        room = max(0, MAX_LINES - self._lines)
-        shown = self._choices(group, depth, room)
-        more = len(group.choices) - len(shown)
-        return Line(name, note=words + (f", and {more:,} more choices" if more else ""), below=shown)
-
-    def _choices(self, group: CompiledGroup, depth: int, room: int) -> list[Line]:
-        lines: list[Line] = []
-        for key, price in group.choices.items():
-            if len(lines) >= room or self._lines >= MAX_LINES:
-                break
-            item = self._catalog.items[key]
-            line = _line(self._catalog, item, self._below(item, depth + 1))
-            text = f"{'+' if price >= 0 else ''}{minor_to_decimal(price, self._catalog.scale)}"
-            lines.append(Line(line.name, text, line.note, line.below))
-        return lines
 
 
 class MenuQuery(Wire):
@@ -167,27 +180,30 @@ async def show_menu(visit: Visit) -> Page:
     query = visit.filters(MenuQuery)
     store = await _store(visit, visit.ids["store"])
     catalog = await visit.app.compiled.get(store.catalog_set_id)
-    body = await visit.app.bodies.get(store.catalog_set_id, IDENTITY)
-    # A menu of several megabytes takes longer than a request may hold up others.
-    places = await asyncio.to_thread(_places, body.content, catalog)
+    places = await visit.app.places.get(store.catalog_set_id)
     orders = Surface.MARKETFRONT in visit.surfaces
-    values = {
+    values: dict[str, Any] = {
         "store": store,
         "currency": catalog.currency,
         "offset": query.offset,
         "playground": f"/console/playground?store={store.id}" if orders else None,
     }
     if query.place is None:
-        return Page(
-            "menu.html", f"Menu of {store.name}", values | _list_places(visit, places, catalog, query)
-        )
+        shown = list_places(catalog, places, query.offset)
+        values |= {
+            "places": shown,
+            "count": len(catalog.items),
+            "next_url": _next_url(visit, query.offset + len(shown), len(places)),
+        }
+        return Page("menu.html", f"Menu of {store.name}", values)
     if query.place >= len(places):
         raise NotFound("The menu has no such section. It may have changed: open the menu again.")
     place = places[query.place]
+    items = draw_items(catalog, place.items[query.offset : query.offset + PAGE])
     values |= {
         "place": place,
-        "items": draw_items(catalog, place.items[query.offset : query.offset + PAGE]),
-        "next_url": _next_url(visit, query.offset + PAGE, len(place.items)),
+        "items": items,
+        "next_url": _next_url(visit, query.offset + len(items), len(place.items)),
     }
     return Page("menu_section.html", " > ".join(place.path)[:200], values)
 
@@ -201,21 +217,6 @@ async def _store(visit: Visit, store_id: UUID) -> StoreRow:
     if store is None:
         raise StoreNotFound(store_id)
     return store
-
-
-def _places(body: bytes, catalog: CompiledCatalog) -> list[Place]:
-    return places_of(msgspec.json.decode(body, type=Menu), catalog)
-
-
-def _list_places(
-    visit: Visit, places: Sequence[Place], catalog: CompiledCatalog, query: MenuQuery
-) -> dict[str, Any]:
-    shown = places[query.offset : query.offset + MAX_PLACES]
-    return {
-        "places": preview(catalog, shown),
-        "count": len(catalog.items),
-        "next_url": _next_url(visit, query.offset + MAX_PLACES, len(places)),
-    }
 
 
 def _next_url(visit: Visit, offset: int, count: int) -> str | None:
