@@ -217,7 +217,10 @@ def _run_steps(connection: Connection, revision: str) -> None:
     except (exc.OperationalError, exc.ProgrammingError, exc.NoSuchTableError) as error:
         if is_unavailable(error):
             raise
-        raise SchemaDiffers(revision, list_differences(connection)) from error
+        # What the steps would have added is a difference, too, so the step's own error comes first.
+        why = (str(getattr(error, "orig", error)).splitlines() or [type(error).__name__])[0]
+        why = why.rpartition("'>: ")[2]
+        raise SchemaDiffers(revision, [f"a step fails ({why})", *list_differences(connection)]) from error
 
 
 def _revision(connection: Connection) -> str | None:
