@@ -1,6 +1,7 @@
 """The files in deploy/ match the service: metrics, settings, commands and ports exist."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -112,6 +113,79 @@ def test_the_compose_file_uses_existing_commands_settings_and_an_existing_image(
         assert (DEPLOY / one["build"]["context"] / one["build"]["dockerfile"]).exists()
     assert composed["services"]["worker"]["environment"]["MERCATO_METRICS_PORT"] == "9100"
     assert set(composed["volumes"]) == {"postgres"}
+
+
+COMPOSED = {path.name: loaded(path)["services"] for path in DEPLOY.glob("*compose*.y*ml")}
+SERVICES = [
+    pytest.param(service, id=f"{file}: {name}")
+    for file, one in COMPOSED.items()
+    for name, service in one.items()
+]
+PINNED = re.compile(r"[\w./-]+:\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}")
+BECOMES_ITS_USER = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+
+
+def test_there_is_a_compose_file():
+    assert "compose.yaml" in COMPOSED
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_image_of_others_has_a_version_and_a_digest(service: dict[str, Any]):
+    assert "build" in service or PINNED.fullmatch(service["image"])
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_service_drops_all_capabilities_and_gets_back_only_those_to_become_its_user(
+    service: dict[str, Any],
+):
+    assert service["cap_drop"] == ["ALL"]
+    assert set(service.get("cap_add", ())) <= BECOMES_ITS_USER
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.get("privileged")
+
+
+def test_only_the_image_of_postgresql_starts_as_root():
+    services = COMPOSED["compose.yaml"]
+    assert [name for name, service in services.items() if "cap_add" in service] == ["postgres"]
+    assert services["valkey"]["user"] == "valkey"
+    assert "USER mercato" in (DEPLOY / "Dockerfile").read_text().splitlines()
+
+
+def test_the_base_of_the_image_has_a_version_and_a_digest():
+    bases = re.findall(r"^FROM (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(bases) == 2
+    assert all(PINNED.fullmatch(base) for base in bases)
+    assert len(set(bases)) == 1
+
+
+def test_valkey_requires_the_password_that_the_service_sends():
+    services = COMPOSED["compose.yaml"]
+    given = "${VALKEY_PASSWORD:?see docs/how-to/operate.md}"
+    assert services["valkey"]["environment"] == {"VALKEY_PASSWORD": given}
+    for name in ("migrate", "api", "worker"):
+        assert services[name]["environment"]["MERCATO_REDIS_URL"] == f"redis://:{given}@valkey:6379/0"
+
+
+def test_valkeys_password_is_in_its_configuration_and_not_in_its_arguments(tmp_path: Path):
+    command = COMPOSED["compose.yaml"]["valkey"]["command"]
+    server = tmp_path / "valkey-server"
+    server.write_text('#!/bin/sh\necho "$@"\ncat\n')
+    server.chmod(0o700)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    shown = subprocess.run(
+        [one.replace("$$", "$") for one in command],
+        env={"PATH": path, "VALKEY_PASSWORD": "secret"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.splitlines() == ["-", 'save ""', "appendonly no", "requirepass secret"]
+
+
+def test_the_documented_commands_make_every_secret_of_the_compose_file():
+    text = (DEPLOY.parent / "docs/how-to/operate.md").read_text()
+    made = set(re.findall(r"^(\w+)=\$\(secret", text, re.MULTILINE))
+    assert made == set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text()))
 
 
 def test_the_image_uses_existing_files_and_starts_an_existing_command():
