@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from cyclopts import App
@@ -15,7 +16,8 @@ from sqlalchemy import update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.cli.commands import app
-from mercato.domain.partners import accounts
+from mercato.domain.partners import accounts, credentials
+from mercato.domain.partners.keys import PREFIX_LENGTH
 from mercato.domain.partners.vault import FILE
 from mercato.domain.webhooks import endpoints
 from mercato.kernel import clock
@@ -124,6 +126,15 @@ async def disable(database_url: str, partner: str) -> None:
         assert await endpoints.disable(tx, owner.id, URL, reason="down", now=clock.now())
 
 
+async def act_with(database_url: str, key_id: UUID, console: str, itself: str) -> None:
+    async with Database.open(database_url) as db:
+        for action, by in ((console, f"key:{key_id}"), (itself, None)):
+            async with db.write() as tx:
+                key = await credentials.get_key(tx, str(key_id))
+                set_context(WorkContext(action=action, key_id=key_id, console=by, partner_id=key.partner_id))
+                await audit(tx, "store")
+
+
 def test_every_command_only_reads_or_is_audited() -> None:
     assert set(commands()) == READS | PROCESSES | ELSEWHERE | set(CHANGES)
 
@@ -163,6 +174,36 @@ def test_entries_are_listed_newest_first_in_pages_and_by_partner_and_action(shel
     assert rest["nextBefore"] is None
     assert [*first["entries"], *rest["entries"]] == trail(shell)
     assert "mercato audit --before" in (shell("audit", "--limit", "1"), shell.err)[1]
+
+
+def test_partners_and_keys_are_named_and_json_has_their_ids_too(shell: Shell, database_url: str) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "commerce")
+    shell("key", "revoke", made["commerceKeyId"])
+    asyncio.run(act_with(database_url, UUID(made["commerceKeyId"]), "through the console", "by itself"))
+    prefix = made["commerceKey"][: len("mk_commerce_") + PREFIX_LENGTH]
+    entries = {one["action"]: one for one in trail(shell)}
+    by_itself, console = entries["by itself"], entries["through the console"]
+    revoked, created = entries["key revoke"], entries["partner create"]
+    assert (created["subjectId"], created["subjectName"]) == (made["partnerId"], "Acme")
+    assert (revoked["subjectId"], revoked["subjectName"]) == (made["commerceKeyId"], prefix)
+    assert {one["partnerName"] for one in (revoked, console, by_itself)} == {"Acme"}
+    assert (console["actor"], console["actorName"]) == (
+        f"console:key:{made['commerceKeyId']}",
+        f"console:key:{prefix}",
+    )
+    assert (by_itself["actorName"], created["actorName"]) == (f"key:{prefix}", None)
+    shown = shell("audit")
+    for name in ("Acme", f"key:{prefix}", f"key {prefix}"):
+        assert name in shown
+    assert made["commerceKeyId"] not in shown
+    assert made["partnerId"] not in shown
+
+
+def test_what_was_deleted_is_listed_by_its_id(shell: Shell) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "commerce")
+    shell("partner", "delete", "Acme", "--yes")
+    assert made["partnerId"] in shell("audit")
+    assert {one["partnerName"] for one in trail(shell)} == {None}
 
 
 def test_since_leaves_out_what_is_older(shell: Shell, database_url: str) -> None:

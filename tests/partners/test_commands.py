@@ -218,10 +218,24 @@ def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) ->
     assert (ended["keyId"], ended["state"]) == (second["keyId"], "revoked")
     entries = {one["keyId"]: one for one in shell.json("key", "list", "Acme")["keys"]}
     assert len(entries) == 3
+    assert {entry["partnerName"] for entry in entries.values()} == {"Acme"}
+    assert shell("key", "list", "--partner", "Acme") == shell("key", "list", "Acme")
     assert entries[first["keyId"]]["state"] == "active"
     assert entries[second["keyId"]]["state"] == "revoked"
     assert {entries[one["keyId"]]["description"] for one in (first, second)} == {"till 1"}
     assert asyncio.run(known(database_url, first["key"])).surface == "commerce"
+
+
+def test_keys_are_listed_with_their_partners_and_one_partners_alone(shell: Shell) -> None:
+    for name in ("Acme", "Bistro"):
+        shell.json("partner", "create", name, "--kind", "commerce")
+    assert [one["partnerName"] for one in shell.json("key", "list")["keys"]] == ["Acme", "Bistro"]
+    assert [one["partnerName"] for one in shell.json("key", "list", "--partner", "Bistro")["keys"]] == [
+        "Bistro"
+    ]
+    shown = shell("key", "list")
+    assert "Partner" in shown
+    assert all(name in shown for name in ("Acme", "Bistro"))
 
 
 def test_a_key_for_a_partner_of_both_kinds_needs_a_surface(shell: Shell) -> None:

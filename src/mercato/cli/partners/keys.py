@@ -47,6 +47,12 @@ class Entry(Wire):
     last_used_at: Instant | None
 
 
+class ListedKey(Entry):
+    """A key in a list, with the name of its partner."""
+
+    partner_name: str | None
+
+
 def _state(api_key: ApiKey) -> KeyState:
     return api_key.state(clock.now())
 
@@ -54,6 +60,7 @@ def _state(api_key: ApiKey) -> KeyState:
 COLUMNS: Final[dict[str, Column]] = {
     "Id": "id",
     "Prefix": "prefix",
+    "Partner": "partner_id",
     "State": _state,
     "Description": "description",
     "Created": "created_at",
@@ -99,16 +106,23 @@ async def create(
 
 @key.command(name="list")
 async def list_(
-    partner: OnlyPartner = None, /, *, after: After = None, json: Json = False, data_dir: DataDir = None
+    partner: OnlyPartner = None, *, after: After = None, json: Json = False, data_dir: DataDir = None
 ) -> None:
     """List keys in the order of their creation, all or one partner's."""
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await session.find_partner_id(tx, partner)
         found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
+        names = await queries.find_names(tx, {api_key.partner_id for api_key in found})
     if json:
-        print_json({"keys": [_entry(api_key) for api_key in found]})
+        print_json({"keys": [_listed(api_key, names.get(api_key.partner_id)) for api_key in found]})
     else:
-        print_objects(COLUMNS, found, empty="No keys. Create one with: mercato key create")
+        columns = COLUMNS | {"Partner": lambda api_key: names.get(api_key.partner_id, api_key.partner_id)}
+        print_objects(
+            columns,
+            found,
+            empty="No keys. Create one with: mercato key create",
+            cut=("Partner", "Description"),
+        )
     if len(found) == PAGE:
         note(f"There may be more: mercato key list --after {found[-1].id}")
 
@@ -171,6 +185,11 @@ def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> 
         json=json,
         warning="Only its hash is stored: keep the key now, it cannot be shown again.",
     )
+
+
+def _listed(api_key: ApiKey, partner_name: str | None) -> ListedKey:
+    state = _state(api_key)
+    return view(ListedKey, api_key, key_id=api_key.id, state=state, partner_name=partner_name)
 
 
 def _entry(api_key: ApiKey) -> Entry:

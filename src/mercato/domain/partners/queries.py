@@ -83,6 +83,12 @@ async def find_names(tx: Read, partner_ids: Collection[UUID]) -> dict[UUID, str]
     return {row.id: row.name for row in await tx.all(named)}
 
 
+async def find_prefixes(tx: Read, key_ids: Collection[UUID]) -> dict[UUID, str]:
+    """Return the prefixes of the keys that exist, by which lists name them."""
+    named = select(api_keys.c.id, api_keys.c.prefix).where(api_keys.c.id.in_(key_ids))
+    return {row.id: row.prefix for row in await tx.all(named)}
+
+
 _EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("where_id")))
 
 
