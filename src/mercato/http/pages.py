@@ -56,15 +56,20 @@ async def landing(call: Call[bytes, None]) -> Answer:
 
 @pages.get("/documentation", summary="Documentation", returns=str, media_type="text/html", refusals=_PAGES)
 async def documentation(call: Call[bytes, None]) -> Answer:
-    """Link to the documentation that this service hosts."""
+    """Link to the documentation that this service hosts, and show its guides, each under its name below this path."""
     if call.texts["method"] not in {"GET", "HEAD"}:
         raise errors.MethodNotAllowed(call.texts["method"], ["GET", "HEAD"])
-    if call.texts["path"]:
-        raise errors.NotFound("There is nothing at this path. See /docs for the operations.")
     await _load()
-    from mercato.http.console.site import documentation_page
+    from mercato.http import guides
+    from mercato.http.console.site import documentation_page, guide_page
 
-    return documentation_page(call)
+    name = call.texts["path"]
+    if not name:
+        # In a thread: its first rendering takes longer than a request may.
+        return documentation_page(call, await asyncio.to_thread(guides.overview))
+    if name not in guides.names():
+        raise errors.NotFound("There is no guide of this name. /documentation lists them all.")
+    return guide_page(call, await asyncio.to_thread(guides.get_guide, name))
 
 
 @pages.post(

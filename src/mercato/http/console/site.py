@@ -27,6 +27,7 @@ from mercato.http.console.passkeys import sign_in_with_passkey
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.routes import find_screen, navigation_of
 from mercato.http.console.screen import Done, Page, Question, Screen, Visit
+from mercato.http.guides import Guide, references
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
@@ -42,10 +43,23 @@ def landing_page(call: Call[Any, None]) -> Answer:
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-def documentation_page(call: Call[Any, None]) -> Answer:
+def documentation_page(call: Call[Any, None], guides: Guide) -> Answer:
     """Return the page that leads to every part of the documentation."""
     codes = [(kind.code, kind.title) for kind in errors.all_problems()]
-    return _packed(call, render("documentation.html", title="Documentation", console=None, codes=codes))
+    page = render(
+        "documentation.html",
+        title="Documentation",
+        console=None,
+        codes=codes,
+        guides=guides,
+        references=references(),
+    )
+    return _packed(call, page)
+
+
+def guide_page(call: Call[Any, None], guide: Guide) -> Answer:
+    """Return the page of a guide."""
+    return _packed(call, render("guide.html", title=guide.title, console=None, guide=guide))
 
 
 async def serve(call: Call[ReadBody, None]) -> Answer:

@@ -1,0 +1,152 @@
+"""The guides at /documentation: every one is a page of its own, and every link on it leads somewhere."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.service import Client, Service
+
+from mercato.http import guides
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["/documentation", *(f"/documentation/{name}" for name in sorted(guides.names()))]
+MAX_BYTES = 100_000
+
+
+class Parsed(HTMLParser):
+    """The parts of a page that the tests are about."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.headings: list[str] = []
+        self._within = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._within = tag
+        if tag == "h1":
+            self.headings.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within == "h1":
+            self.headings[-1] += data
+
+    def values(self, attribute: str) -> Iterator[str]:
+        for _, attributes in self.tags:
+            if (value := attributes.get(attribute)) is not None:
+                yield value
+
+
+@pytest.fixture
+def browser(mercato: Service) -> Client:
+    return mercato.anonymous()
+
+
+def test_every_guide_of_the_repository_is_served():
+    documents = {
+        path.stem for folder in ("how-to", "reference") for path in (ROOT / "docs" / folder).glob("*.md")
+    }
+    assert documents - guides.names() == {"README", "operations", "errors"}
+    assert guides.names() - documents == {"start-here"}
+
+
+async def test_every_guide_has_one_heading_and_title_and_no_inline_style_or_script(browser: Client):
+    for path in PAGES:
+        reply = await browser.get(path)
+        html = reply.body.decode()
+        page = Parsed(html)
+        assert (reply.status, len(page.headings)) == (200, 1), path
+        assert f"<title>{page.headings[0].replace(chr(39), '&#39;')}</title>" in html, path
+        assert len(reply.body) <= MAX_BYTES, path
+        assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert not [*page.values("style"), *page.values("onclick")], path
+        assert "script" not in {tag for tag, _ in page.tags}
+        assert "&lt;sub&gt;" not in html
+        assert len([*page.values("id")]) == len({*page.values("id")}), path
+
+
+async def test_every_link_of_every_guide_leads_to_a_page_of_this_service_or_is_external_https(
+    browser: Client,
+):
+    pages: dict[str, Parsed] = {}
+    links = set()
+    for path in PAGES:
+        pages[path] = Parsed((await browser.get(path)).body.decode())
+        links |= {(path, href) for href in pages[path].values("href")}
+    outside = {href for _, href in links if href.startswith("https://")}
+    assert {"https://www.standardwebhooks.com"} <= outside
+    for path, href in sorted(links):
+        target, _, anchor = href.partition("#")
+        target = target or path
+        if href not in outside and target not in pages:
+            assert target.startswith("/"), (path, href)
+            reply = await browser.get(target, headers={"Accept": "text/html"})
+            assert reply.status == 200, (path, href)
+            assert not anchor, (path, href)
+        elif anchor:
+            assert anchor in pages[target].values("id"), (path, href)
+
+
+async def test_the_overview_lists_every_guide(browser: Client):
+    listed = set(Parsed((await browser.get("/documentation")).body.decode()).values("href"))
+    assert {*PAGES} - {"/documentation"} <= listed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nothing",
+        "README",
+        "../settings",
+        "..%2Fsettings",
+        "how-to/take-orders",
+        "take-orders.md",
+        "take-orders/",
+        "%00",
+    ],
+)
+async def test_any_other_name_is_not_found(browser: Client, name: str):
+    reply = await browser.get(f"/documentation/{name}")
+    assert reply.status in {400, 404}
+    assert b"take" not in re.sub(rb"(?s)<nav.*?</nav>", b"", reply.body)
+
+
+async def test_a_guide_is_compressed_for_who_accepts_it_and_read_only(mercato: Service, browser: Client):
+    url = f"{mercato.base}/documentation/operate"
+    async with mercato.session.get(url, headers={"Accept-Encoding": "gzip"}) as reply:
+        assert reply.headers["Content-Encoding"] == "gzip"
+    assert (await browser.post("/documentation/operate")).status == 405
+
+
+@pytest.mark.parametrize("from_sdist", [False, True], ids=["repository", "sdist"])
+def test_a_wheel_has_every_guide(tmp_path: Path, from_sdist: bool):
+    source = ROOT
+    if from_sdist:
+        hatch("sdist", ROOT, tmp_path)
+        (sdist,) = tmp_path.glob("*.tar.gz")
+        with tarfile.open(sdist) as archive:
+            archive.extractall(tmp_path, filter="data")
+        source = tmp_path / sdist.name.removesuffix(".tar.gz")
+    hatch("wheel", source, tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as built:
+        files = {name for name in built.namelist() if "/documents/" in name}
+    have = {Path(name).stem for name in files if name.endswith(".md")}
+    assert have - {"README", "operations", "errors"} == guides.names()
+    assert not [name for name in files if not name.endswith(".md")]
+
+
+def hatch(target: str, source: Path, to: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(to)]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
