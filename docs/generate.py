@@ -271,8 +271,8 @@ EXAMPLES: Final = (
 )
 
 
-EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed)
-"""The refusals of a path that leads to no operation."""
+EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed, errors.MethodNotImplemented)
+"""The refusals of a path or method that leads to no operation."""
 
 
 def _error(kind: type[Problem]) -> str:
@@ -283,9 +283,10 @@ def _error(kind: type[Problem]) -> str:
     where = [text for text in (phrase, _summaries(others)) if text]
     again = "A retry can succeed." if kind.retryable else "A retry alone doesn't help."
     said = error_page(kind.code)
+    places = f"**Where it appears.** {said.places}\n\n" if said.places else ""
     return (
         f"## {kind.code}\n\n{kind.status}, category `{kind.category}`. {kind.title}. {again}\n\n"
-        f"**Cause.** {said.cause}\n\n**What to do.** {said.remedy}\n\nAnswered by {'; '.join(where)}.\n\n"
+        f"**Cause.** {said.cause}\n\n{places}**What to do.** {said.remedy}\n\nAnswered by {'; '.join(where)}.\n\n"
         f"{said.preparation + chr(10) * 2 if said.preparation else ''}```sh\n{said.example}```"
     )
 

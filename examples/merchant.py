@@ -26,24 +26,26 @@ BOOK: dict[UUID, types.PlaceReply] = {}  # a real system keeps it in a database
 KITCHEN: asyncio.Queue[UUID] = asyncio.Queue()
 
 
-def reasons(order: types.OrderTold) -> list[types.StoreReason]:
+def reasons(order: types.WebhookOrder) -> list[types.StoreOrderError]:
     """Return what is wrong with an order, line by line."""
     found = []
     for number, line in enumerate(order.cart.line_items):
         item, at = ITEMS.get(line.partner_item_id), f"/cart/lineItems/{number}"
         if item is None or line.modifier_groups:
-            found.append(types.StoreReason(code="ITEM_UNAVAILABLE", message="No such dish.", pointer=at))
+            found.append(types.StoreOrderError(code="ITEM_UNAVAILABLE", message="No such dish.", pointer=at))
         elif line.amounts and line.amounts.unit_price != item["basePrice"]:
-            found.append(types.StoreReason(code="ITEM_PRICE_CHANGED", message="It costs more.", pointer=at))
+            found.append(
+                types.StoreOrderError(code="ITEM_PRICE_CHANGED", message="It costs more.", pointer=at)
+            )
     return found
 
 
-def validate(data: types.ValidateData) -> types.ValidateReply:
+def validate(data: types.OrderValidateData) -> types.ValidateReply:
     wrong = reasons(data.order)
     return types.ValidateReply(is_valid=not wrong, errors=wrong)
 
 
-def place(data: types.PlaceData) -> types.PlaceReply:
+def place(data: types.OrderPlaceData) -> types.PlaceReply:
     """Accept an order once: a repeated call gets the first answer."""
     if data.order_id not in BOOK:
         wrong = reasons(data.order)

@@ -89,9 +89,8 @@ def wrong_requests(operation: Operation) -> Iterator[dict[str, Any]]:
     if operation.query is not None:
         yield {"query": "limit=0&cursor=x&at=x&state=x&storeId=x"}
         yield {"query": "a=["}
-    if (
-        operation.refusals is PROBLEM_DETAILS
-    ):  # the head of a request is checked before its operation is known
+    if operation.refusals is PROBLEM_DETAILS:
+        # The head of a request is checked before its operation is known, so any other form isn't known either.
         yield {"headers": {"Host": "a/b"}}
     if "If-None-Match" in operation.request_headers:
         yield {"headers": {"If-None-Match": "*"}}

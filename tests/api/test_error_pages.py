@@ -17,11 +17,23 @@ from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
+from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.kernel import errors
 
 PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}
 PREPARED = [code for code, page in PAGES.items() if page.preparation]
+
+
+def test_every_code_of_an_order_says_which_status_it_has_where():
+    """It is an entry of a 200 to Validate order, and the problem of Place order."""
+    for code in ORDER_ERROR_CODES:
+        places = PAGES[code].places
+        status = next(kind.status for kind in errors.all_problems() if kind.code == code)
+        assert places is not None, code
+        assert "200" in places, code
+        assert str(status) in places, code
+
 
 needs_a_shell = pytest.mark.skipif(
     not all(shutil.which(tool) for tool in ("bash", "curl", "python3")), reason="needs bash, curl and python3"

@@ -14,6 +14,7 @@ from tests.catalog.documents import CAKE, CATALOG, EXTRAS, LEMON, MILK, TEA, caf
 from tests.databases import only_sqlite
 from tests.service import Merchant, service
 
+CARTS = "/v1/marketfront/carts"
 NEVER = "cccccccc-cccc-5ccc-8ccc-cccccccccccc"
 ALONE = "dddddddd-dddd-5ddd-8ddd-dddddddddddd"
 
@@ -152,6 +153,28 @@ async def test_all_errors_are_listed_and_the_first_determines_the_problem(here: 
             ("ADDRESS_INVALID", "/fulfillment/address/city"),
         ],
     )
+
+
+async def test_a_broken_rule_of_the_menu_has_the_statuses_that_its_page_states(here: Trade):
+    def codes(errors: list[dict[str, Any]]) -> list[str]:
+        return [error["code"] for error in errors]
+
+    many = line(CAKE, 4, choice(line(LEMON)))
+    for broken, code, status in ((line(CAKE), "MODIFIER_REQUIRED", 400), (many, "VALIDATION_FAILED", 422)):
+        said = await here.validate(here.order(broken))
+        assert (said["isValid"], codes(said["order"]["errors"])) == (False, [code])
+        placed = await here.place(here.order(broken))
+        assert (placed.status, placed.json()["errorCode"]) == (status, code)
+        cart = here.order(broken, tea() | {"lineItemId": TEA})["cart"]
+        added = await here.front.post(f"{CARTS}/add", {"cart": cart, "item": tea(1)})
+        assert (added.status, added.json()["errorCode"]) == (422, "VALIDATION_FAILED")
+        assert codes(added.json()["errors"]) == [code]
+        gone = await here.front.post(f"{CARTS}/add", {"cart": cart, "item": line(NEVER)})
+        assert (gone.status, gone.json()["errorCode"]) == (400, "ITEM_UNAVAILABLE")
+        assert sorted(codes(gone.json()["errors"])) == sorted([code, "ITEM_UNAVAILABLE"])
+        for change, body in (("remove", {}), ("update", {"quantity": 0})):
+            left = await here.front.post(f"{CARTS}/{change}", {"cart": cart, "lineItemId": TEA} | body)
+            assert (left.status, codes(left.json()["errors"])) == (200, [code])
 
 
 async def test_a_pause_that_ends_by_itself_closes_the_store_no_longer(here: Trade):

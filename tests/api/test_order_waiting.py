@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from sqlalchemy import select, update
-from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
 from tests.service import Merchant, Reply, service
 
 from mercato.domain.orders.erasure import erase_customer
@@ -101,6 +101,8 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     is_silent(here.shop)
     order_id = unreachable(await here.place(order, key="k"))
     assert order_id == unreachable(await here.place(order, key="k"))
+    other = await here.place(here.order(tea(1)), key="k")
+    assert (other.status, other.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
     mine = (await here.front.get(f"{ORDERS}/{order_id}")).json()
     assert (mine["state"], mine["status"], mine["partnerOrderId"]) == ("open", "pending", None)
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}

@@ -237,11 +237,30 @@ def test_items_that_the_document_or_the_store_marks_as_sold_out_are_unavailable(
     assert faults(ItemUnavailable, milky, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
 
 
-def test_a_fault_of_a_merged_line_points_at_its_choice():
+def test_a_fault_of_a_merged_line_points_at_its_choice_and_at_the_items():
     cart = cart_of(line(TEA, 1, extras(line(LEMON), line(MILK))))
     again = line(TEA, 1, extras(line(MILK), line(LEMON)))
-    at = "/cart/lineItems/0/modifierGroups/0/lineItems/1"
-    assert faults(ItemUnavailable, again, cart, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
+    assert faults(ItemUnavailable, again, cart, by=menu(None, MILK)) == [
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/0/modifierGroups/0/lineItems/1"),
+        ("ITEM_UNAVAILABLE", "/item/modifierGroups/0/lineItems/0"),
+    ]
+
+
+def test_an_item_that_merges_into_a_faulty_line_is_reported_too():
+    assert faults(ItemUnavailable, line(CAKE), cart_of(line(TEA), line(CAKE)), by=menu(None, CAKE)) == [
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/1"),
+        ("ITEM_UNAVAILABLE", "/item"),
+    ]
+    # A line of something else with a fault says nothing about the item.
+    assert faults(ItemUnavailable, line(TEA), cart_of(line(TEA), line(CAKE)), by=menu(None, CAKE)) == [
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/1"),
+    ]
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    assert faults(ValidationFailed, line(TEA), cart_of(line(TEA)), by=menu(document)) == [
+        ("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups"),
+        ("MODIFIER_REQUIRED", "/item/modifierGroups"),
+    ]
 
 
 def test_a_quantity_beyond_the_maximum_points_at_the_request():

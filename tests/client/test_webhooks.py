@@ -170,11 +170,11 @@ def test_a_receiver_calls_its_functions_and_answers_in_the_services_format():
     requested: list[Any] = []
     seen: list[Any] = []
 
-    def validate(question: types.ValidateData) -> types.ValidateReply:
+    def validate(question: types.OrderValidateData) -> types.ValidateReply:
         requested.append(question.order.fulfillment)
-        return types.ValidateReply(is_valid=False, errors=[types.StoreReason(code="STORE_CLOSED")])
+        return types.ValidateReply(is_valid=False, errors=[types.StoreOrderError(code="STORE_CLOSED")])
 
-    def place(order: types.PlaceData) -> types.PlaceReply:
+    def place(order: types.OrderPlaceData) -> types.PlaceReply:
         requested.append(str(order.order_id))
         return types.PlaceReply(accepted=True, partner_order_id="A-1")
 
@@ -188,7 +188,7 @@ def test_a_receiver_calls_its_functions_and_answers_in_the_services_format():
     assert requested[1] == RUN
     body = order_webhook("order.cancelled")
     assert receiver.answer(fresh(body), body) == (204, b"")
-    assert isinstance(seen[0].data, types.CancelledData)
+    assert isinstance(seen[0].data, types.OrderCancelledData)
     assert receiver.answer({}, body) == (401, b"")
     assert isinstance(seen[1], WebhookError)
     assert receiver.answer(fresh(b"{}"), b"{}") == (400, b"")
@@ -207,6 +207,6 @@ def test_a_receiver_without_functions_accepts_every_genuine_webhook():
 def test_a_cards_token_is_in_no_text_of_an_event():
     body = order_webhook("order.place")
     event = verify_webhook(fresh(body), body, SECRET)
-    assert isinstance(event.data, types.PlaceData)
+    assert isinstance(event.data, types.OrderPlaceData)
     assert b"tok_4242" in bytes(event.data.payment or b"")
     assert "tok_4242" not in repr(event) + repr(event.data)

@@ -91,7 +91,7 @@ test("the type of an event says what its data is", () => {
   function describe(event: WebhookEvent): string {
     switch (event.type) {
       case "order.place": {
-        const placed: types.PlaceData = event.data;
+        const placed: types.OrderPlaceData = event.data;
         return `place ${placed.orderId}`;
       }
       case "order.created":

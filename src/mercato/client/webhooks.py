@@ -10,7 +10,7 @@ import msgspec
 
 from mercato.client.errors import MercatoError
 from mercato.domain.events import PAYLOADS, Payload
-from mercato.domain.orders.wire import PlaceData, PlaceReply, ValidateData, ValidateReply
+from mercato.domain.orders.wire import OrderPlaceData, OrderValidateData, PlaceReply, ValidateReply
 from mercato.domain.webhooks.debugger.explain import TOLERANCE, Secret, SecretOrigin, Webhook, explain
 from mercato.domain.webhooks.debugger.findings import ERROR, SignatureExplanation
 from mercato.domain.webhooks.debugger.headers import read_headers
@@ -150,8 +150,8 @@ class Receiver:
         self,
         secrets: str | Sequence[str],
         *,
-        validate: Callable[[ValidateData], ValidateReply] | None = None,
-        place: Callable[[PlaceData], PlaceReply] | None = None,
+        validate: Callable[[OrderValidateData], ValidateReply] | None = None,
+        place: Callable[[OrderPlaceData], PlaceReply] | None = None,
         event: Callable[[Event], object] | None = None,
         refused: Callable[[WebhookError | UnreadableWebhookError], object] | None = None,
     ) -> None:
@@ -170,10 +170,10 @@ class Receiver:
                 self._refused(fault)
             return Answer(401 if isinstance(fault, WebhookError) else 400)
         match event.data:
-            case ValidateData() as question:
+            case OrderValidateData() as question:
                 agreed = ValidateReply(is_valid=True) if self._validate is None else self._validate(question)
                 return Answer(200, as_json(agreed))
-            case PlaceData() as order:
+            case OrderPlaceData() as order:
                 reply = PlaceReply(accepted=True) if self._place is None else self._place(order)
                 return Answer(200, as_json(reply))
         if self._event is not None:

@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
 from mercato.domain.orders.wire import (
-    CancelledData,
+    OrderCancelledData,
     OrderEventData,
-    PlaceData,
+    OrderPlaceData,
+    OrderValidateData,
     PlaceReply,
-    ValidateData,
     ValidateReply,
 )
 from mercato.domain.webhooks.event_types import EventType
@@ -19,7 +19,12 @@ from mercato.domain.webhooks.wire import EndpointChangedData
 from mercato.kernel.wire import Wire
 
 Payload: TypeAlias = (
-    ValidateData | PlaceData | CancelledData | CatalogSyncWebhookData | OrderEventData | EndpointChangedData
+    OrderValidateData
+    | OrderPlaceData
+    | OrderCancelledData
+    | CatalogSyncWebhookData
+    | OrderEventData
+    | EndpointChangedData
 )
 
 
@@ -59,7 +64,7 @@ EVENTS: Final = (
         envelope="OrderValidateWebhook",
         meaning="A storefront asks whether the store would accept an order.",
         types=(EventType.ORDER_VALIDATE,),
-        data=ValidateData,
+        data=OrderValidateData,
         to="Commerce",
         reply=ValidateReply,
     ),
@@ -71,7 +76,7 @@ EVENTS: Final = (
         envelope="OrderPlaceWebhook",
         meaning="A storefront has placed an order.",
         types=(EventType.ORDER_PLACE,),
-        data=PlaceData,
+        data=OrderPlaceData,
         to="Commerce",
         reply=PlaceReply,
     ),
@@ -83,7 +88,7 @@ EVENTS: Final = (
         envelope="OrderCancelledWebhook",
         meaning="An order to which the store never replied is cancelled.",
         types=(EventType.ORDER_CANCELLED,),
-        data=CancelledData,
+        data=OrderCancelledData,
         to="Commerce",
     ),
     Event(

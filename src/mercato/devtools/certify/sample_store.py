@@ -26,7 +26,7 @@ from mercato.domain.orders.request import (
 )
 from mercato.domain.orders.validation.amounts import Sums, wire
 from mercato.domain.orders.validation.checks import check_order
-from mercato.domain.orders.wire import OrderTold
+from mercato.domain.orders.wire import WebhookOrder
 from mercato.domain.stores.address import Address
 from mercato.domain.stores.availability import SoldOut
 from mercato.domain.stores.model import StoreRow
@@ -49,7 +49,7 @@ Choice = tuple[Key, Key]
 class PricedOrder:
     """An order as its merchant reads it, and its amounts in minor units."""
 
-    order: OrderTold
+    order: WebhookOrder
     sums: Sums
 
     def at(self, sums: Sums) -> "PricedOrder":
@@ -131,7 +131,7 @@ class SampleStore:
         )
         if check.sums is None:
             raise LookupError("an item has no price")
-        order = OrderTold(
+        order = WebhookOrder(
             cart=check.cart,
             client_context=CONTEXT,
             fulfillment=check.fulfillment,

@@ -123,11 +123,12 @@ def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id
         added.append(OrderError(code=ValidationFailed.code, message=message, pointer="/item/quantity"))
     else:
         lines[index] = replace(lines[index], quantity=quantity)
-    if has_empty_group(item):
-        # Merging drops such a group, and with it the fault that the set doesn't have it.
+    priced = _price(lines, menu, new_id)
+    if priced.faults or has_empty_group(item):
+        # What is wrong with the line is wrong with the item, too. Merging drops an empty group, and with it the fault
+        # that the set doesn't have it.
         added += [fault.error(Origin(item=0)) for fault in _price([item], menu, new_id).faults]
-    origin = Origin(quantity=(index, "/item/quantity"))
-    return _accept(_price(lines, menu, new_id), menu, origin, added=added)
+    return _accept(priced, menu, Origin(quantity=(index, "/item/quantity")), added=added)
 
 
 def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -147,8 +148,7 @@ def _accept(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[Order
     """Return the cart, or raise all its faults; `added` are those of a merged item."""
     if priced.faults or priced.overflows or added:
         faults = [fault.error(origin) for fault in (*priced.faults, *priced.overflows)]
-        listed = {(fault.code, fault.message) for fault in faults}
-        _refuse([*faults, *(fault for fault in added if (fault.code, fault.message) not in listed)])
+        _refuse([*faults, *(fault for fault in added if fault not in faults)])
     return _respond(priced, menu)
 
 

@@ -13,9 +13,9 @@ from mercato.domain.catalog.model import (
     CurrencyChange,
     DiffEntry,
     DiffList,
+    EntityDiff,
     ItemDiff,
     Key,
-    PartDiff,
     PriceChange,
     PriceChanges,
 )
@@ -92,8 +92,8 @@ def _repriced(
     )
 
 
-def _parts(before: Mapping[K, N], after: Mapping[K, N]) -> PartDiff:
-    return PartDiff(
+def _parts(before: Mapping[K, N], after: Mapping[K, N]) -> EntityDiff:
+    return EntityDiff(
         added=_listed((key, part) for key, part in after.items() if key not in before),
         removed=_listed((key, part) for key, part in before.items() if key not in after),
         changed=_listed((key, part) for key, part in after.items() if key in before and part != before[key]),

@@ -189,7 +189,9 @@ class ItemDiff(Wire):
     changed: DiffList
 
 
-class PartDiff(Wire):
+class EntityDiff(Wire):
+    """What was added, removed and changed of a set's modifier groups, sections or catalogs."""
+
     added: DiffList
     removed: DiffList
     changed: DiffList
@@ -201,6 +203,6 @@ class CatalogDiff(Wire):
     identical: bool
     currency: CurrencyChange | None
     items: ItemDiff
-    modifier_groups: PartDiff
-    sections: PartDiff
-    catalogs: PartDiff
+    modifier_groups: EntityDiff
+    sections: EntityDiff
+    catalogs: EntityDiff

@@ -25,7 +25,7 @@ from mercato.domain.orders.model import (
     OrderStatus,
 )
 from mercato.domain.orders.request import ClientContext, Customer, Fulfillment
-from mercato.domain.orders.wire import CancelledData, OrderEventData, OrderTold, PlaceData
+from mercato.domain.orders.wire import OrderCancelledData, OrderEventData, OrderPlaceData, WebhookOrder
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import envelope
 from mercato.kernel.clock import rfc3339
@@ -186,13 +186,13 @@ def _members(row: OrderRow) -> dict[str, Any]:
 def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
     """Return the body of a place call, the same for every attempt."""
     has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
-    data = PlaceData(**_ids(row), order=_webhook_order(row), payment=payment if has_payment else UNSET)
+    data = OrderPlaceData(**_ids(row), order=_webhook_order(row), payment=payment if has_payment else UNSET)
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
 
 
-def cancelled_data(row: OrderRow) -> CancelledData:
+def cancelled_data(row: OrderRow) -> OrderCancelledData:
     """Return the data of `order.cancelled`, for the store."""
-    return CancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_webhook_order(row))
+    return OrderCancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_webhook_order(row))
 
 
 def event_data(row: OrderRow) -> OrderEventData:
@@ -204,8 +204,8 @@ def _ids(row: OrderRow) -> dict[str, Any]:
     return {"order_id": row.id, "store_id": row.store_id, "partner_store_id": row.partner_store_id}
 
 
-def _webhook_order(row: OrderRow) -> OrderTold:
-    return OrderTold(
+def _webhook_order(row: OrderRow) -> WebhookOrder:
+    return WebhookOrder(
         cart=row.cart,
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,

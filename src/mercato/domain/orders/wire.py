@@ -16,7 +16,7 @@ from mercato.kernel.wire import Instant, Wire, redacted
 Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]
 
 
-class OrderTold(Wire, kw_only=True):
+class WebhookOrder(Wire, kw_only=True):
     """An OrderCore for stores: priced, with names and the merchant's own ids on its lines."""
 
     cart: CommerceCart
@@ -26,12 +26,12 @@ class OrderTold(Wire, kw_only=True):
     customer: Customer | UnsetType = UNSET
 
 
-class ValidateData(Wire, kw_only=True):
+class OrderValidateData(Wire, kw_only=True):
     """The data of `order.validate`."""
 
     store_id: UUID
     partner_store_id: str
-    order: OrderTold
+    order: WebhookOrder
 
 
 class _AboutOrder(Wire, kw_only=True):
@@ -41,18 +41,18 @@ class _AboutOrder(Wire, kw_only=True):
 
 
 @redacted("payment")
-class PlaceData(_AboutOrder, kw_only=True):
+class OrderPlaceData(_AboutOrder, kw_only=True):
     """The data of `order.place`. The payment is byte for byte the storefront's."""
 
-    order: OrderTold
+    order: WebhookOrder
     payment: msgspec.Raw | UnsetType = UNSET
 
 
-class CancelledData(_AboutOrder, kw_only=True):
+class OrderCancelledData(_AboutOrder, kw_only=True):
     """The data of `order.cancelled`."""
 
     cancel_reason: str | None
-    order: OrderTold
+    order: WebhookOrder
 
 
 class OrderEventData(_AboutOrder, kw_only=True):
@@ -86,7 +86,7 @@ class StoreReplyAmounts(Wire):
     total: Annotated[Money, Meta(description="If given, the sum of all amounts.")] | UnsetType = UNSET
 
 
-class StoreReason(Wire):
+class StoreOrderError(Wire):
     """An error of the order: one of our codes if one fits, and a message for the customer."""
 
     code: str
@@ -102,7 +102,7 @@ class ValidateReply(Wire):
         | UnsetType
     ) = UNSET
     amounts: StoreReplyAmounts | UnsetType | None = UNSET
-    errors: list[StoreReason] | UnsetType | None = UNSET
+    errors: list[StoreOrderError] | UnsetType | None = UNSET
     estimated_ready_at: Instant | UnsetType | None = UNSET
 
 
@@ -115,12 +115,12 @@ class PlaceReply(Wire):
     ) = UNSET
     partner_order_id: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
     estimated_ready_at: Instant | UnsetType | None = UNSET
-    errors: list[StoreReason] | UnsetType | None = UNSET
+    errors: list[StoreOrderError] | UnsetType | None = UNSET
 
 
 class StoreRefusal(Wire):
     """The store's rejection: `errors`, or a problem with `errorCode` and `detail`."""
 
-    errors: list[StoreReason] | UnsetType | None = UNSET
+    errors: list[StoreOrderError] | UnsetType | None = UNSET
     error_code: str | UnsetType | None = UNSET
     detail: str | UnsetType | None = UNSET

@@ -19,7 +19,7 @@ from mercato.domain.stores.cache import OnChange, publish_change
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.outbox import announce_change, origin_changed, push
-from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
+from mercato.domain.webhooks.wire import EndpointChangedData, EndpointKind
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write
 from mercato.kernel.outbound.urls import origin_of
@@ -85,7 +85,7 @@ async def announce_webhook_url(
         return
     origin = None if after.webhook_url is None else origin_of(after.webhook_url)
     data = EndpointChangedData(
-        endpoint=Endpoint.WEBHOOK_URL,
+        endpoint=EndpointKind.WEBHOOK_URL,
         store_id=after.id,
         partner_store_id=after.partner_store_id,
         previous_origin=None if before.webhook_url is None else origin_of(before.webhook_url),

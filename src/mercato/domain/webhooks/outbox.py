@@ -10,7 +10,7 @@ from mercato.domain.webhooks import endpoints, queries
 from mercato.domain.webhooks.attempts import enqueue_attempt
 from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.domain.webhooks.model import DeliverJob, DeliveryStatus, envelope, partition_of
-from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
+from mercato.domain.webhooks.wire import EndpointChangedData, EndpointKind
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write
 from mercato.kernel.outbound.urls import origin_of
@@ -118,7 +118,7 @@ async def change_event_url(
     if partner.event_url is None or not origin_changed(partner.event_url, url):
         return
     data = EndpointChangedData(
-        endpoint=Endpoint.EVENT_URL,
+        endpoint=EndpointKind.EVENT_URL,
         previous_origin=origin_of(partner.event_url),
         origin=None if url is None else origin_of(url),
         token_sent=False,

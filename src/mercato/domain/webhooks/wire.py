@@ -141,7 +141,7 @@ class ExplainSignatureRequest(Wire):
     ) = None
 
 
-class Endpoint(StrEnum):
+class EndpointKind(StrEnum):
     """Which address: a store's, or the one for a storefront's order events."""
 
     WEBHOOK_URL = "webhookUrl"
@@ -151,7 +151,7 @@ class Endpoint(StrEnum):
 class EndpointChangedData(Wire, kw_only=True):
     """The data of `endpoint.changed`. Addresses are origins (scheme, host, port): the rest may grant access."""
 
-    endpoint: Endpoint
+    endpoint: EndpointKind
     store_id: Annotated[UUID, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
     partner_store_id: Annotated[str, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
     previous_origin: str | None

@@ -1,6 +1,7 @@
 """The page of each error code: one Markdown file per code, read on first use.
 
-A file has the sections Cause, What to do and Try it. Try it has the example, preceded by what must be prepared if no
+A file has the sections Cause, What to do and Try it, and before What to do, if the code appears in several ways, Where
+it appears. Try it has the example, preceded by what must be prepared if no
 command can do it. A head between two lines of `---` says `store: live` if the example needs a temporary store; its
 commands are then put into `store.sh`. `answer: STATUS BODY` is the answer of that store's webhook, `seconds: N` its
 delay.
@@ -28,6 +29,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 _VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
 _PAGE: Final = re.compile(
     r"(?:---\n(?P<head>.*?)---\n\n)?# (?P<code>\w+)\n\n## Cause\n\n(?P<cause>.+?)\n\n"
+    r"(?:## Where it appears\n\n(?P<places>.+?)\n\n)?"
     r"## What to do\n\n(?P<remedy>.+?)\n\n## Try it\n\n(?:(?P<preparation>[^`\n].*?)\n\n)?```sh\n(?P<example>.+)```\n",
     re.DOTALL,
 )
@@ -50,6 +52,7 @@ class ErrorPage(Struct, frozen=True, kw_only=True):
     """The content of a code's page."""
 
     cause: str
+    places: str | None
     remedy: str
     example: str
     preparation: str | None
@@ -71,6 +74,7 @@ def error_page(code: str) -> ErrorPage:
     example = page["example"]
     return ErrorPage(
         cause=page["cause"],
+        places=page["places"],
         remedy=page["remedy"],
         example=_with_store(example, head) if "store" in head else example,
         preparation=page["preparation"],
@@ -96,7 +100,8 @@ def as_markdown(kind: type[Problem], base_url: str) -> str:
     page = error_page(kind.code)
     return (
         f"# {kind.code}\n\n{kind.title}.\n\n{_facts(kind)}\n\n## Cause\n\n{page.cause}\n\n"
-        f"## What to do\n\n{page.remedy}\n\n## Try it\n\n{_example(page, base_url)}\n\n{FOOTER}\n"
+        + (f"## Where it appears\n\n{page.places}\n\n" if page.places else "")
+        + f"## What to do\n\n{page.remedy}\n\n## Try it\n\n{_example(page, base_url)}\n\n{FOOTER}\n"
     )
 
 
@@ -111,7 +116,9 @@ def as_html(kind: type[Problem], base_url: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{kind.code}</title><style>{STYLE}</style></head><body>"
         f"<h1>{kind.code}</h1><p>{_html(kind.title)}.</p><p>{_html(_facts(kind))}</p>"
-        f"<h2>Cause</h2><p>{_html(page.cause)}</p><h2>What to do</h2><p>{_html(page.remedy)}</p>"
+        f"<h2>Cause</h2><p>{_html(page.cause)}</p>"
+        + (f"<h2>Where it appears</h2><p>{_html(page.places)}</p>" if page.places else "")
+        + f"<h2>What to do</h2><p>{_html(page.remedy)}</p>"
         f"<h2>Try it</h2><p>{_html(_introduction(page))}</p><ul>{names}</ul>"
         f'<pre tabindex="0"><code>{html.escape(page.example)}</code></pre><p>{_html(FOOTER)}</p></body></html>'
     )

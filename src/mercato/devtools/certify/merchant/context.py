@@ -21,7 +21,7 @@ from mercato.domain.orders.validation.replies import (
     read_place,
     read_validate,
 )
-from mercato.domain.orders.wire import PlaceData, ValidateData
+from mercato.domain.orders.wire import OrderPlaceData, OrderValidateData
 from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel import clock
 from mercato.kernel.outbound.client import PulledDocument
@@ -91,7 +91,7 @@ class MerchantContext(ReceiverContext):
         return self.merchant.sample.order(lines, **options)
 
     def validate_message(self, order: PricedOrder, change: Change | None = None) -> Message:
-        data = ValidateData(
+        data = OrderValidateData(
             store_id=self.store.id, partner_store_id=self.store.partner_store_id, order=order.order
         )
         return self.message(VALIDATE, EventType.ORDER_VALIDATE, data, change=change)
@@ -116,7 +116,7 @@ class MerchantContext(ReceiverContext):
     ) -> Message:
         """Return an `order.place` of an order that the merchant has just agreed to."""
         order_id, agreed = clock.new_id(), await self.agreed_order(order)
-        data = PlaceData(
+        data = OrderPlaceData(
             order_id=order_id,
             store_id=self.store.id,
             partner_store_id=self.store.partner_store_id,

@@ -13,7 +13,7 @@ from mercato.devtools.certify.suite import Run
 from mercato.domain.catalog.model import CatalogFault
 from mercato.domain.catalog.runs import RunStatus
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
-from mercato.domain.orders.wire import CancelledData
+from mercato.domain.orders.wire import OrderCancelledData
 from mercato.domain.stores.events import SYNC_EVENTS
 from mercato.domain.webhooks.event_types import SUFFIXES, EventType
 from mercato.kernel.clock import new_id
@@ -66,7 +66,7 @@ async def _unknown_type(context: Context) -> Message:
 
 async def _cancelled(context: Context, order_id: UUID | None = None) -> Message:
     """Return the cancellation of an order, by default of one that was never placed."""
-    data = CancelledData(
+    data = OrderCancelledData(
         order_id=order_id or new_id(),
         store_id=context.store.id,
         partner_store_id=context.store.partner_store_id,

@@ -12,7 +12,7 @@ from mercato.domain.orders.validation.amounts import Sums, wire
 from mercato.domain.orders.validation.checks import OrderCheck, OrderChecker
 from mercato.domain.orders.validation.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato.domain.orders.validation.tokens import OrderTokens, digest_of
-from mercato.domain.orders.wire import OrderTold, ValidateData
+from mercato.domain.orders.wire import OrderValidateData, WebhookOrder
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
 from mercato.domain.webhooks.calls import StoreCalls
@@ -143,10 +143,10 @@ def validate_body(
     check: OrderCheck, order: OrderCore | PlaceOrderRequest, sums: Sums, *, now: datetime
 ) -> bytes:
     """Return the body of a validate call."""
-    data = ValidateData(
+    data = OrderValidateData(
         store_id=check.store.id,
         partner_store_id=check.store.partner_store_id,
-        order=OrderTold(
+        order=WebhookOrder(
             cart=check.cart,
             client_context=order.client_context,
             fulfillment=check.fulfillment,
