@@ -245,7 +245,7 @@ async def test_a_challenge_for_one_site_is_not_one_for_another(mercato: Service)
 async def test_the_public_url_is_the_site_of_passkeys_whatever_the_host_of_a_request(
     database_url: str, tmp_path: Path
 ):
-    url = "https://Mercato.example:443/api/"
+    url = "https://Mercato.example:443/"
     async with service(database_url, tmp_path / "public", public_url=url) as public:
         browser, _ = await enter_as_operator(public)
         key = Authenticator("mercato.example", "https://mercato.example")
