@@ -3,10 +3,12 @@
 import asyncio
 import os
 import time
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Self, TypeVar
+
+import httpx
 
 from mercato.client.commerce import Commerce
-from mercato.client.core import TIMEOUT, Retries, core_of
+from mercato.client.core import TIMEOUT, Core, Retries, core_of
 from mercato.client.errors import MercatoError
 from mercato.client.exchange import Done, Pause, Reply, Script, Send, advance
 from mercato.client.marketfront import Clinic, Marketfront
@@ -20,18 +22,7 @@ R = TypeVar("R")
 class Surfaces(Commerce, CommerceWaits, Marketfront, MarketfrontWaits, Clinic):
     """Both surfaces; a key opens one of them."""
 
-    transport_type: ClassVar[type[Any]]
-
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = TIMEOUT,
-        retries: Retries | None = None,
-    ) -> None:
-        self.core = core_of(url, key, timeout=timeout, retries=retries, environment=os.environ)
-        self._transport = self.transport_type(self.core.url, timeout=timeout)
+    core: Core
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.core.url!r})"
@@ -41,10 +32,20 @@ class Client(Surfaces, Runs):
     """A partner's client. Threads may share one; `close` it, or use it in a `with`.
 
     Without `url` and `key` it takes `MERCATO_URL` and `MERCATO_KEY`. `timeout` is in seconds, for each attempt.
+    `http_client` is one of your own, with proxies or certificates for example; it stays open when this one is closed.
     """
 
-    transport_type = Transport
-    _transport: Transport
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        timeout: float = TIMEOUT,
+        retries: Retries | None = None,
+        http_client: httpx.Client | None = None,
+    ) -> None:
+        self.core = core_of(url, key, timeout=timeout, retries=retries, environment=os.environ)
+        self._transport = Transport(self.core.url, timeout=timeout, http_client=http_client)
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +77,17 @@ class Client(Surfaces, Runs):
 class AsyncClient(Surfaces, RunsAsync):
     """The same for asyncio: `async with AsyncClient() as client: await client.get_store(…)`."""
 
-    transport_type = AsyncTransport
-    _transport: AsyncTransport
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        timeout: float = TIMEOUT,
+        retries: Retries | None = None,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self.core = core_of(url, key, timeout=timeout, retries=retries, environment=os.environ)
+        self._transport = AsyncTransport(self.core.url, timeout=timeout, http_client=http_client)
 
     async def __aenter__(self) -> Self:
         return self
