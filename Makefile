@@ -3,25 +3,27 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
+# The distributions: the contract, the client (which needs it), the service (which needs both).
+PACKAGES := packages/contract packages/client packages/mercato
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 # Two more than there are processors: many tests wait for a process, a webhook or a lease.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients test-browser audit lock sbom check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients test-browser audit lock wheels sbom check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # An interrupt while it is made leaves a Python without pip: made once more, it is whole.
-$(VENV)/.run: pyproject.toml requirements.lock
+$(VENV)/.run: $(PACKAGES:=/pyproject.toml) requirements.lock
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Mercato needs Python 3.11 or newer: name one, as in make PYTHON=/opt/python3.12/bin/python3 run" >&2; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --require-hashes --requirement requirements.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q src
+	$(PIP) install --no-deps --no-build-isolation $(addprefix --editable ,$(PACKAGES))
+	$(BIN)/python -m compileall -q $(PACKAGES:=/src)
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
@@ -74,15 +76,24 @@ audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 # The versions are those of constraints.txt; the hashes, those of every file of them that PyPI has.
 # 3.11.5 is the oldest that Sphinx's theme takes.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
-  --constraint constraints.txt --output-file
+  --constraint constraints.txt --no-emit-package mercato-contract --no-emit-package mercato-client --output-file
 
 lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of what is required
-	$(LOCK) requirements.lock pyproject.toml requirements-build.txt
+	$(LOCK) requirements.lock packages/mercato/pyproject.toml requirements-build.txt
 	$(LOCK) requirements-dev.lock requirements-dev.txt requirements-clients.txt
 	$(LOCK) requirements-docs.lock requirements-docs.txt
 	$(LOCK) requirements-browser.lock requirements-browser.txt
 	$(LOCK) requirements-build.lock requirements-build.txt
-	$(LOCK) requirements-image.lock --extra otel --extra redis --extra oidc pyproject.toml
+	$(LOCK) requirements-image.lock --extra otel --extra redis --extra oidc packages/mercato/pyproject.toml
+
+# The distributions are built in order; what they need is downloaded in the versions of the lock, so that the test can
+# install each in an empty environment without a network.
+wheels: $(VENV)/.dev $(PACKAGE)/node_modules/.package-lock.json ## every wheel, source archive and npm tarball in dist/, each tried alone
+	rm -rf dist
+	for package in $(PACKAGES); do (cd $$package && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
+	npm pack --silent --pack-destination dist ./$(PACKAGE)
+	$(PIP) download --no-deps --require-hashes --dest build/wheelhouse --requirement requirements.lock
+	MERCATO_TEST_WHEELS=1 $(BIN)/python -m pytest -n 0 -q tests/packages
 
 sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/
 	$(BIN)/python -m tests.sbom dist

@@ -28,7 +28,6 @@ from mercato.cli.processes.start import NEW_OBJECTS
 from mercato.domain.partners.accounts import create_partner
 from mercato.domain.partners.model import PartnerKind, Surface
 from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import KIND
 from mercato.domain.webhooks.outbox import push
 from mercato.domain.webhooks.sender import Sender
@@ -42,6 +41,7 @@ from mercato.kernel.jobs import Worker
 from mercato.kernel.settings import Settings
 from mercato.kernel.telemetry import Metrics, configure_logs
 from mercato.runtime import Runtime, running
+from mercato_contract.events import EventType
 
 GOAL = 0.4
 ROUNDS = 5

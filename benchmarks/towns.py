@@ -11,9 +11,9 @@ from mercato.domain.catalog.search import SetSearch
 from mercato.domain.catalog.words import words_of
 from mercato.domain.discovery.index import entry_of
 from mercato.domain.discovery.writes import Entry
-from mercato.domain.stores.address import Address
 from mercato.domain.stores.model import StoreRow
 from mercato.kernel.db.types import Dialect
+from mercato_contract.stores import Address
 
 TOWNS = 400
 MENUS = 3_000

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mercato.client import Client, Receiver, as_cart, errors, to_place, verify_webhook
-from mercato.client.clients import Surfaces
-from mercato.client.operation import Each, Flow, Operation
+from mercato_client import Client, Receiver, as_cart, errors, to_place, verify_webhook
+from mercato_client.clients import Surfaces
+from mercato_client.operation import Each, Flow, Operation
 
 INTRO: Final = (
     "`Client` and `AsyncClient` have the same methods. Those of `AsyncClient` are awaited, and `each_…` is read with "
-    "`async for`. Types are in `mercato.client.types`; [operations](operations.md#types) describes them. "
+    "`async for`. Types are in `mercato_client.types`; [operations](operations.md#types) describes them. "
     "[Use the Python client](../how-to/use-the-python-client.md) shows how to use them together."
 )
 TITLES: Final[Mapping[str, str]] = {
@@ -91,5 +91,5 @@ def _kind(kind: Any) -> str:
 
 def _plain(text: str) -> str:
     """Return annotations without the modules that they are from."""
-    short = re.sub(r"\b(?:mercato|collections|typing|uuid|datetime)\.(?:[a-z_]+\.)*(?=\w)", "", text)
+    short = re.sub(r"\b(?:mercato\w*|collections|typing|uuid|datetime)\.(?:[a-z_]+\.)*(?=\w)", "", text)
     return short.replace("UUID | str", "Id").replace("NoneType", "None")

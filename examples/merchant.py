@@ -14,7 +14,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from mercato.client import AsyncClient, Receiver, errors, types
+from mercato_client import AsyncClient, Receiver, errors, types
 
 ITEMS = {
     "ramen": {"name": "Miso ramen", "basePrice": "13.50"},

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from mercato.client import Client, as_cart, errors, to_place, types
+from mercato_client import Client, as_cart, errors, to_place, types
 
 CUSTOMER = types.Customer(
     email="ada@example.com", first_name="Ada", last_name="Lovelace", phone="+1 608 555 0100"

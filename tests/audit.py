@@ -20,6 +20,7 @@ SECONDS: Final = 120
 """The time limit of everything."""
 
 ROOT: Final = "mercato"
+OURS: Final = frozenset({"mercato", "mercato-client", "mercato-contract"})
 
 
 def main() -> int:
@@ -42,7 +43,7 @@ def runtime_packages(root: str) -> dict[str, str]:
             continue
         seen.add((name, extra))
         package = metadata.distribution(name)
-        if name != root:
+        if name not in OURS:
             found[name] = package.version
         for text in package.requires or ():
             need = Requirement(text)

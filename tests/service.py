@@ -18,8 +18,8 @@ from mercato.http.local import LocalService, local_service
 from mercato.kernel import clock
 from mercato.kernel.clock import Clock
 from mercato.kernel.settings import Secret, Settings
-from mercato.testing.caller import Answer, Caller
-from mercato.testing.server import app_of, listening
+from mercato_client.testing.caller import Answer, Caller
+from mercato_client.testing.server import app_of, listening
 
 ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 CATALOG = {

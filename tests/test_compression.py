@@ -6,7 +6,7 @@ import pytest
 from backports import zstd
 
 from mercato.domain.compression import compress, decompress
-from mercato.kernel.wire import as_json
+from mercato_contract.wire import as_json
 
 LINES = [{"itemId": f"{n:08x}-0000-7000-8000-{n * 7919:012x}", "name": f"Dish {n}"} for n in range(40)]
 CONTENT = as_json({"cart": {"lineItems": LINES}})

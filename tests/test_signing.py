@@ -11,8 +11,16 @@ import svix.webhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.kernel import USER_AGENT
-from mercato.kernel.signing import PREFIX, hmac_sha256, new_secret, sign, signing_key, target, webhook_headers
+from mercato_contract import USER_AGENT
+from mercato_contract.signing import (
+    PREFIX,
+    hmac_sha256,
+    new_secret,
+    sign,
+    signing_key,
+    target,
+    webhook_headers,
+)
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 32).decode()

@@ -17,9 +17,9 @@ from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
-from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.kernel import errors
+from mercato_contract.problems import ORDER_ERROR_CODES
 
 PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}
 PREPARED = [code for code, page in PAGES.items() if page.preparation]

@@ -12,7 +12,7 @@ from mercato.domain.partners import accounts
 from mercato.domain.partners.accounts import NewPartner
 from mercato.domain.partners.credentials import OVERLAP
 from mercato.domain.partners.model import PartnerKind
-from mercato.kernel.signing import webhook_headers
+from mercato_contract.signing import webhook_headers
 
 PATH = "/v1/webhooks/explain"
 STRANGE = "whsec_" + base64.b64encode(b"s" * 32).decode()

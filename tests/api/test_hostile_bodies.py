@@ -13,7 +13,6 @@ from tests.api.table import BODIES
 from tests.calibration import plain_decoding_seconds
 
 from mercato.domain.catalog.check import callback_url
-from mercato.domain.orders.request import MAX_BYTES
 from mercato.domain.orders.validation import payment
 from mercato.http.api import oauth
 from mercato.http.app import operations
@@ -22,6 +21,7 @@ from mercato.kernel.errors import Problem
 from mercato.kernel.settings import MiB
 from mercato.kernel.wire import decode, walk
 from mercato.kernel.wire.kinds import alternatives
+from mercato_contract.orders import MAX_BYTES
 
 MOST: Final = 9
 """Plain decodings of 1 MiB of JSON, measured beside the body. Where this takes 5.5 ms, that is 50 ms."""

@@ -14,11 +14,11 @@ from tests.databases import only_sqlite
 from tests.service import ITEM, Service
 
 from mercato.domain.catalog.building.model import Built
-from mercato.domain.discovery.catalogs import CatalogSet
 from mercato.http.app import document, operations
 from mercato.http.openapi.schemas import EXAMPLES
 from mercato.kernel import errors
 from mercato.kernel.wire import Decoder
+from mercato_contract.catalogs import CatalogSet
 
 DOCUMENT: Any = json.loads(document())
 SCHEMAS: Any = DOCUMENT["components"]["schemas"]

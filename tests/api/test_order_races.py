@@ -18,7 +18,7 @@ from tests.service import Client, Merchant, Reply, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.domain.orders import queries
-from mercato.kernel.clock import rfc3339
+from mercato_contract.wire import rfc3339
 
 MANY = 50
 

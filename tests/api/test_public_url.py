@@ -10,7 +10,7 @@ from tests.console.browser import Browser
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.testing.server import app_of, listening
+from mercato_client.testing.server import app_of, listening
 
 pytestmark = only_sqlite  # independent of the database
 

@@ -17,9 +17,10 @@ from mercato.domain.partners.model import PartnerKind
 from mercato.domain.requests import log, queries
 from mercato.domain.requests.queries import Filter, Refusal
 from mercato.domain.upkeep import Upkeep
-from mercato.kernel.clock import first_id, new_id, now, rfc3339
+from mercato.kernel.clock import first_id, new_id, now
 from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.tables import refused_requests
+from mercato_contract.wire import rfc3339
 
 COMMERCE = "/v1/commerce/requests"
 MARKETFRONT = "/v1/marketfront/requests"

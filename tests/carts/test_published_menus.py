@@ -14,12 +14,12 @@ from tests.carts.random_store import RandomStore
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import outcome
 
-from mercato.domain.carts.model import LineItem
 from mercato.domain.carts.pricing import price
 from mercato.domain.catalog.building.model import Built
 from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.money import minor_to_decimal
 from mercato.kernel.clock import new_id
+from mercato_contract.carts import LineItem
+from mercato_contract.money import minor_to_decimal
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 

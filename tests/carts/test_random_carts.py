@@ -15,9 +15,9 @@ from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
 
 from mercato.domain.carts.changes import Menu, add_item, remove_item
-from mercato.domain.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 from mercato.domain.carts.pricing import MAX_FAULTS, price
 from mercato.kernel.clock import new_id
+from mercato_contract.carts import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 
 STORE, SET = uuid4(), uuid4()
 QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -8,7 +8,6 @@ import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
 from mercato.domain.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
-from mercato.domain.carts.model import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import (
     CatalogSetRequired,
@@ -18,6 +17,7 @@ from mercato.kernel.errors import (
     Problem,
     ValidationFailed,
 )
+from mercato_contract.carts import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
 
 STORE, SET, OLD_SET = uuid4(), uuid4(), uuid4()
 Json = dict[str, Any]

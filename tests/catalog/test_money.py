@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
 
-from mercato.domain.catalog import money
-from mercato.domain.catalog.money import SCALES, MoneyError, number_to_minor, to_minor, to_text
+from mercato_contract.money import (
+    SCALES,
+    MoneyError,
+    find_scale,
+    get_scale,
+    number_to_minor,
+    to_minor,
+    to_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +111,7 @@ def test_a_price_of_a_million_digits_takes_linear_time(text: str):
 def test_every_amount_is_the_same_after_conversion_to_text_and_back(minor: int, currency: str):
     text = to_text(minor, currency)
     assert to_minor(text, currency) == minor
-    assert Decimal(text).scaleb(money.get_scale(currency)) == minor
+    assert Decimal(text).scaleb(get_scale(currency)) == minor
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**15), max_value=10**15))
@@ -114,9 +121,9 @@ def test_texts_agree_with_decimal_arithmetic(amount: Decimal):
 
 
 def test_an_unknown_currency_has_no_scale():
-    assert money.find_scale("ABC") is None
-    assert money.find_scale("usd") is None
-    assert money.find_scale("XAU") is None
+    assert find_scale("ABC") is None
+    assert find_scale("usd") is None
+    assert find_scale("XAU") is None
     with pytest.raises(MoneyError, match='"ABC" is not an ISO 4217 currency code'):
         to_minor("1", "ABC")
 

@@ -11,10 +11,10 @@ from tests.certify.mutants import Mutants
 from tests.certify.receiver_mutants import MUTANTS as RECEIVER_MUTANTS
 from tests.certify.receiver_mutants import Verifying
 
-from mercato.testing import MerchantDouble, Received, Reply
-from mercato.testing.acts import Act
-from mercato.testing.merchant import Error
-from mercato.testing.prices import UnknownItemError
+from mercato_client.testing import MerchantDouble, Received, Reply
+from mercato_client.testing.acts import Act
+from mercato_client.testing.merchant import Error
+from mercato_client.testing.prices import UnknownItemError
 
 
 class CorrectMerchant(Verifying, MerchantDouble):

@@ -10,8 +10,8 @@ from typing import Any
 from aiohttp import web
 from tests.certify.mutants import Mutants
 
-from mercato.kernel.signing import signing_key
-from mercato.testing import Double
+from mercato_client.testing import Double
+from mercato_contract.signing import signing_key
 
 SECRET = "whsec_" + base64.b64encode(b"certify this merchant, 32 bytes!").decode()
 TOLERANCE = 300

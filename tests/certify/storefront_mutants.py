@@ -16,9 +16,9 @@ from mercato.devtools.certify.storefront.drivers import PurchaseEnd
 from mercato.devtools.certify.storefront.proxy import FaultProxy
 from mercato.devtools.certify.storefront.scenarios import UNKNOWN
 from mercato.devtools.certify.storefront.stores import SET, UNAVAILABLE
-from mercato.testing import Received, Reply, StorefrontDouble
-from mercato.testing.acts import Act
-from mercato.testing.caller import Answer, ServiceError
+from mercato_client.testing import Received, Reply, StorefrontDouble
+from mercato_client.testing.acts import Act
+from mercato_client.testing.caller import Answer, ServiceError
 
 
 class CorrectStorefront(Verifying, StorefrontDouble):

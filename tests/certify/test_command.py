@@ -23,7 +23,7 @@ OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
 BUYER = """
 import asyncio, os
-from mercato.testing import StorefrontDouble
+from mercato_client.testing import StorefrontDouble
 
 async def buy():
     async with StorefrontDouble(api=os.environ["MERCATO_URL"], key=os.environ["MERCATO_KEY"]) as shop:

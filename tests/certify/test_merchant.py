@@ -15,10 +15,10 @@ from mercato.devtools.certify.merchant.certification import MERCHANT, certify_me
 from mercato.devtools.certify.merchant.context import MerchantOptions
 from mercato.devtools.certify.suite import UnusableTargetError
 from mercato.domain.certification.report import Outcome, Verdict
-from mercato.kernel.signing import new_secret
-from mercato.kernel.wire import as_json
-from mercato.testing import DECLINED_CARD, Received, Reply
-from mercato.testing.acts import Act
+from mercato_client.testing import DECLINED_CARD, Received, Reply
+from mercato_client.testing.acts import Act
+from mercato_contract.signing import new_secret
+from mercato_contract.wire import as_json
 
 _LONG_LIMITS = {
     "declined_card": DECLINED_CARD,

@@ -20,7 +20,7 @@ from mercato.devtools.certify.storefront.drivers import CommandDriver, ManualDri
 from mercato.devtools.certify.storefront.proxy import FaultProxy
 from mercato.devtools.certify.storefront.service import Service
 from mercato.domain.certification.report import Outcome, Verdict
-from mercato.testing.caller import Answer
+from mercato_client.testing.caller import Answer
 
 KEY = "mk_marketfront_of_a_storefront_under_test"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mercato.client import AsyncClient, Client, Retries
+from mercato_client import AsyncClient, Client, Retries
 
 KINDS = (Client, AsyncClient)
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from mercato.client import AsyncClient, Client, Retries, errors, types
-from mercato.client.core import Core, core_of
-from mercato.client.errors import problem_of
-from mercato.client.exchange import Pause, Reply, Script, Send
-from mercato.client.waiting import CommerceWaits
 from mercato.kernel.environment import load
-from mercato.kernel.wire import as_json
-from mercato.kernel.wire.base import parse_retry_after
+from mercato_client import AsyncClient, Client, Retries, errors, types
+from mercato_client.core import Core, core_of
+from mercato_client.errors import problem_of
+from mercato_client.exchange import Pause, Reply, Script, Send
+from mercato_client.waiting import CommerceWaits
+from mercato_contract.wire import as_json, parse_retry_after
 
 ONBOARDING = "0190f5fe-7e3b-7ccc-8000-000000000001"
 STORE = "0190f5fe-7e3b-7ccc-8000-000000000002"

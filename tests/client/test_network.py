@@ -30,7 +30,7 @@ from tests.servers import (
 )
 from tests.waiting import loop_timeout
 
-from mercato.client import NEVER, AsyncClient, Client, errors, exchange, types
+from mercato_client import NEVER, AsyncClient, Client, errors, exchange, types
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
 from uuid import UUID
 
-from mercato.client import AsyncClient, Client, types
+from mercato_client import AsyncClient, Client, types
 
 
 def test_the_sync_client_returns_typed_answers():

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from mercato.client import Receiver, UnknownData, UnreadableWebhookError, WebhookError, types, verify_webhook
-from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, explain
-from mercato.domain.webhooks.debugger.explain import Webhook as Received
-from mercato.kernel.signing import webhook_headers
+from mercato_client import Receiver, UnknownData, UnreadableWebhookError, WebhookError, types, verify_webhook
+from mercato_contract.debugger.explain import Secret, SecretOrigin, explain
+from mercato_contract.debugger.explain import Webhook as Received
+from mercato_contract.signing import webhook_headers
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(32)).decode()

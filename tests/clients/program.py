@@ -9,11 +9,11 @@ import time
 from typing import TypeVar
 from uuid import UUID, uuid4
 
-from mercato_client import AuthenticatedClient
-from mercato_client.api.carts import add_cart_item
-from mercato_client.api.commerce import activate_store, get_onboarding_status, register_store
-from mercato_client.api.marketfront import discover_stores, get_catalog_set, get_marketfront_store
-from mercato_client.api.orders import (
+from mercato_generated import AuthenticatedClient
+from mercato_generated.api.carts import add_cart_item
+from mercato_generated.api.commerce import activate_store, get_onboarding_status, register_store
+from mercato_generated.api.marketfront import discover_stores, get_catalog_set, get_marketfront_store
+from mercato_generated.api.orders import (
     get_marketfront_order,
     get_order_timeline,
     list_orders,
@@ -21,7 +21,7 @@ from mercato_client.api.orders import (
     update_order_status,
     validate_order,
 )
-from mercato_client.models import (
+from mercato_generated.models import (
     AddCartItemRequest,
     AddressRequest,
     Cart,

@@ -15,11 +15,11 @@ from tests.clients.typescript_project import MODULES, PACKAGE, compile_project, 
 from tests.databases import only_sqlite
 from tests.service import merchant, service
 
-from mercato.client.clients import Surfaces
-from mercato.client.operation import Flow
 from mercato.domain.partners.model import PartnerKind
 from mercato.http.app import operations
 from mercato.http.operations import Access
+from mercato_client.clients import Surfaces
+from mercato_client.operation import Flow
 
 
 @pytest.fixture

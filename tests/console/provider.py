@@ -15,7 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
 from mercato.kernel import clock
-from mercato.testing.server import app_of, listening
+from mercato_client.testing.server import app_of, listening
 
 KEY: Final = RSAKey.generate_key(2048, {"kid": "1"})
 CLIENT_ID: Final = "mercato console"

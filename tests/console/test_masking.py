@@ -18,13 +18,13 @@ from tests.service import Merchant, Service
 
 from mercato.domain.orders.masking import mask_reason, mask_text, private_texts
 from mercato.domain.orders.record import StoreAnswer
-from mercato.domain.orders.request import ClientContext, Customer, PickupFulfillment, ScheduleType
-from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.masking import mask_body, mask_reply
 from mercato.http.console.routes import SCREENS
 from mercato.http.console.screen import Audience
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import api_keys, deliveries, orders, partners, refused_requests, stores
+from mercato_contract.events import EventType
+from mercato_contract.orders import ClientContext, Customer, PickupFulfillment, ScheduleType
 
 __all__ = ["shell"]
 

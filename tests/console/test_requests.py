@@ -12,7 +12,7 @@ from mercato.domain.partners.model import PartnerKind
 from mercato.domain.requests import queries
 from mercato.domain.requests.queries import Filter, Refusal
 from mercato.kernel import clock
-from mercato.kernel.errors import OrderError
+from mercato_contract.problems import OrderError
 
 
 async def refuse(mercato: Service, client: Client, path: str = "/v1/commerce/stores/x") -> None:

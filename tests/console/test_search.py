@@ -12,9 +12,9 @@ from tests.service import Merchant, Service
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import operators
-from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.kernel import clock
+from mercato_contract.webhooks import DeliveryStatus
 
 
 @only_sqlite

@@ -9,6 +9,7 @@ from tests.service import Merchant, Service
 from mercato.domain.partners.model import PartnerKind
 from mercato.kernel import clock
 from mercato.kernel.db.audit import list_entries
+from mercato_contract.wire import rfc3339
 
 
 async def test_a_store_is_paused_and_resumed(mercato: Service, shop: Merchant):
@@ -18,7 +19,7 @@ async def test_a_store_is_paused_and_resumed(mercato: Service, shop: Merchant):
         listed = await browser.open("/console/stores?status=online")
         assert len(listed.rows("Stores")) == 1
         page = await browser.open(f"/console/stores/{store}")
-        until = clock.rfc3339(clock.now() + timedelta(hours=1))[:16]
+        until = rfc3339(clock.now() + timedelta(hours=1))[:16]
         paused = await browser.press(page, "Pause store", pauseReason="<b>Fire</b>", resumeAt=until)
         assert (
             paused.status_region

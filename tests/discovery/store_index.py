@@ -13,11 +13,11 @@ from mercato.domain.catalog.search import WEEK, SetSearch
 from mercato.domain.catalog.words import words_of
 from mercato.domain.discovery import writes
 from mercato.domain.discovery.index import entry_of
-from mercato.domain.discovery.model import DiscoverRequest
 from mercato.domain.discovery.service import Discovery
-from mercato.domain.stores.address import Address
 from mercato.domain.stores.model import StoreRow
 from mercato.kernel.db.engine import Database
+from mercato_contract.discovery import DiscoverRequest
+from mercato_contract.stores import Address
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -62,7 +62,7 @@ class Reader:
 
     def _furnish(self) -> None:
         requirements = (file.name for file in ROOT.glob("requirements*.[tl]*"))
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", *requirements):
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", "packages", *requirements):
             (self.desk / name).symlink_to(ROOT / name)
         venv = self.desk / ".venv"
         venv.mkdir()

@@ -9,7 +9,16 @@ from tests.docs.documents import ROOT, documents, links, sections, shown
 
 from mercato.kernel.settings import PREFIX, Settings
 
-CODE = ROOT / "src/mercato"
+CODE = [
+    ROOT / place
+    for place in (
+        "packages/mercato/src/mercato",
+        "packages/contract/src",
+        "packages/client/src",
+        "packages/mercato/src",
+    )
+]
+"""What the files of a note are below."""
 INDEX = ROOT / "docs/choices.md"
 
 _NOTE = re.compile(r"^<sub>Code: (.+?)</sub>$", re.MULTILINE | re.DOTALL)
@@ -46,7 +55,11 @@ def choices() -> list[Choice]:
 
 
 def files_in(note: str) -> list[Named]:
-    return [Named(CODE / file, re.findall(r"`(\w+)`", names)) for file, names in _FILE.findall(note)]
+    return [Named(place_of(file), re.findall(r"`(\w+)`", names)) for file, names in _FILE.findall(note)]
+
+
+def place_of(file: str) -> Path:
+    return next((path for root in CODE if (path := root / file).exists()), ROOT / file)
 
 
 def source(path: Path) -> str:

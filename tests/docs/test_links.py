@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 from tests.docs.documents import ROOT, anchors, documents, links, shown
 
-_ROOTS = (ROOT, ROOT / "src", ROOT / "src/mercato")
+_ROOTS = (
+    ROOT,
+    ROOT / "packages/mercato/src",
+    ROOT / "packages/mercato/src/mercato",
+    ROOT / "packages/contract/src",
+    ROOT / "packages/client/src",
+)
 _NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:bin|json|md|py|service|toml|yaml))`")
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.clients.typescript_project import BUILT, compile_project, skip_without, start_project
 from tests.docs.documents import ROOT, blocks
 
-from mercato.kernel.signing import new_secret, webhook_headers
+from mercato_contract.signing import new_secret, webhook_headers
 
 PAGE = ROOT / "docs/how-to/verify-a-webhook.md"
 RECEIVERS = {

@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, cafe, compiled
 
-from mercato.domain.orders.request import OrderCore, PlaceOrderRequest
 from mercato.domain.orders.validation.checks import OrderCheck, check_order
-from mercato.domain.stores.address import Address
 from mercato.domain.stores.model import StoreRow
 from mercato.kernel.clock import new_id
-from mercato.kernel.errors import OrderError
 from mercato.kernel.wire import Decoder
+from mercato_contract.orders import OrderCore, PlaceOrderRequest
+from mercato_contract.problems import OrderError
+from mercato_contract.stores import Address
 
 Json = dict[str, Any]
 

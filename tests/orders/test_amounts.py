@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from mercato.domain.catalog.money import MAX_MINOR, decimal_to_minor, minor_to_decimal
 from mercato.domain.orders.validation.amounts import (
     MAX_DESCRIPTION_BYTES,
     Detail,
@@ -22,6 +21,7 @@ from mercato.domain.orders.validation.amounts import (
     explain_ignored_amounts,
     wire,
 )
+from mercato_contract.money import MAX_MINOR, decimal_to_minor, minor_to_decimal
 
 EIGHT = Sums("USD", 2, 800, tip=100)
 

@@ -30,13 +30,13 @@ from tests.orders.samples import (
 )
 
 from mercato.domain.catalog.building.compile import MAX_NAME
-from mercato.domain.orders.request import OrderCore
 from mercato.domain.orders.validation.amounts import Sums
 from mercato.domain.orders.validation.checks import OrderCheck, check_order
 from mercato.domain.stores.availability import SoldOut
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.kernel.wire import Decoder
+from mercato_contract.orders import OrderCore
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
 PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}

@@ -20,7 +20,7 @@ from mercato.domain.orders.validation.replies import (
     read_place,
     read_validate,
 )
-from mercato.kernel.errors import OrderError
+from mercato_contract.problems import OrderError
 
 SUMS = Sums("USD", 2, 800)
 

@@ -33,8 +33,6 @@ from tests.orders.samples import (
 )
 
 from mercato.domain.carts.lines import choice_of
-from mercato.domain.carts.model import LineItem
-from mercato.domain.orders.request import PickupFulfillment, ScheduleType
 from mercato.domain.orders.validation.amounts import MAX_DESCRIPTION_BYTES, MAX_DETAILS, Detail, Extras, Sums
 from mercato.domain.orders.validation.replies import Quote
 from mercato.domain.orders.validation.tokens import (
@@ -48,6 +46,8 @@ from mercato.domain.orders.validation.tokens import (
 from mercato.domain.partners.vault import Vault
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import OrderTokenInvalid
+from mercato_contract.carts import LineItem
+from mercato_contract.orders import PickupFulfillment, ScheduleType
 
 SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detail(-5, "Ründung"),)), tip=50)
 READY = NOW + timedelta(minutes=20)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.orders.model import OrderState, OrderStatus, OrderStatusUpdate
-from mercato.domain.orders.transitions import (
+from mercato.domain.orders.transitions import Change, Progress, change
+from mercato.kernel.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
+from mercato_contract.orders import (
     PICKUP_PATH,
     STATE_TRANSITIONS,
     STATUS_TRANSITIONS,
     Actor,
-    Change,
-    Progress,
-    change,
+    OrderState,
+    OrderStatus,
+    OrderStatusUpdate,
 )
-from mercato.kernel.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
-from mercato.kernel.wire import instant
+from mercato_contract.wire import instant
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 SOON = NOW + timedelta(minutes=20)

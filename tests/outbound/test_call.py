@@ -25,10 +25,10 @@ from tests.servers import (
     serve,
 )
 
-from mercato.kernel import USER_AGENT
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Fault, Outbound, Reply, RequestFailed
-from mercato.kernel.signing import target, webhook_headers
+from mercato_contract import USER_AGENT
+from mercato_contract.signing import target, webhook_headers
 
 SECRET = "whsec_" + "YWFh" * 11
 DEVELOPMENT = AddressPolicy(allow_private=True)

@@ -27,7 +27,6 @@ from tests.servers import (
     serve,
 )
 
-from mercato.kernel import USER_AGENT
 from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
 from mercato.kernel.outbound.client import (
     Fault,
@@ -37,6 +36,7 @@ from mercato.kernel.outbound.client import (
     PullLimits,
     RequestFailed,
 )
+from mercato_contract import USER_AGENT
 
 MENU = b'{"items": {}}'
 

@@ -25,15 +25,15 @@ from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Service, merchant, service
 
 from mercato.domain.orders import queries
-from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.placement.submission import schedule, submission_of
 from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import outbox
-from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.tables import stores
+from mercato_contract.events import EventType
+from mercato_contract.orders import OrderState, OrderStatus
 
 STORES = 1_000
 SAMPLES = 40

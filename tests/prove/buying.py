@@ -13,8 +13,8 @@ from tests.prove.doubles import FAILS_ONCE
 from tests.prove.records import KeyHistory, Shop, StorefrontRecords
 from tests.prove.selling import redeliver
 
-from mercato.testing import DECLINED_CARD
-from mercato.testing.caller import Answer
+from mercato_client.testing import DECLINED_CARD
+from mercato_client.testing.caller import Answer
 
 ORDERS: Final = "/v1/marketfront/orders"
 STORES: Final = "/v1/marketfront/stores"

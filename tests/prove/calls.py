@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiohttp
 from tests.prove.processes import Fleet
 
-from mercato.testing.caller import Answer, Caller, NoAnswerError
+from mercato_client.testing.caller import Answer, Caller, NoAnswerError
 
 LONGEST_WAIT: Final = 1.0
 """The most seconds between two tries, whatever Retry-After says: short waits cause more races."""

@@ -1,4 +1,4 @@
-"""The partners' servers: the doubles of `mercato.testing`, with random faults; they record everything that they get."""
+"""The partners' servers: the doubles of `mercato_client.testing`, with random faults; they record all that they get."""
 
 import asyncio
 import random
@@ -17,8 +17,8 @@ from tests.prove.records import (
     digest,
 )
 
-from mercato.testing import Double, Entry, MerchantDouble, Received, Reply, StorefrontDouble
-from mercato.testing.acts import DROP, HONEST, STATUS, Act
+from mercato_client.testing import Double, Entry, MerchantDouble, Received, Reply, StorefrontDouble
+from mercato_client.testing.acts import DROP, HONEST, STATUS, Act
 
 FAILS_ONCE: Final = "tok_fails_once"
 """A card token that is declined the first time."""

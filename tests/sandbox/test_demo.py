@@ -17,9 +17,9 @@ from mercato.devtools.sandbox import merchant
 from mercato.devtools.sandbox.context import DemoContext, ProofFailed, Proofs
 from mercato.devtools.sandbox.demo import STEPS
 from mercato.devtools.sandbox.merchant import end_of_pause
-from mercato.kernel.wire import instant, parse_instant
-from mercato.testing import MerchantDouble
-from mercato.testing.caller import Caller
+from mercato_client.testing import MerchantDouble
+from mercato_client.testing.caller import Caller
+from mercato_contract.wire import instant, parse_instant
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

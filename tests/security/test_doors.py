@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.databases import only_sqlite
+from tests.distributions import PACKAGES
 from tests.service import service
 
-import mercato as package
 from mercato.http.app import operations
 from mercato.http.operations import Access
 from mercato.kernel.settings import Secret
@@ -92,8 +92,8 @@ PROOFS = {"signature", "digest", "mac", "token", "secret", "reveal"}
 
 
 def comparisons() -> Iterator[str]:
-    """Yield each `==` and `!=` of the service beside a name of a credential."""
-    for path in Path(package.__path__[0]).rglob("*.py"):
+    """Yield each `==` and `!=` of the packages beside a name of a credential."""
+    for path in (file for package in PACKAGES for file in Path(package.__path__[0]).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
                 continue

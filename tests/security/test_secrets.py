@@ -7,6 +7,7 @@ import logging
 import pkgutil
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,9 +15,9 @@ import pytest
 import structlog
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite
+from tests.distributions import PACKAGES
 from tests.service import Merchant, Service
 
-import mercato as package
 from mercato.domain.partners import accounts, credentials
 from mercato.domain.partners.keys import PATTERN
 from mercato.domain.partners.model import PartnerKind
@@ -60,16 +61,17 @@ HARMLESS = {
     "http.operations.Operation.streams_body": "yes or no",
     "http.operations.Operation.late_body": "yes or no",
     "domain.webhooks.model.StoreCall.carries_payment": "yes or no",
-    "domain.webhooks.debugger.mistakes.Match.key": "a Key, of which the secret is hidden",
-    "domain.webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
+    "mercato_contract.debugger.mistakes.Match.key": "a Key, of which the secret is hidden",
+    "mercato_contract.webhooks.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.devtools.sandbox", "mercato.testing", "mercato.kernel.db.migrations")
+NOT_SERVED = ("mercato.devtools.sandbox", "mercato_client.testing", "mercato.kernel.db.migrations")
 
 
 def kinds() -> Iterator[type[Any]]:
-    """Yield every dataclass and Struct of the service."""
-    for found in pkgutil.walk_packages(package.__path__, "mercato."):
+    """Yield every dataclass and Struct of the packages."""
+    walks = (pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in PACKAGES)
+    for found in chain.from_iterable(walks):
         if found.name.startswith(NOT_SERVED):
             continue
         module = importlib.import_module(found.name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import aiohttp
 
-from mercato.kernel.signing import new_secret, webhook_headers
-from mercato.testing import shops
+from mercato_client.testing import shops
+from mercato_contract.signing import new_secret, webhook_headers
 
 SECRET = new_secret(lambda count: b"\x07" * count)
 OLD_SECRET = new_secret(lambda count: b"\x08" * count)

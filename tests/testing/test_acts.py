@@ -2,8 +2,8 @@
 
 import pytest
 
-from mercato.testing import ActError, Script
-from mercato.testing.acts import MERCHANT, STOREFRONT
+from mercato_client.testing import ActError, Script
+from mercato_client.testing.acts import MERCHANT, STOREFRONT
 
 
 def done(script: Script, operation: str, times: int) -> list[str]:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from tests.testing.calls import DRINK, OLD_SECRET, ORDER, SECRET, amounts, deliver, order, signed, tell
 
-from mercato.testing import DECLINED_CARD, MerchantDouble, StorefrontDouble, shops
+from mercato_client.testing import DECLINED_CARD, MerchantDouble, StorefrontDouble, shops
 
 
 def double(*acts: str, **options: Any) -> MerchantDouble:

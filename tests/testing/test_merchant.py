@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from tests.testing.calls import OLD_SECRET, SECRET, deliver
 
-from mercato.kernel.signing import webhook_headers
-from mercato.testing import MerchantDouble
+from mercato_client.testing import MerchantDouble
+from mercato_contract.signing import webhook_headers
 
 BODY = b'{"type":"catalog.sync.succeeded","data":{}}'
 

@@ -8,9 +8,9 @@ import pytest
 from tests.testing.calls import OLD_SECRET, SECRET, deliver
 from tests.testing.test_merchant import signed
 
-from mercato.testing import DECLINED_CARD, MerchantDouble
-from mercato.testing import merchant as module
-from mercato.testing.prices import tax_on
+from mercato_client.testing import DECLINED_CARD, MerchantDouble
+from mercato_client.testing import merchant as module
+from mercato_client.testing.prices import tax_on
 
 CARD = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "processorType": "sandbox"}
 

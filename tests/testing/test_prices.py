@@ -11,20 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import ONBOARDING, built
 
-from mercato.domain.carts.model import LineItem
 from mercato.domain.carts.pricing import price
 from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.ids import served_id
 from mercato.kernel.clock import new_id
-from mercato.testing import shopper, shops
-from mercato.testing.prices import (
-    Menu,
-    UnknownItemError,
-    corrupt,
-    faults_of,
-    total_of,
-    with_tax,
-)
+from mercato_client.testing import shopper, shops
+from mercato_client.testing.prices import Menu, UnknownItemError, corrupt, faults_of, total_of, with_tax
+from mercato_contract.carts import LineItem
 
 DOCUMENTS = {"pizzeria": shops.pizzeria(), "ramen": shops.ramen_house(), "grocery": shops.grocery()}
 SOUP, SALT, SIZE = (str(UUID(int=number)) for number in (1, 2, 3))

@@ -10,8 +10,8 @@ import pytest
 from tests.testing.calls import OLD_SECRET, SECRET, deliver
 from tests.testing.test_merchant import signed
 
-from mercato.testing import StorefrontDouble
-from mercato.testing import events as module
+from mercato_client.testing import StorefrontDouble
+from mercato_client.testing import events as module
 
 ORDER = "01a1fd20-e7b7-755c-9221-318576f108e3"
 

@@ -17,11 +17,11 @@ from tests.waiting import PATIENCE
 
 from mercato.cli.sandbox import work as sandbox_work
 from mercato.domain.partners.model import PartnerKind
-from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
-from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
-from mercato.testing.opening import Opening
-from mercato.testing.order_simulator import OrderSimulator
-from mercato.testing.shops import SHOPS
+from mercato_client.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
+from mercato_client.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
+from mercato_client.testing.opening import Opening
+from mercato_client.testing.order_simulator import OrderSimulator
+from mercato_client.testing.shops import SHOPS
 
 pytestmark = only_sqlite
 

@@ -22,7 +22,6 @@ from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.model import KIND, DeliverJob
 from mercato.domain.webhooks.outbox import push
 from mercato.domain.webhooks.sender import Sender
-from mercato.domain.webhooks.wire import WebhookDeliveryDetail
 from mercato.kernel import clock
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.changes import ChangeFeed
@@ -35,6 +34,7 @@ from mercato.kernel.jobs.run import Run
 from mercato.kernel.jobs.settle import settle
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
+from mercato_contract.webhooks import WebhookDeliveryDetail
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TOKEN = "tk_what-the-partner-gave-us"

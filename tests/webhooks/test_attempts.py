@@ -15,10 +15,10 @@ from tests.webhooks.harness import TOKEN, TRACE, Harness, open_harness
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Surface
 from mercato.domain.partners.webhook_tokens import set_webhook_token
-from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import deliveries, jobs
+from mercato_contract.webhooks import DeliveryStatus
 
 
 async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(harness: Harness) -> None:

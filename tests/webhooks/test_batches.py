@@ -16,8 +16,7 @@ from tests.webhooks.harness import Harness
 
 from mercato.domain.webhooks import attempts, endpoints, sender
 from mercato.domain.webhooks.attempts import LARGE
-from mercato.domain.webhooks.event_types import SUFFIXES, EventType
-from mercato.domain.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
+from mercato.domain.webhooks.model import KIND, PARTITIONS, partition_of
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.tables import deliveries as delivery_rows
@@ -25,7 +24,9 @@ from mercato.kernel.db.tables import delivery_attempts, jobs
 from mercato.kernel.jobs import Worker
 from mercato.kernel.jobs.maintenance import move_orphans, move_stranded
 from mercato.kernel.jobs.run import MAX_LOSSES
-from mercato.kernel.signing import target
+from mercato_contract.events import SUFFIXES, EventType
+from mercato_contract.signing import target
+from mercato_contract.webhooks import DeliveryStatus
 
 
 @asynccontextmanager

@@ -11,12 +11,12 @@ from tests.servers import receiving, reply
 from tests.webhooks.harness import TRACE, Harness
 
 from mercato.domain.webhooks import deliveries
-from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall
-from mercato.domain.webhooks.wire import WebhookDeliveryQuery
+from mercato.domain.webhooks.model import CallResult, StoreCall
 from mercato.kernel import errors
 from mercato.kernel.clock import new_id
-from mercato.kernel.wire import as_json
+from mercato_contract.events import EventType
+from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryQuery
+from mercato_contract.wire import as_json
 
 URL = "https://store.example/hooks/place"
 BODY = b'{"type":"order.place","data":{}}'

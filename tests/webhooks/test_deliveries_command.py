@@ -14,13 +14,14 @@ from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.endpoints import disable as disable_endpoint
 from mercato.domain.webhooks.endpoints import insert_failing
-from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall
+from mercato.domain.webhooks.model import CallResult, StoreCall
 from mercato.domain.webhooks.outbox import push
 from mercato.kernel import clock
 from mercato.kernel.clock import first_id, new_id
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, jobs
+from mercato_contract.events import EventType
+from mercato_contract.webhooks import DeliveryStatus
 
 __all__ = ["fresh", "shell"]
 

@@ -12,13 +12,14 @@ from tests.webhooks.harness import Harness, job_of
 
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
 from mercato.domain.webhooks.endpoints import enable
-from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob, DeliveryStatus
+from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import deliveries as delivery_rows
 from mercato.kernel.db.tables import endpoints
 from mercato.kernel.jobs import Job, JobLost, Outcome, Worker
 from mercato.kernel.jobs.maintenance import move_orphans
+from mercato_contract.events import EventType
+from mercato_contract.webhooks import DeliveryStatus
 
 NOWHERE = "http://127.0.0.1:9/hooks"
 

@@ -2,9 +2,8 @@
 
 from typing import get_args, get_type_hints
 
-from mercato.domain.events import EVENTS, PAYLOADS
-from mercato.domain.webhooks.event_types import EventType
 from mercato.http.openapi.document import envelope
+from mercato_contract.events import EVENTS, PAYLOADS, EventType
 
 
 def test_every_type_of_webhook_has_a_payload():

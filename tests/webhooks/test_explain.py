@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 from tests.calibration import cpu_within
 
-from mercato.domain.webhooks.debugger import findings
-from mercato.domain.webhooks.debugger.bodies import candidate_bodies, find_difference
-from mercato.domain.webhooks.debugger.explain import (
+from mercato_contract.debugger import findings
+from mercato_contract.debugger.bodies import candidate_bodies, find_difference
+from mercato_contract.debugger.explain import (
     Secret,
     SecretOrigin,
     SentDelivery,
@@ -26,8 +26,8 @@ from mercato.domain.webhooks.debugger.explain import (
     Webhook,
     explain,
 )
-from mercato.kernel.signing import new_secret, sign
-from mercato.kernel.wire import as_json
+from mercato_contract.signing import new_secret, sign
+from mercato_contract.wire import as_json
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECONDS = int(NOW.timestamp())

@@ -22,7 +22,7 @@ from mercato.domain.webhooks import queries
 from mercato.kernel.clock import new_id, now
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.migrate import migrate
-from mercato.kernel.signing import new_secret, webhook_headers
+from mercato_contract.signing import new_secret, webhook_headers
 
 SECRET = new_secret(b"\xfb".__mul__)
 STRANGE = new_secret(b"\x07".__mul__)

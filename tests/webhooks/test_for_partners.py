@@ -13,14 +13,14 @@ from tests.webhooks.harness import TOKEN, Harness, job_of
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import attempts, deliveries
-from mercato.domain.webhooks.model import CallResult, DeliveryStatus
+from mercato.domain.webhooks.model import CallResult
 from mercato.domain.webhooks.retention import delete_of_orders, prune
-from mercato.domain.webhooks.wire import WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato.kernel import errors
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import deliveries as delivery_rows
 from mercato.kernel.db.tables import delivery_attempts, jobs
-from mercato.kernel.wire import as_json
+from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
+from mercato_contract.wire import as_json
 
 NOWHERE = "http://127.0.0.1:9/hooks"
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.kernel import errors
-from mercato.kernel.wire.cursor import cursor_of, page_of, read_cursor
+from mercato.kernel.wire.cursor import page_of, read_cursor
+from mercato_contract.pages import cursor_of
 
 
 @given(st.uuids())

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from mercato.kernel.wire.base import MAX_RETRY_AFTER, parse_retry_after
+from mercato_contract.wire import MAX_RETRY_AFTER, parse_retry_after
 
 NOON = dt.datetime(2026, 1, 31, 12, 0, 0, tzinfo=dt.UTC)
 

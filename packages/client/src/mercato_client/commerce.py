@@ -1,0 +1,268 @@
+"""The Commerce surface, for merchants' systems."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import NoneType
+from typing import Any, Final
+
+from mercato_client.exchange import Id, Sent
+from mercato_client.operation import Each, operation
+from mercato_contract.catalogs import (
+    CatalogIngestAccepted,
+    CatalogIngestPage,
+    CatalogIngestStatusResponse,
+    CatalogSet,
+    CatalogSetNotification,
+    CatalogValidation,
+    StoreIds,
+)
+from mercato_contract.orders import (
+    CommerceOrder,
+    OrderPage,
+    OrderState,
+    OrderStatusResponse,
+    OrderStatusUpdate,
+    OrderTimeline,
+)
+from mercato_contract.requests import RefusedRequestPage
+from mercato_contract.stores import (
+    ItemAvailabilityEntry,
+    ItemAvailabilityRequest,
+    ItemAvailabilityResponse,
+    OnboardingPage,
+    OnboardingRequest,
+    OnboardingStatus,
+    RetryRequest,
+    Store,
+    StorePage,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    StoreUpdate,
+)
+from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail, WebhookDeliveryPage
+
+ONBOARDING: Final = "/v1/commerce/onboarding/stores"
+STORES: Final = "/v1/commerce/stores"
+ORDERS: Final = "/v1/commerce/orders"
+DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
+
+
+class Commerce:
+    """The methods for a merchant's key."""
+
+    # --- onboarding
+
+    @operation("POST", ONBOARDING, OnboardingStatus)
+    def register_store(self, request: OnboardingRequest) -> Sent:
+        """Start the onboarding of a store; its catalog is pulled at once. Go on with `wait_until_live`."""
+        return Sent(body=request)
+
+    @operation("GET", ONBOARDING, OnboardingPage)
+    def list_onboardings(self, *, limit: int | None = None, cursor: str | None = None) -> Sent:
+        """Return a page of the onboardings that were not cancelled, newest first."""
+        return Sent(query={"limit": limit, "cursor": cursor})
+
+    each_onboarding = Each(
+        list_onboardings,
+        lambda page: page.onboardings,
+        "Yield every onboarding that was not cancelled, newest first.",
+    )
+
+    @operation("GET", ONBOARDING + "/{onboardingId}", OnboardingStatus)
+    def get_onboarding_status(self, onboarding_id: Id) -> Sent:
+        """Return an onboarding's status; if its catalog has failed, with every error and its pointer."""
+        return Sent(ids=(onboarding_id,))
+
+    @operation("DELETE", ONBOARDING + "/{onboardingId}", NoneType)
+    def cancel_onboarding(self, onboarding_id: Id) -> Sent:
+        """Cancel an onboarding that is not active."""
+        return Sent(ids=(onboarding_id,))
+
+    @operation("POST", ONBOARDING + "/{onboardingId}/retry", OnboardingStatus)
+    def retry_onboarding(self, onboarding_id: Id, *, catalog_callback_url: str | None = None) -> Sent:
+        """Retry a failed onboarding, from another catalog URL if one is given."""
+        return Sent(ids=(onboarding_id,), body=RetryRequest(catalog_callback_url=catalog_callback_url))
+
+    @operation("POST", ONBOARDING + "/{onboardingId}/activate", Store)
+    def activate_store(self, onboarding_id: Id) -> Sent:
+        """Make the store live. Only when the status is `ready_to_activate`."""
+        return Sent(ids=(onboarding_id,))
+
+    # --- catalogs
+
+    @operation("POST", "/v1/commerce/catalogset-notification", CatalogIngestAccepted)
+    def notify_catalog_update(self, store_id: Id, callback_url: str) -> Sent:
+        """Notify of a new catalog, which is then pulled. `replace_catalog` also waits until it is served."""
+        return Sent(query={"storeId": store_id}, body=CatalogSetNotification(callback_url=callback_url))
+
+    @operation(
+        "GET", STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status", CatalogIngestStatusResponse
+    )
+    def get_catalog_ingest_status(self, store_id: Id, catalog_ingest_id: Id) -> Sent:
+        """Return the status of a catalog run."""
+        return Sent(ids=(store_id, catalog_ingest_id))
+
+    @operation("GET", STORES + "/{storeId}/catalog-ingest", CatalogIngestPage)
+    def list_catalog_ingest_runs(
+        self, store_id: Id, *, limit: int | None = None, cursor: str | None = None
+    ) -> Sent:
+        """Return a page of a store's catalog runs, newest first."""
+        return Sent(ids=(store_id,), query={"limit": limit, "cursor": cursor})
+
+    each_catalog_ingest_run = Each(
+        list_catalog_ingest_runs,
+        lambda page: page.runs,
+        "Yield every catalog run of a store, newest first.",
+    )
+
+    @operation("POST", "/v1/commerce/catalogset-validation", CatalogValidation, repeats=True)
+    def validate_catalog_set(
+        self, document: bytes | Mapping[str, Any], *, store_id: Id | None = None
+    ) -> Sent:
+        """Check a CatalogSet, or `{"callbackUrl": …}`, as a run would; change nothing."""
+        return Sent(query={"storeId": store_id}, body=document)
+
+    @operation("GET", "/v1/commerce/catalog-sets/{catalogSetId}", CatalogSet)
+    def get_commerce_catalog_set(self, catalog_set_id: Id) -> Sent:
+        """Return one of the account's CatalogSets, as storefronts get it."""
+        return Sent(ids=(catalog_set_id,))
+
+    @operation("GET", STORES + "/{storeId}/ids", StoreIds)
+    def get_store_ids(self, store_id: Id) -> Sent:
+        """Return the served ids of the items and modifier groups in the store's document."""
+        return Sent(ids=(store_id,))
+
+    # --- stores
+
+    @operation("GET", STORES, StorePage)
+    def list_stores(
+        self,
+        *,
+        status: StoreStatusValue | str | None = None,
+        partner_store_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the account's live stores, newest first."""
+        which = {"status": status, "partnerStoreId": partner_store_id}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+    each_store = Each(
+        list_stores, lambda page: page.stores, "Yield every live store of the account, newest first."
+    )
+
+    @operation("GET", STORES + "/{storeId}", Store)
+    def get_store(self, store_id: Id) -> Sent:
+        """Return a store of the account."""
+        return Sent(ids=(store_id,))
+
+    @operation("PUT", STORES + "/{storeId}", Store)
+    def update_store(self, store_id: Id, update: StoreUpdate) -> Sent:
+        """Change the members that are given; None clears those that may be empty."""
+        return Sent(ids=(store_id,), body=update)
+
+    @operation("GET", STORES + "/{storeId}/status", StoreStatusResponse)
+    def get_store_status(self, store_id: Id) -> Sent:
+        """Return whether the store accepts orders now."""
+        return Sent(ids=(store_id,))
+
+    @operation("POST", STORES + "/{storeId}/status", StoreStatusResponse)
+    def set_store_status(self, store_id: Id, update: StoreStatusUpdate) -> Sent:
+        """Pause the store, until an instant or until further notice, or bring it online."""
+        return Sent(ids=(store_id,), body=update)
+
+    @operation("POST", STORES + "/{storeId}/item-availability", ItemAvailabilityResponse)
+    def set_item_availability(self, store_id: Id, items: Sequence[ItemAvailabilityEntry]) -> Sent:
+        """Mark items as sold out, or as available again; return all that are sold out now."""
+        return Sent(ids=(store_id,), body=ItemAvailabilityRequest(items=list(items)))
+
+    # --- orders
+
+    @operation("GET", ORDERS, OrderPage)
+    def list_orders(
+        self,
+        *,
+        store_id: Id | None = None,
+        state: OrderState | str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the orders of the account's stores, newest first."""
+        return Sent(query={"storeId": store_id, "state": state, "limit": limit, "cursor": cursor})
+
+    each_order = Each(
+        list_orders,
+        lambda page: page.orders,
+        "Yield every order of the account's stores, newest first.",
+    )
+
+    @operation("GET", ORDERS + "/{orderId}", CommerceOrder)
+    def get_order(self, order_id: Id) -> Sent:
+        """Return an order of the account's stores as it is now."""
+        return Sent(ids=(order_id,))
+
+    @operation("GET", ORDERS + "/{orderId}/timeline", OrderTimeline)
+    def get_order_timeline(self, order_id: Id) -> Sent:
+        """Return the history of an order, with every webhook attempt."""
+        return Sent(ids=(order_id,))
+
+    @operation("POST", ORDERS + "/{orderId}/status", OrderStatusResponse)
+    def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:
+        """Update an order's status, close it, or set when it will be ready."""
+        return Sent(ids=(order_id,), body=update)
+
+    # --- refused requests
+
+    @operation("GET", "/v1/commerce/requests", RefusedRequestPage)
+    def list_commerce_requests(
+        self,
+        *,
+        error_code: str | None = None,
+        since: datetime | str | None = None,
+        store_id: Id | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the account's requests that were refused in the last 7 days, newest first."""
+        which = {"errorCode": error_code, "since": since, "storeId": store_id}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+    each_commerce_request = Each(
+        list_commerce_requests,
+        lambda page: page.requests,
+        "Yield every request of the account that was refused in the last 7 days, newest first.",
+    )
+
+    # --- webhooks
+
+    @operation("GET", DELIVERIES, WebhookDeliveryPage)
+    def list_commerce_webhook_deliveries(
+        self,
+        *,
+        status: DeliveryStatus | str | None = None,
+        type: str | None = None,  # noqa: A002  # the wire's word
+        store_id: Id | None = None,
+        order_id: Id | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the webhooks that the account was sent, newest first."""
+        which = {"status": status, "type": type, "storeId": store_id, "orderId": order_id}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+    each_commerce_webhook_delivery = Each(
+        list_commerce_webhook_deliveries,
+        lambda page: page.deliveries,
+        "Yield every webhook that the account was sent, newest first.",
+    )
+
+    @operation("GET", DELIVERIES + "/{deliveryId}", WebhookDeliveryDetail)
+    def get_commerce_webhook_delivery(self, delivery_id: Id) -> Sent:
+        """Return a webhook with its body and every attempt."""
+        return Sent(ids=(delivery_id,))
+
+    @operation("POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail)
+    def redeliver_commerce_webhook(self, delivery_id: Id) -> Sent:
+        """Redeliver a webhook with the same id and body."""
+        return Sent(ids=(delivery_id,))

@@ -1,0 +1,33 @@
+"""Doubles of both partners, to test one side without the other.
+
+async with MerchantDouble(secret="whsec_…", behaviour=["place decline:ITEM_UNAVAILABLE"]) as merchant:
+    ...  # merchant.webhook_url is what the service calls
+
+with MerchantDouble(secret="whsec_…") as merchant:  # without asyncio: it runs in a thread of its own
+    ...
+"""
+
+from mercato_client.testing.acts import Act, ActError, Script
+from mercato_client.testing.browsing import Outcome, Purchase
+from mercato_client.testing.double import Double, Reply
+from mercato_client.testing.journal import Journal, Seen
+from mercato_client.testing.merchant import DECLINED_CARD, Entry, MerchantDouble
+from mercato_client.testing.server import Received
+from mercato_client.testing.storefront import StorefrontDouble
+
+__all__ = [
+    "DECLINED_CARD",
+    "Act",
+    "ActError",
+    "Double",
+    "Entry",
+    "Journal",
+    "MerchantDouble",
+    "Outcome",
+    "Purchase",
+    "Received",
+    "Reply",
+    "Script",
+    "Seen",
+    "StorefrontDouble",
+]

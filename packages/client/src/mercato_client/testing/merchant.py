@@ -1,0 +1,277 @@
+"""A merchant's double: hosts CatalogSets, prices orders, accepts each order once, receives signed events.
+
+It does what a merchant's system has to do and no more, so it can be read as an example.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+
+from aiohttp import web
+
+from mercato_client.testing import acts, prices
+from mercato_client.testing.acts import Act, Script
+from mercato_client.testing.catalog_host import CATALOG, CatalogHost
+from mercato_client.testing.double import Reply
+from mercato_client.testing.journal import MAX_KEPT, add_pages
+from mercato_client.testing.prices import UnknownItemError, items_of
+from mercato_client.testing.server import HOST, Received
+from mercato_contract.events import EventType
+from mercato_contract.problems import default_message
+
+DECLINED_CARD: Final = "tok_sandbox_declined"
+"""The card token that the bank declines."""
+
+FIRST_NUMBER: Final = 1001
+
+MAX_ORDERS: Final = 10_000
+"""The most orders, and the most events, that are kept; more are answered with 503, so they are sent again."""
+
+_PAYMENT: Final = ("PAYMENT_DECLINED", "PAYMENT_FAILED", "PAYMENT_METHOD_INVALID")
+
+Error = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An order in the book, with its first answer."""
+
+    data: Mapping[str, Any] = field(repr=False)
+    answer: Mapping[str, Any]
+    status: int
+
+    @property
+    def taken(self) -> bool:
+        """Tell whether the order was accepted."""
+        return self.status == HTTPStatus.OK
+
+
+class MerchantDouble(CatalogHost):
+    """The running merchant. The book holds every order by its webhook-id, which is its orderId.
+
+    `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
+    the bearer token that webhooks must carry, if any; `sold_out` are item ids as carts have them.
+    """
+
+    operations: ClassVar = acts.MERCHANT
+    title: ClassVar = "Sandbox merchant"
+
+    def __init__(
+        self,
+        *,
+        secret: str | Iterable[str] = (),
+        token: str | None = None,
+        catalog: Any = None,
+        sold_out: Iterable[str] = (),
+        behaviour: Script | Iterable[str] = (),
+        seed: int = 0,
+        host: str = HOST,
+        port: int = 0,
+    ) -> None:
+        super().__init__(secret=secret, token=token, behaviour=behaviour, seed=seed, host=host, port=port)
+        if catalog is not None:
+            self.host(CATALOG, catalog)
+        self.book: dict[str, Entry] = {}
+        self.cancelled: set[str] = set()
+        self.sold_out = {item.lower() for item in sold_out}
+        self.validated = self.repeats = self.failed = 0
+        self.is_down = False
+        self._late: dict[str, int] = {}
+        self._events: set[str] = set()
+        self._unread: asyncio.Queue[Received] = asyncio.Queue(MAX_KEPT)
+
+    @property
+    def webhook_url(self) -> str:
+        """Return the URL to register as `webhookUrl`."""
+        return f"{self.url}/hooks"
+
+    @property
+    def catalog_url(self) -> str:
+        """Return the URL to register as `catalogCallbackUrl`: the first document's."""
+        return self.url + next(iter(self._documents), CATALOG)
+
+    @property
+    def taken(self) -> list[str]:
+        """Return the ids of the accepted orders."""
+        return [order_id for order_id, entry in self.book.items() if entry.taken]
+
+    def go_down(self) -> None:
+        """Fail from now on, in the worst way: an order is still recorded, but answered with 503."""
+        self.is_down = True
+
+    def come_back(self) -> None:
+        """Work again, with the same book."""
+        self.is_down = False
+
+    async def webhook(self) -> Received:
+        """Wait for the next event, genuine or not. Each is returned once; the newest thousand are kept."""
+        return await self._unread.get()
+
+    def noted(self, operation: str, webhook: Received) -> None:
+        """Keep an event for `webhook`."""
+        if operation not in {"validate", "place"}:
+            if self._unread.full():
+                self._unread.get_nowait()
+            self._unread.put_nowait(webhook)
+
+    # --- the steps of accepting an order; each may be overridden ---
+
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        """Return the answer to a genuine webhook."""
+        match operation:
+            case "validate":
+                return self.answer_validate(webhook, act)
+            case "place":
+                return self.answer_place(webhook, act)
+            case _:
+                return self.answer_event(webhook)
+
+    def draw(self, operation: str, webhook: Received) -> Act:
+        """Return the act that the script has; an order in the book has had its act."""
+        known = operation == "place" and self.find_entry(webhook) is not None
+        return acts.HONEST if known else super().draw(operation, webhook)
+
+    def answer_validate(self, webhook: Received, act: Act) -> Reply:
+        """Return what the order costs here, or why it is refused. Nothing is recorded."""
+        if self.is_down:
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.validated += 1
+        order = webhook.json()["data"]["order"]
+        errors = _declined(act) or self.item_faults(order)
+        if errors:
+            return Reply(HTTPStatus.OK, {"isValid": False, "errors": errors})
+        amounts = self.amounts_of(order)
+        if act.name == acts.WRONG:
+            amounts = prices.corrupt(amounts, act.argument or "total")
+        return Reply(HTTPStatus.OK, {"isValid": True, "amounts": amounts})
+
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        """Accept or refuse the order. The same webhook-id is the same order and gets its first answer."""
+        entry = self.find_entry(webhook)
+        known = entry is not None
+        if entry is None and len(self.book) < MAX_ORDERS:
+            entry = self.enter(webhook, act)
+            self.keep(webhook, entry, act)
+        if entry is None or self.is_down or self._is_late(webhook.webhook_id):
+            self.failed += 1
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.repeats += known
+        return Reply(entry.status, entry.answer)
+
+    def answer_event(self, webhook: Received) -> Reply:
+        """Handle an event once; an unknown type is accepted, too."""
+        if self.is_new(webhook):
+            if len(self._events) >= MAX_ORDERS:
+                return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+            self._events.add(webhook.webhook_id)
+            self.take_event(webhook.json())
+        return Reply(HTTPStatus.NO_CONTENT)
+
+    def find_entry(self, webhook: Received) -> Entry | None:
+        """Return the entry of an order that is in the book."""
+        return self.book.get(webhook.webhook_id)
+
+    def enter(self, webhook: Received, act: Act) -> Entry:
+        """Decide on a new order."""
+        data = webhook.json()["data"]
+        errors = _declined(act) or self.refusals(data)
+        if errors:
+            unpaid = errors[0]["code"] in _PAYMENT
+            status = HTTPStatus.PAYMENT_REQUIRED if unpaid else HTTPStatus.CONFLICT
+            return Entry(data, {"accepted": False, "errors": errors}, status)
+        answer: dict[str, Any] = {"accepted": True, "partnerOrderId": self.next_number()}
+        if act.name == acts.WRONG:
+            answer["amounts"] = prices.corrupt(self.amounts_of(data["order"]), act.argument or "total")
+        return Entry(data, answer, HTTPStatus.OK)
+
+    def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
+        """Record an order in the book."""
+        self.book[webhook.webhook_id] = entry
+        if act.name == acts.LATE:
+            self._late[webhook.webhook_id] = act.count
+
+    def is_new(self, webhook: Received) -> bool:
+        """Tell whether the event wasn't handled before."""
+        return webhook.webhook_id not in self._events
+
+    def take_event(self, event: Any) -> None:
+        """Apply an event."""
+        if event.get("type") == EventType.ORDER_CANCELLED:
+            self.cancelled.add(event["data"]["orderId"])
+
+    def next_number(self) -> str:
+        """Return the merchant's own number for the next order."""
+        return f"A-{FIRST_NUMBER + len(self.taken)}"
+
+    def refusals(self, data: Mapping[str, Any]) -> list[Error]:
+        """Return why an order is refused: for its items, its amounts or its payment."""
+        order = data["order"]
+        return self.item_faults(order) or self.amount_faults(order) or self.payment_faults(data)
+
+    def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        """Return the faults of the items and their price. Without a catalog every price is right."""
+        gone = self.sold_out_faults(order)
+        if gone:
+            return gone
+        try:
+            own = self.sub_total_of(order)
+        except UnknownItemError as unknown:
+            return [{"code": "ITEM_UNAVAILABLE", "message": str(unknown), "pointer": unknown.pointer}]
+        if own is None or own == Decimal(order["amounts"]["subTotal"]):
+            return []
+        message = f"By our catalog the items cost {own}."
+        return [{"code": "ITEM_PRICE_CHANGED", "message": message, "pointer": "/amounts/subTotal"}]
+
+    def sold_out_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        """Return a fault for each item that is sold out."""
+        return [
+            {"code": "ITEM_UNAVAILABLE", "message": f"{item} is sold out.", "pointer": pointer}
+            for item, pointer in items_of(order.get("cart", {}).get("lineItems", ()))
+            if item in self.sold_out
+        ]
+
+    def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        """Return the faults of an order's amounts."""
+        return prices.faults_of(order["amounts"])
+
+    def payment_faults(self, data: Mapping[str, Any]) -> list[Error]:
+        """Return the faults of an order's payment."""
+        if (data.get("payment") or {}).get("cardToken") != DECLINED_CARD:
+            return []
+        return [{"code": "PAYMENT_DECLINED", "message": "The bank declines this card."}]
+
+    def amounts_of(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the order costs: its items by the hosted catalog, and the tax."""
+        return prices.with_tax(order["amounts"], self.sub_total_of(order))
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return the URLs to register."""
+        return [("webhookUrl", self.webhook_url), ("catalogCallbackUrl", self.catalog_url)]
+
+    def facts(self) -> list[tuple[str, int]]:
+        """Return counts for the page."""
+        return [
+            ("orders taken", len(self.taken)),
+            ("refused", len(self.book) - len(self.taken)),
+            ("cancelled", len(self.cancelled)),
+        ]
+
+    def routes(self, app: web.Application) -> None:
+        """Add the page, the log, the catalogs and the webhooks."""
+        add_pages(app, self)
+        app.router.add_get("/{path:.*}", self.serve_document)
+        app.router.add_post("/hooks/{operation}", self.take)
+
+    def _is_late(self, webhook_id: str) -> bool:
+        left = self._late.get(webhook_id, 0)
+        self._late[webhook_id] = left - 1
+        return left > 0
+
+
+def _declined(act: Act) -> list[Error]:
+    if act.name != acts.DECLINE:
+        return []
+    return [{"code": act.argument, "message": default_message(act.argument)}]

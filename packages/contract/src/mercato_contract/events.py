@@ -1,0 +1,296 @@
+"""The registry of webhooks: which types there are, what each carries, who receives it, and what a store replies."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeAlias
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+from mercato_contract.orders import Amounts, ClientContext, CommerceCart, Customer, Fulfillment, Order
+from mercato_contract.wire import Instant, Wire, redacted
+
+
+class EndpointKind(StrEnum):
+    """Which address: a store's, or the one for a storefront's order events."""
+
+    WEBHOOK_URL = "webhookUrl"
+    EVENT_URL = "eventUrl"
+
+
+class EndpointChangedData(Wire, kw_only=True):
+    """The data of `endpoint.changed`. Addresses are origins (scheme, host, port): the rest may grant access."""
+
+    endpoint: EndpointKind
+    store_id: Annotated[UUID, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
+    partner_store_id: Annotated[str, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
+    previous_origin: str | None
+    origin: str | None
+    token_sent: Annotated[
+        bool, Meta(description="Whether calls to the new origin carry your Authorization token.")
+    ]
+
+
+class EventType(StrEnum):
+    """The `type` of a webhook's envelope."""
+
+    ORDER_VALIDATE = "order.validate"
+    ORDER_PLACE = "order.place"
+    ORDER_CANCELLED = "order.cancelled"
+    ORDER_CREATED = "order.created"
+    ORDER_UPDATED = "order.updated"
+    CATALOG_SYNC_SUCCEEDED = "catalog.sync.succeeded"
+    CATALOG_SYNC_FAILED = "catalog.sync.failed"
+    ENDPOINT_CHANGED = "endpoint.changed"
+
+
+SUFFIXES: Final[Mapping[str, str]] = {
+    EventType.ORDER_VALIDATE: "validate",
+    EventType.ORDER_PLACE: "place",
+    EventType.ORDER_CANCELLED: "order-cancelled",
+    EventType.CATALOG_SYNC_SUCCEEDED: "catalog-sync",
+    EventType.CATALOG_SYNC_FAILED: "catalog-sync",
+    EventType.ENDPOINT_CHANGED: "endpoint-changed",
+}
+"""The path of each type below a `webhookUrl`. An event URL is called as it is."""
+
+
+STORE_CALLS: Final[Mapping[str, str]] = {
+    EventType.ORDER_VALIDATE: (
+        "A validation is not sent again: its cart may have changed, and no request waits for the answer. "
+        "The next validation of the storefront calls the store again."
+    ),
+    EventType.ORDER_PLACE: (
+        "The service itself sends an order again for 10 minutes while the store has not answered, "
+        "and then cancels it. See its state: GET /v1/commerce/orders/{orderId}."
+    ),
+}
+"""Types of calls to stores that a request waits for, each with the reason why it can't be redelivered."""
+
+
+class CatalogSyncWebhookData(Wire):
+    """The data of a `catalog.sync.…` event: the same errors and warnings as the status resource."""
+
+    catalog_ingest_id: UUID
+    store_id: UUID
+    status: RunStatus
+    errors: tuple[CatalogFault, ...]
+    warnings: tuple[PartnerWarning, ...] = ()
+
+
+Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]
+
+
+class WebhookOrder(Wire, kw_only=True):
+    """An OrderCore for stores: priced, with names and the merchant's own ids on its lines."""
+
+    cart: CommerceCart
+    client_context: ClientContext | UnsetType = UNSET
+    fulfillment: Fulfillment
+    amounts: Amounts
+    customer: Customer | UnsetType = UNSET
+
+
+class OrderValidateData(Wire, kw_only=True):
+    """The data of `order.validate`."""
+
+    store_id: UUID
+    partner_store_id: str
+    order: WebhookOrder
+
+
+class _AboutOrder(Wire, kw_only=True):
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+
+
+@redacted("payment")
+class OrderPlaceData(_AboutOrder, kw_only=True):
+    """The data of `order.place`. The payment is byte for byte the storefront's."""
+
+    order: WebhookOrder
+    payment: msgspec.Raw | UnsetType = UNSET
+
+
+class OrderCancelledData(_AboutOrder, kw_only=True):
+    """The data of `order.cancelled`."""
+
+    cancel_reason: str | None
+    order: WebhookOrder
+
+
+class OrderEventData(_AboutOrder, kw_only=True):
+    """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
+
+    sequence: int
+    order: Order
+
+
+class StoreAmountDetail(Wire):
+    """One entry of an amount's description."""
+
+    amount: Money
+    description: str
+
+
+class StoreReplyAmounts(Wire):
+    """The amounts that the store sets. Those that it doesn't return stay."""
+
+    fees: Money | UnsetType = UNSET
+    fees_description: list[StoreAmountDetail] | UnsetType = UNSET
+    taxes: Money | UnsetType = UNSET
+    taxes_description: list[StoreAmountDetail] | UnsetType = UNSET
+    promotions: Money | UnsetType = UNSET
+    promotions_description: list[StoreAmountDetail] | UnsetType = UNSET
+    adjustments: Money | UnsetType = UNSET
+    adjustments_description: list[StoreAmountDetail] | UnsetType = UNSET
+    sub_total: (
+        Annotated[Money, Meta(description="One that differs from ours is ITEM_PRICE_CHANGED.")] | UnsetType
+    ) = UNSET
+    total: Annotated[Money, Meta(description="If given, the sum of all amounts.")] | UnsetType = UNSET
+
+
+class StoreOrderError(Wire):
+    """An error of the order: one of our codes if one fits, and a message for the customer."""
+
+    code: str
+    message: str | UnsetType | None = UNSET
+    pointer: Annotated[str, Meta(description="Where in `data.order` (RFC 6901).")] | UnsetType | None = UNSET
+
+
+class ValidateReply(Wire):
+    """The store's reply to `order.validate`."""
+
+    is_valid: (
+        Annotated[bool, Meta(description="If absent, the order is accepted unless there are `errors`.")]
+        | UnsetType
+    ) = UNSET
+    amounts: StoreReplyAmounts | UnsetType | None = UNSET
+    errors: list[StoreOrderError] | UnsetType | None = UNSET
+    estimated_ready_at: Instant | UnsetType | None = UNSET
+
+
+class PlaceReply(Wire):
+    """The store's reply to `order.place`. An empty object accepts the order."""
+
+    accepted: (
+        Annotated[bool, Meta(description="If absent, the order is accepted unless there are `errors`.")]
+        | UnsetType
+    ) = UNSET
+    partner_order_id: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
+    estimated_ready_at: Instant | UnsetType | None = UNSET
+    errors: list[StoreOrderError] | UnsetType | None = UNSET
+
+
+class StoreRefusal(Wire):
+    """The store's rejection: `errors`, or a problem with `errorCode` and `detail`."""
+
+    errors: list[StoreOrderError] | UnsetType | None = UNSET
+    error_code: str | UnsetType | None = UNSET
+    detail: str | UnsetType | None = UNSET
+
+
+Payload: TypeAlias = (
+    OrderValidateData
+    | OrderPlaceData
+    | OrderCancelledData
+    | CatalogSyncWebhookData
+    | OrderEventData
+    | EndpointChangedData
+)
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """A webhook: its types, receiver, address and expected reply. `reply` None means any 2xx.
+
+    `envelope` is the name of its body's schema, and `meaning` the schema's description.
+    """
+
+    name: str
+    summary: str
+    description: str
+    envelope: str
+    meaning: str
+    types: tuple[EventType, ...]
+    data: type[Payload]
+    to: Literal["Commerce", "Marketfront"]
+    reply: type[Wire] | None = None
+
+
+EVENTS: Final = (
+    Event(
+        name="catalogSync",
+        summary="Catalog sync",
+        description="POST `{webhookUrl}/catalog-sync` when a catalog ingest run of a notification ends. Best effort: "
+        "rely on Get Catalog Ingest Status. `webhook-id` is the run's id.",
+        envelope="CatalogSyncWebhook",
+        meaning="A catalog ingest run has ended. `timestamp` is when.",
+        types=(EventType.CATALOG_SYNC_SUCCEEDED, EventType.CATALOG_SYNC_FAILED),
+        data=CatalogSyncWebhookData,
+        to="Commerce",
+    ),
+    Event(
+        name="orderValidate",
+        summary="Validate an order",
+        description="POST `{webhookUrl}/validate`. Answer within 5 seconds: a customer waits.",
+        envelope="OrderValidateWebhook",
+        meaning="A storefront asks whether the store would accept an order.",
+        types=(EventType.ORDER_VALIDATE,),
+        data=OrderValidateData,
+        to="Commerce",
+        reply=ValidateReply,
+    ),
+    Event(
+        name="orderPlace",
+        summary="Place an order",
+        description="POST `{webhookUrl}/place`. `webhook-id` is the order's id in every attempt: repeat your "
+        "answer to one that you have seen.",
+        envelope="OrderPlaceWebhook",
+        meaning="A storefront has placed an order.",
+        types=(EventType.ORDER_PLACE,),
+        data=OrderPlaceData,
+        to="Commerce",
+        reply=PlaceReply,
+    ),
+    Event(
+        name="orderCancelled",
+        summary="Order cancelled",
+        description="POST `{webhookUrl}/order-cancelled` for an order to which the store didn't reply within ten "
+        "minutes, whether it got the order or not, and for one that the network's operator cancelled.",
+        envelope="OrderCancelledWebhook",
+        meaning="An order to which the store never replied is cancelled.",
+        types=(EventType.ORDER_CANCELLED,),
+        data=OrderCancelledData,
+        to="Commerce",
+    ),
+    Event(
+        name="orderEvent",
+        summary="Order created or updated",
+        description="POST to the storefront's event URL.",
+        envelope="OrderEvent",
+        meaning="An order was created or has changed. Ignore an event whose `data.sequence` is lower than one you "
+        "have seen.",
+        types=(EventType.ORDER_CREATED, EventType.ORDER_UPDATED),
+        data=OrderEventData,
+        to="Marketfront",
+    ),
+    Event(
+        name="endpointChanged",
+        summary="Endpoint changed",
+        description="POST to your event URL, to the old one if it changed; without one, to "
+        "`{webhookUrl}/endpoint-changed` of the previous webhookUrl. Sent when scheme, host or port of a webhookUrl or "
+        "event URL change, whoever changed it.",
+        envelope="EndpointChangedWebhook",
+        meaning="An address at which the service calls you has another host now. If it wasn't you, revoke the key.",
+        types=(EventType.ENDPOINT_CHANGED,),
+        data=EndpointChangedData,
+        to="Commerce",
+    ),
+)
+
+
+PAYLOADS: Final[Mapping[str, type[Payload]]] = {kind: event.data for event in EVENTS for kind in event.types}
+"""What each type carries."""

@@ -1,0 +1,364 @@
+"""Onboardings and stores, for their merchants and for storefronts."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, Final
+from uuid import UUID
+from zoneinfo import available_timezones
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato_contract.catalogs import AvailabilityWindow, CatalogFault, PartnerWarning
+from mercato_contract.money import decimal_fault, is_negative
+from mercato_contract.wire import MAX_ENTRIES, Instant, Objection, Wire, redacted, validator
+
+_LOCAL_ZONES: Final = {"localtime", "posixrules", "Factory"}
+"""Files among the time zones that aren't zones: their meaning depends on the machine."""
+
+
+def timezone_fault(text: str) -> str | None:
+    """Return what is wrong with an IANA time zone name, or None."""
+    if text in _zones():
+        return None
+    return f"timezone must be an IANA time zone name, like Europe/Berlin; {text[:64]!r} isn't one."
+
+
+@cache
+def _zones() -> set[str]:
+    # Cached: listing the files of the time zones takes tens of milliseconds.
+    return available_timezones() - _LOCAL_ZONES
+
+
+MAX_TOKEN: Final = 4096
+"""Characters of a webhook token."""
+
+
+_TOKEN: Final = re.compile(rf"[\x21-\x7e]{{1,{MAX_TOKEN}}}")
+
+
+def webhook_token_fault(token: str) -> str | None:
+    """Return what is wrong with a webhook token, or None. The message never repeats it."""
+    if _TOKEN.fullmatch(token) is None:
+        return f"A webhook token has 1 to {MAX_TOKEN} visible ASCII characters, and no spaces."
+    return None
+
+
+Text255 = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+Latitude = Annotated[float, Meta(ge=-90, le=90)]
+
+
+Longitude = Annotated[float, Meta(ge=-180, le=180)]
+
+
+class Coordinates(Wire):
+    """A place on earth, in degrees."""
+
+    lat: Latitude
+    lng: Longitude
+
+
+class AddressRequest(Wire):
+    """An address as it is sent. Every member is optional; `address1` means the same as `street`."""
+
+    street: Text255 | None = None
+    address1: Text255 | None = None
+    address2: Text255 | None = None
+    city: Text255 | None = None
+    state: Text255 | None = None
+    postal_code: Text255 | None = None
+    country: Text255 | None = None
+    coordinates: Coordinates | None = None
+
+
+class Address(Wire):
+    """An address as it is returned: the members that were sent."""
+
+    street: str | UnsetType = UNSET
+    address2: str | UnsetType = UNSET
+    city: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    postal_code: str | UnsetType = UNSET
+    country: str | UnsetType = UNSET
+    coordinates: Coordinates | UnsetType = UNSET
+
+
+class StoreStatusValue(StrEnum):
+    """Whether a store accepts orders."""
+
+    ONLINE = "online"
+    PAUSED = "paused"
+
+
+class StoreStatusUpdate(Wire):
+    """`online` or `paused` in any case; the other two apply only to a pause."""
+
+    status: Annotated[str, Meta(min_length=1)]
+    pause_reason: Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"]})] = None
+    resume_at: Annotated[
+        Any,
+        Meta(
+            extra_json_schema={"type": ["string", "null"], "format": "date-time"},
+            description="A future instant; without it the pause lasts until it is ended.",
+        ),
+    ] = None
+
+
+class StoreStatusResponse(Wire):
+    """A store's availability now: a pause whose `resumeAt` has passed is over."""
+
+    status: StoreStatusValue
+    pause_reason: str | None
+    resume_at: Instant | None
+
+
+class ItemAvailabilityEntry(Wire, kw_only=True):
+    """One item, sold out until an instant or until further notice, or available again.
+
+    It is named by `itemId`, or by `partnerItemId` as order lines have it: the id in the merchant's document.
+    """
+
+    item_id: Text255 | None = None
+    partner_item_id: Text255 | None = None
+    available: bool
+    until: str | None = None
+
+
+def item_name_fault(sent: Mapping[str, object]) -> Objection | None:
+    """Return why an entry doesn't name one item, or None."""
+    named = [name for name in ("itemId", "partnerItemId") if sent.get(name) is not None]
+    if not named:
+        return Objection("An entry needs itemId or partnerItemId.", form=True)
+    if len(named) > 1:
+        return Objection("An entry has itemId or partnerItemId, not both.", below="/partnerItemId")
+    return None
+
+
+class ItemAvailabilityRequest(Wire):
+    """Items of the store's current CatalogSet."""
+
+    items: Annotated[
+        list[Annotated[ItemAvailabilityEntry, Meta(extra=validator(item_name_fault))]],
+        Meta(min_length=1, max_length=MAX_ENTRIES),
+    ]
+
+
+class ItemAvailabilityResponse(Wire):
+    """Every item that is sold out now."""
+
+    unavailable_item_ids: tuple[UUID, ...]
+
+
+MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
+
+
+Text2000 = Annotated[str, Meta(max_length=2000)]
+
+
+AnsweredUri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+
+
+Uri = Annotated[str, Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
+
+
+WebhookToken = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_TOKEN,
+        extra=validator(webhook_token_fault),
+        extra_json_schema={"writeOnly": True},
+    ),
+]
+
+
+_AT_REGISTRATION: Final = (
+    "What calls to this origin (scheme, host, port) carry as `Authorization: Bearer`. Needed for an origin other than "
+    "the one that your token was given for: without it, calls carry no token."
+)
+
+
+_AT_UPDATE: Final = (
+    "What calls to the origin (scheme, host, port) of `webhookUrl` carry as `Authorization: Bearer`. Needed when its "
+    "origin changes: without it, calls carry no token."
+)
+
+
+TimeZone = Annotated[str, Meta(max_length=64, extra=validator(timezone_fault))]
+
+
+class OnboardingState(StrEnum):
+    """The state of an onboarding, derived from its newest run and its activation."""
+
+    PENDING_CATALOG = "pending_catalog"
+    CATALOG_INGESTING = "catalog_ingesting"
+    CATALOG_FAILED = "catalog_failed"
+    READY_TO_ACTIVATE = "ready_to_activate"
+    ACTIVE = "active"
+
+
+@redacted("webhook_token")
+class OnboardingRequest(Wire):
+    """The registration of a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
+
+    partner_store_id: Text255
+    name: Text255
+    address: AddressRequest
+    catalog_callback_url: Uri
+    webhook_url: Uri | None = None
+    timezone: Annotated[TimeZone, Meta(description="IANA name; else taken from the place.")] | None = None
+    webhook_token: Annotated[WebhookToken, Meta(description=_AT_REGISTRATION)] | None = None
+
+
+class RetryRequest(Wire):
+    """An optional new URL to pull the catalog from."""
+
+    catalog_callback_url: Uri | None = None
+
+
+class OnboardingStatus(Wire, kw_only=True):
+    """The state of an onboarding; `error` and `errors` say what is wrong with the catalog."""
+
+    onboarding_id: UUID
+    partner_store_id: str
+    status: OnboardingState
+    store_id: UUID | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    errors: tuple[CatalogFault, ...] = ()
+    created_at: Instant
+    warnings: Annotated[
+        tuple[PartnerWarning, ...],
+        Meta(
+            description="Of the address, with pointers into the request, and of the catalog, into the document."
+        ),
+    ] = ()
+
+
+class OnboardingPage(Wire):
+    """A page of onboardings, newest first."""
+
+    onboardings: list[OnboardingStatus]
+    next_cursor: str | None
+
+
+class Store(Wire, kw_only=True):
+    """A store as its merchant sees it."""
+
+    store_id: UUID
+    onboarding_id: UUID
+    partner_store_id: str
+    catalog_set_id: UUID
+    name: str
+    address: Address
+    phone: str | UnsetType = UNSET
+    timezone: str
+    logo_url: AnsweredUri | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    status: StoreStatusValue
+    pause_reason: str | None
+    resume_at: Instant | None
+    webhook_url: AnsweredUri | UnsetType = UNSET
+    minimum_order_amount: str | UnsetType = UNSET
+    delivery_allowed: bool
+    pickup_allowed: bool
+    categories: tuple[str, ...]
+    unavailable_item_ids: tuple[UUID, ...]
+    created_at: Instant
+    updated_at: Instant
+    warnings: tuple[PartnerWarning, ...] = ()
+
+
+class StorePage(Wire):
+    """A page of stores, newest first."""
+
+    stores: list[Store]
+    next_cursor: str | None
+
+
+def _minimum_fault(text: str) -> str | None:
+    """Return what is wrong in any currency; the store's own currency is checked later."""
+    fault = decimal_fault(text)
+    if fault is not None:
+        return f"minimumOrderAmount: {fault}"
+    return MINIMUM_NEGATIVE if is_negative(text) else None
+
+
+Minimum = Annotated[str, Meta(max_length=40, extra=validator(_minimum_fault))]
+
+
+@redacted("webhook_token")
+class StoreUpdate(Wire):
+    """The members of a store to change. Null clears the optional ones."""
+
+    name: Text255 | UnsetType | None = UNSET
+    phone: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
+    logo_url: Uri | UnsetType | None = UNSET
+    description: Text2000 | UnsetType | None = UNSET
+    address: AddressRequest | UnsetType | None = UNSET
+    timezone: TimeZone | UnsetType | None = UNSET
+    webhook_url: Uri | UnsetType | None = UNSET
+    minimum_order_amount: Minimum | UnsetType | None = UNSET
+    delivery_allowed: bool | UnsetType | None = UNSET
+    pickup_allowed: bool | UnsetType | None = UNSET
+    categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET
+    webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
+
+
+class FulfillmentMode(StrEnum):
+    """How an order reaches its customer."""
+
+    PICKUP = "PICKUP"
+    DELIVERY_BY_MERCHANT = "DELIVERY_BY_MERCHANT"
+
+
+class PostalAddress(Wire):
+    """An address with every member; null where it was not given."""
+
+    address1: str | None
+    address2: str | None
+    city: str | None
+    coordinates: Coordinates | None
+    postal_code: str | None
+    state: str | None
+
+
+class MarketfrontStore(Wire, kw_only=True):
+    """A store as storefronts see it."""
+
+    store_id: UUID
+    catalog_set_id: UUID
+    name: str
+    description: str | UnsetType = UNSET
+    phone: str | UnsetType = UNSET
+    logo_url: AnsweredUri | UnsetType = UNSET
+    timezone: str
+    address: PostalAddress
+    status: StoreStatusValue
+    is_open: bool
+    availability: tuple[AvailabilityWindow, ...]
+    categories: tuple[str, ...]
+    fulfillment_types: tuple[FulfillmentMode, ...]
+    minimum_order_amount: str | UnsetType = UNSET
+    unavailable_item_ids: tuple[UUID, ...]
+
+
+class AvailabilityReason(StrEnum):
+    """Why a store is open or not."""
+
+    OPEN = "OPEN"
+    PAUSED = "PAUSED"
+    OUTSIDE_HOURS = "OUTSIDE_HOURS"
+
+
+class StoreAvailability(Wire):
+    """Whether a store is open at an instant, and why. `localTime` is in its time zone, without an offset."""
+
+    at: Instant
+    is_open: bool
+    reason: AvailabilityReason
+    detail: str
+    timezone: str
+    local_time: str

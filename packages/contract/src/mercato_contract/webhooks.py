@@ -1,0 +1,152 @@
+"""Deliveries, and the signature debugger. Never a sent header or a secret."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from mercato_contract.pages import PAGE, Cursor, PageLimit
+from mercato_contract.wire import Instant, Wire, redacted
+
+
+class DeliveryStatus(StrEnum):
+    """`pending`: an attempt is due or running. `succeeded` and `failed` are final until a redelivery."""
+
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+MAX_BODY: Final = 128 * 1024
+"""Bytes of a body. The service's own webhooks are shorter; the debugger hashes a body about a hundred times."""
+
+
+MAX_HEADERS: Final = 100
+
+
+MAX_SECRETS: Final = 5
+
+
+class WebhookDelivery(Wire, frozen=True):
+    """One event and the address that it is sent to."""
+
+    delivery_id: UUID
+    id: Annotated[
+        UUID,
+        Meta(
+            description="The same as `deliveryId`; use that.",
+            extra_json_schema={"deprecated": True},
+        ),
+    ]
+    type: Annotated[str, Meta(description="The event's type, for example `catalog.sync.succeeded`.")]
+    webhook_id: Annotated[
+        UUID, Meta(description="The `webhook-id` header: the same at every attempt and redelivery.")
+    ]
+    url: Annotated[str, Meta(description="The address called, suffix and query included.")]
+    store_id: UUID | None
+    order_id: Annotated[
+        UUID | None, Meta(description="The order that the event is about; null if there is none.")
+    ]
+    status: DeliveryStatus
+    attempts: Annotated[int, Meta(description="Attempts so far, including redeliveries.")]
+    next_attempt_at: Annotated[
+        Instant | None, Meta(description="When the next attempt is due; null when the delivery is final.")
+    ]
+    error: Annotated[str | None, Meta(description="Why it was not delivered; null if nothing failed.")]
+    endpoint_disabled: Annotated[
+        str | None, Meta(description="Why the address is disabled; null if it is enabled.")
+    ]
+    created_at: Instant
+    updated_at: Instant
+
+
+class DeliveryAttempt(Wire, frozen=True):
+    """One call and its result."""
+
+    number: int
+    at: Instant
+    status: Annotated[int | None, Meta(description="The HTTP status; null when no reply arrived.")]
+    ms: Annotated[int, Meta(description="Milliseconds from the start of the call to its end.")]
+    error: Annotated[str | None, Meta(description="Why the attempt failed; null for 2xx.")]
+    reply: Annotated[
+        str | None,
+        Meta(description="The first 1 KiB of the reply's body; null when the call carried a payment."),
+    ]
+
+
+class WebhookDeliveryDetail(WebhookDelivery, frozen=True):
+    """A delivery with its body and every attempt."""
+
+    attempt_log: Annotated[list[DeliveryAttempt], Meta(description="The attempts, first to last.")]
+    body: Annotated[msgspec.Raw, Meta(description="The JSON that is sent, byte for byte.")]
+
+
+class WebhookDeliveryPage(Wire, frozen=True):
+    """Deliveries, newest first."""
+
+    deliveries: list[WebhookDelivery]
+    next_cursor: str | None
+
+
+class WebhookDeliveryQuery(Wire, frozen=True):
+    """Which deliveries to list."""
+
+    status: Annotated[DeliveryStatus | None, Meta(description="Only deliveries with this status.")] = None
+    type: Annotated[str, Meta(description="Only deliveries of this type.")] | None = None
+    store_id: Annotated[UUID, Meta(description="Only deliveries about this store.")] | None = None
+    order_id: Annotated[UUID, Meta(description="Only deliveries about this order.")] | None = None
+    limit: PageLimit = PAGE
+    cursor: Cursor | None = None
+
+
+@redacted("headers", "body", "secrets")
+class ExplainSignatureRequest(Wire):
+    """A webhook as it was received: its headers, and its body as text or in base64."""
+
+    headers: Annotated[
+        dict[Annotated[str, Meta(max_length=256)], Annotated[str, Meta(max_length=8192)]],
+        Meta(
+            max_length=MAX_HEADERS,
+            description="All received headers, or the three that begin with `webhook-`; at most 100.",
+        ),
+    ]
+    body: (
+        Annotated[str, Meta(max_length=MAX_BODY, description="The body as text; `bodyBase64` loses nothing.")]
+        | None
+    ) = None
+    body_base64: (
+        Annotated[str, Meta(max_length=MAX_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")]
+        | None
+    ) = None
+    secrets: (
+        Annotated[
+            list[Annotated[str, Meta(max_length=512)]],
+            Meta(
+                max_length=MAX_SECRETS,
+                description="The signing secrets to verify with, the newest first. Without any, the account's own.",
+            ),
+        ]
+        | None
+    ) = None
+    delivery_id: (
+        Annotated[
+            UUID,
+            Meta(
+                description="The id or `webhook-id` of a delivery to the account, to compare with what was sent. "
+                "Without it, the delivery with this webhook's `webhook-id` is used."
+            ),
+        ]
+        | None
+    ) = None
+    received_at: Annotated[Instant, Meta(description="When it was received; without it, now.")] | None = None
+    computed_signature: (
+        Annotated[
+            str,
+            Meta(
+                max_length=512, description="The signature that your own code computed, to find its mistake."
+            ),
+        ]
+        | None
+    ) = None

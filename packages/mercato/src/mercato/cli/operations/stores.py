@@ -1,0 +1,188 @@
+"""`mercato store`: the stores of all partners."""
+
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from msgspec.structs import asdict
+
+from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, StoreName, Until, group
+from mercato.cli.output import (
+    Column,
+    format_instant,
+    note,
+    print_facts,
+    print_json,
+    print_objects,
+    print_page,
+    view,
+)
+from mercato.cli.session import opened
+from mercato.domain.discovery.index import refresh
+from mercato.domain.stores import operators
+from mercato.domain.stores.operators import StoreDetail, StoreFilter, StoreSummary
+from mercato.kernel import clock
+from mercato.kernel.db.prefixes import shorten
+from mercato.kernel.db.tables import stores as stores_table
+from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
+from mercato_contract.wire import Instant, Wire, instant
+
+store = group("store", "Stores: list, show, pause, resume.")
+
+
+class Entry(Wire):
+    """A store in a list."""
+
+    store_id: UUID
+    partner_id: UUID
+    partner: str | None
+    partner_store_id: str
+    name: str
+    status: StoreStatusValue
+    pause_reason: str | None
+    resume_at: Instant | None
+    suspended: bool
+    created_at: Instant
+    updated_at: Instant
+
+
+class Detail(Entry):
+    """A store and what decides whether it takes orders."""
+
+    onboarding_id: UUID
+    catalog_set_id: UUID | None
+    timezone: str
+    webhook_origin: str | None
+    delivery_allowed: bool
+    pickup_allowed: bool
+    sold_out: int
+
+
+@store.command(name="list")
+async def list_(
+    *,
+    status: StoreStatusValue | None = None,
+    partner: OnlyPartner = None,
+    since: Since | None = None,
+    before: UUID | None = None,
+    limit: Limit = PAGE,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """List the stores of all partners, newest first.
+
+    Args:
+        status: Only stores with this status.
+        since: Only stores created in the last 2h, 3d, …, or since an instant.
+        before: Only stores created before this one.
+        limit: How many stores to list (50; at most 1000).
+
+    """
+    async with opened(data_dir) as session, session.db.read() as tx:
+        owner = await session.find_partner_id(tx, partner)
+        wanted = StoreFilter(partner_id=owner, status=status, since=since, before=before)
+        found = await operators.list_stores(tx, wanted, limit=limit + 1, now=clock.now())
+        names = (
+            {} if json else await shorten(tx, stores_table.c.id, (summary.id for summary in found[:limit]))
+        )
+    columns: dict[str, Column] = {
+        "Id": lambda summary: names[summary.id],
+        "Name": "name",
+        "Merchant's id": "partner_store_id",
+        "Status": _status,
+        "Partner": lambda summary: summary.partner or summary.partner_id,
+    }
+    show = partial(print_objects, columns, empty="No matching stores.", cut=tuple(columns)[1:])
+    print_page("stores", found, limit=limit, as_json=json, entry=_entry, show=show)
+
+
+@store.command
+async def show(name: StoreName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
+    """Show a store and what decides whether it takes orders."""
+    async with opened(data_dir) as session, session.db.read() as tx:
+        found = await operators.get_store(tx, await operators.get_store_id(tx, name), now=clock.now())
+    if json:
+        print_json(view(Detail, found, **asdict(found.summary), store_id=found.summary.id))
+    else:
+        _print(found)
+
+
+@store.command
+async def pause(
+    name: StoreName,
+    /,
+    *,
+    until: Until | None = None,
+    reason: str | None = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Pause a store: it takes no orders until it is resumed. Its merchant can resume it, too.
+
+    Args:
+        until: How long (2h, 3d, …), or until which instant; without it, until further notice.
+        reason: The reason, which its merchant and storefronts can read.
+
+    """
+    await _change(name, StoreStatusValue.PAUSED, until, reason, json=json, data_dir=data_dir)
+
+
+@store.command
+async def resume(name: StoreName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
+    """Let a paused store take orders again."""
+    await _change(name, StoreStatusValue.ONLINE, None, None, json=json, data_dir=data_dir)
+
+
+async def _change(
+    name: str,
+    status: StoreStatusValue,
+    until: datetime | None,
+    reason: str | None,
+    *,
+    json: bool,
+    data_dir: DataDir,
+) -> None:
+    request = StoreStatusUpdate(status=status, pause_reason=reason, resume_at=instant(until))
+    async with opened(data_dir) as session:
+        async with session.db.write() as tx:
+            store_id = await operators.get_store_id(tx, name)
+            await operators.change_status(tx, store_id, request, now=clock.now(), on_change=refresh)
+        async with session.db.read() as tx:
+            found = await operators.get_store(tx, store_id, now=clock.now())
+    if json:
+        print_json(_entry(found.summary))
+    else:
+        note(f"{found.summary.name} is {_status(found.summary)}.")
+
+
+def _entry(summary: StoreSummary) -> Entry:
+    return view(Entry, summary, store_id=summary.id)
+
+
+def _status(summary: StoreSummary) -> str:
+    if summary.suspended:
+        return "hidden: its partner is suspended"
+    if summary.status is StoreStatusValue.ONLINE:
+        return "online"
+    until = "" if summary.resume_at is None else f" until {format_instant(summary.resume_at)}"
+    return f"paused{until}" + (f": {summary.pause_reason}" if summary.pause_reason else "")
+
+
+def _print(found: StoreDetail) -> None:
+    summary = found.summary
+    modes = {"pickup": found.pickup_allowed, "delivery": found.delivery_allowed}
+    print_facts(
+        ("Store", summary.id),
+        ("Name", summary.name),
+        ("Merchant's id", summary.partner_store_id),
+        ("Partner", f"{summary.partner or 'deleted'} ({summary.partner_id})"),
+        ("Status", _status(summary)),
+        ("Takes orders for", ", ".join(name for name, allowed in modes.items() if allowed) or "nothing"),
+        ("Sold out", f"{found.sold_out:,}"),
+        ("Catalog set", found.catalog_set_id),
+        ("Time zone", found.timezone),
+        ("Webhooks go to", found.webhook_origin or "nowhere: it has no webhookUrl"),
+        ("Onboarding", found.onboarding_id),
+        ("Created", summary.created_at),
+        ("Changed", summary.updated_at),
+    )

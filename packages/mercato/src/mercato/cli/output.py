@@ -1,0 +1,242 @@
+"""What commands print: tables, facts, findings and JSON on standard output, notes on standard error.
+
+Text fits the terminal's width, 80 columns in a pipe, and other people's words never control the terminal.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UnsetType
+
+from mercato.cli import command_name
+from mercato_contract.wire import Wire, as_json, instant
+
+W = TypeVar("W", bound=Wire)
+
+MAX_WIDTH: Final = 100
+"""Widest line of text: longer lines are hard to read."""
+
+PIPE_WIDTH: Final = 240
+"""Columns of a table in a pipe, unless `COLUMNS` says how many."""
+
+MIN_CUT: Final = 6
+"""Columns that a cell keeps at least when it is cut."""
+
+UNBOUNDED: Final = 10**6
+"""Wider than any table, to measure one."""
+
+_CONTROLS: Final = dict.fromkeys(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+    "\N{REPLACEMENT CHARACTER}",
+)
+"""Control characters, and those that change the direction of the text."""
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def width() -> int:
+    """Return the width of text in columns."""
+    return max(40, min(MAX_WIDTH, shutil.get_terminal_size((80, 24)).columns))
+
+
+def sanitize(text: str) -> str:
+    """Return the text without control characters."""
+    return text.translate(_CONTROLS)
+
+
+def cells(text: str) -> int:
+    """Return the columns of the text; a Chinese character takes two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def truncate(text: str, room: int) -> str:
+    """Return the text, cut to `room` columns."""
+    from rich.cells import set_cell_size
+
+    return text if cells(text) <= room else set_cell_size(text, max(0, room - 1)).rstrip() + "…"
+
+
+def wrap(text: str, *, indent: str = "", first: str | None = None) -> Iterator[str]:
+    """Yield lines that fit. A word longer than a line stays whole, so that it can be copied."""
+    line, empty = indent if first is None else first, True
+    for word in sanitize(text).split():
+        if not empty and cells(line) + 1 + cells(word) > width():
+            yield line
+            line, empty = indent, True
+        line += word if empty else f" {word}"
+        empty = False
+    yield line
+
+
+def finding(
+    text: str, advice: str | UnsetType | None = None, *, indent: str = "", first: str | None = None
+) -> list[str]:
+    """Return the lines of a finding, followed by its advice."""
+    lines = [*wrap(text, indent=indent, first=first)]
+    for line in (advice or "").splitlines():
+        lines += wrap(line, first=f"{indent}-> ", indent=f"{indent}   ")
+    return lines
+
+
+def format_instant(at: datetime | str | None) -> str:
+    """Return an instant to the second, in UTC."""
+    text = instant(at) if isinstance(at, datetime) else at
+    return (text or "")[:19].replace("T", " ")
+
+
+def format_detail(detail: Mapping[str, Any]) -> str:
+    """Return the members of a small object as text."""
+    return ", ".join(
+        f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in detail.items()
+    )
+
+
+def say(*lines: str) -> None:
+    """Print lines."""
+    for line in lines:
+        print(line)
+
+
+def note(text: str) -> None:
+    """Print a message to standard error, apart from the command's result."""
+    print(text, file=sys.stderr)
+
+
+# --- tables and facts -----------------------------------------------------------------------------
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str, cut: Collection[str] = ()
+) -> None:
+    """Print a table; without rows print `empty`. Cells of the columns `cut` are shortened to make it fit.
+
+    A table wider than the screen is printed as facts: a folded id can't be copied.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells_of = [[_cell(value) for value in row] for row in rows]
+    if not cells_of:
+        print(empty)
+        return
+    is_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if is_screen else PIPE_WIDTH, highlight=False)
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in cells_of:
+        # As Text: names may contain markup.
+        table.add_row(*map(Text, row))
+    excess = console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum - console.width
+    if excess > 0:
+        widths = _cut_widths(columns, cells_of, cut, excess)
+        if widths is not None:
+            print_table(columns, [[*map(truncate, row, widths)] for row in cells_of], empty=empty)
+            return
+    else:
+        console.print(table)
+        return
+    for position, row in enumerate(cells_of):
+        if position:
+            print()
+        print_facts(*((name, text) for name, text in zip(columns, row, strict=True) if text))
+
+
+def _cut_widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], cut: Collection[str], excess: int
+) -> list[int] | None:
+    """Return the columns' widths without the excess, taken from the widest of `cut`; None if they are too narrow."""
+    widths = [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+    for _ in range(excess):
+        wide = [
+            place
+            for place, name in enumerate(columns)
+            if name in cut and widths[place] > max(MIN_CUT, cells(name))
+        ]
+        if not wide:
+            return None
+        widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
+
+
+Column = str | Callable[[Any], Any]
+"""An attribute's name, or a function that returns the cell."""
+
+
+def print_objects(
+    columns: Mapping[str, Column], objects: Iterable[object], *, empty: str, cut: Collection[str] = ()
+) -> None:
+    """Print objects as a table."""
+    rows = (
+        [getattr(item, cell) if isinstance(cell, str) else cell(item) for cell in columns.values()]
+        for item in objects
+    )
+    print_table(tuple(columns), rows, empty=empty, cut=cut)
+
+
+def print_page(
+    name: str,
+    found: Sequence[Any],
+    *,
+    limit: int,
+    as_json: bool,
+    entry: Callable[[Any], Wire],
+    show: Callable[[Sequence[Any]], None],
+) -> None:
+    """Print a page of a list that was read with one row more than `limit`, and the command of the next page."""
+    page = found[:limit]
+    last = page[-1].id if len(found) > limit else None
+    if as_json:
+        print_json({name: [entry(item) for item in page], "nextBefore": last})
+        return
+    show(page)
+    if last is not None:
+        note(f"There is more: mercato {command_name()} --before {last}")
+
+
+def print_facts(*facts: tuple[str, Any]) -> None:
+    """Print names and values in two columns; nothing is wrapped or cut, so that values can be copied."""
+    shown = [(name, value) for name, value in facts if value is not None]
+    wide = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        print(f"{name:<{wide}}  {_cell(value)}")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    return "" if value is None else sanitize(str(value))
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def indented(value: Any) -> bytes:
+    """Return the value as indented JSON with a newline."""
+    return msgspec.json.format(as_json(value), indent=2) + b"\n"
+
+
+def print_json(value: Any) -> None:
+    """Print the value as indented JSON, alone on standard output."""
+    # JSON is UTF-8, whatever the terminal uses.
+    sys.stdout.flush()
+    sys.stdout.buffer.write(indented(value))
+
+
+def view(kind: type[W], source: object, **members: Any) -> W:
+    """Return a wire struct of the source's attributes, instants as text; `members` override attributes."""
+    values = {
+        name: members[name] if name in members else getattr(source, name) for name in kind.__struct_fields__
+    }
+    return kind(
+        **{name: instant(value) if isinstance(value, datetime) else value for name, value in values.items()}
+    )

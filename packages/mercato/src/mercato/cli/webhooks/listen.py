@@ -1,0 +1,249 @@
+"""`mercato listen`: receives webhooks, verifies their signatures and forwards them."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mercato.cli import FAILED
+from mercato.cli.failures import UnusableError, cannot_listen
+from mercato.cli.options import DataDir, Json, Port, Secrets, check_secrets, read_secrets
+from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
+from mercato.cli.session import opened
+from mercato.domain.partners import accounts
+from mercato.domain.webhooks.debugger.requests import list_own_secrets
+from mercato.kernel import clock
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.urls import UrlRefused, check_url
+from mercato_contract.debugger.explain import Secret, SecretOrigin
+from mercato_contract.debugger.findings import ERROR
+from mercato_contract.wire import Instant, Wire, as_json, redacted
+
+if TYPE_CHECKING:
+    from mercato.cli.webhooks.receiver import ReceivedWebhook
+
+PORT: Final = 9100
+_LOCAL: Final = AddressPolicy(allow_private=True)
+"""Addresses to forward to: also this machine and its network, but never a metadata service."""
+
+_MARKS: Final = {True: "ok", False: "NO", None: "--"}
+_VERDICTS: Final = {True: "valid", False: "not valid", None: "not verified"}
+_INDENT: Final = " " * 9
+
+
+@redacted("body")
+class Line(Wire):
+    """A webhook with `--json`. `valid` is null without a secret to verify it."""
+
+    at: Instant | None
+    path: str
+    type: str
+    webhook_id: str
+    times: int
+    status: int
+    valid: bool | None
+    code: str | None
+    message: str | None
+    advice: str | None
+    forward_error: str | None
+    ms: int | None
+    body: str
+
+
+def listen(
+    *,
+    host: str = "127.0.0.1",
+    port: Port = PORT,
+    secret: Secrets = None,
+    partner: str | None = None,
+    forward: str | None = None,
+    answer: int | None = None,
+    body: bool = False,
+    count: int | None = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> int:
+    """Receive webhooks, verify them, and explain what is wrong with each, until Ctrl-C.
+
+    Exit code 0: all were valid; 1: some were not; 2: it can't listen.
+
+    Args:
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        partner: Verify with this partner's own secrets.
+        forward: Forward each to this URL with the path appended, and return its response.
+        answer: Status of the response to valid webhooks (200).
+        body: Show bodies, too.
+        count: End after this many webhooks.
+
+    """
+    _check(answer=answer, forward=forward, count=count)
+    given = read_secrets(secret)
+    check_secrets(given)
+    if given and partner is not None:
+        raise UnusableError("Give --secret or --partner, not both.")
+    secrets = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(given)]
+    if partner is not None:
+        secrets = asyncio.run(_find_secrets(partner, data_dir))
+    screen = Screen(as_json=json, bodies=body, limit=count)
+    asyncio.run(_listen(screen, secrets, host=host, port=port, forward=forward, answer=answer))
+    screen.end()
+    if screen.broken_pipe is not None:
+        raise screen.broken_pipe
+    return FAILED if screen.refused else 0
+
+
+def _check(*, answer: int | None, forward: str | None, count: int | None) -> None:
+    if answer is not None and forward is not None:
+        raise UnusableError("With --forward your program's response is returned: leave --answer out.")
+    if answer is not None and not HTTPStatus.OK <= answer <= 599:  # noqa: PLR2004  # HTTP's last status
+        raise UnusableError("--answer is an HTTP status from 200 to 599.")
+    if count is not None and count < 1:
+        raise UnusableError("--count is at least 1.")
+    if forward is not None:
+        try:
+            check_url(forward, _LOCAL, https_only=False)
+        except UrlRefused as refused:
+            raise UnusableError(f"--forward cannot be used: {refused}") from None
+
+
+async def _find_secrets(partner: str, data_dir: Path | None) -> list[Secret]:
+    async with opened(data_dir) as session, session.db.read() as tx:
+        owner = await accounts.get_partner_named(tx, partner)
+        return await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+
+
+async def _listen(
+    screen: "Screen",
+    secrets: Sequence[Secret],
+    *,
+    host: str,
+    port: int,
+    forward: str | None,
+    answer: int | None,
+) -> None:
+    from mercato.cli.webhooks.receiver import Listener, receiving
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, screen.ended.set)
+    async with AsyncExitStack() as stack:
+        outbound = None if forward is None else await stack.enter_async_context(Outbound(_LOCAL))
+        status = HTTPStatus.OK.value if answer is None else answer
+        listener = Listener(
+            secrets=secrets, answer=status, report=screen.show, forward=forward, outbound=outbound
+        )
+        try:
+            base = await stack.enter_async_context(receiving(listener, host=host, port=port))
+        except (OSError, UnicodeError) as error:
+            raise cannot_listen(error, host, port) from None
+        if forward is not None:
+            note(f"forwarding to {sanitize(forward)}")
+        if not secrets:
+            note("Nothing is verified: give the signing secret with --secret, or a partner with --partner.")
+        note(f"listening on {base}, Ctrl-C ends it")
+        await screen.ended.wait()
+
+
+@dataclass
+class Screen:
+    """Prints webhooks as they arrive, and a summary at the end."""
+
+    as_json: bool
+    bodies: bool
+    limit: int | None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    broken_pipe: BrokenPipeError | None = None
+    _count: int = 0
+    _repeated: int = 0
+    _verdicts: Counter[bool | None] = field(default_factory=Counter)
+    _codes: Counter[str] = field(default_factory=Counter)
+    _statuses: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def refused(self) -> int:
+        """Return how many weren't valid."""
+        return self._verdicts[False]
+
+    def show(self, received: "ReceivedWebhook") -> None:
+        """Print one at once, without buffering."""
+        self._count += 1
+        self._repeated += received.times > 1
+        self._statuses[received.status] += 1
+        self._verdicts[received.is_valid] += 1
+        if received.explanation is not None and not received.explanation.valid:
+            self._codes[received.explanation.code] += 1
+        try:
+            if self.as_json:
+                say(as_json(_line(received)).decode())
+            else:
+                say(*lines_of(received), *(_body_lines(received.body) if self.bodies else ()))
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            self.broken_pipe = error
+            self.ended.set()
+        if self.limit is not None and self._count >= self.limit:
+            self.ended.set()
+
+    def end(self) -> None:
+        """Print the summary to standard error."""
+        parts = [f"{count} {_VERDICTS[verdict]}" for verdict, count in self._verdicts.items()]
+        codes = ", ".join(f"{code} {count}" for code, count in self._codes.most_common())
+        if self._repeated:
+            parts.append(f"{self._repeated} again")
+        answered = ", ".join(f"{status} {count}" for status, count in sorted(self._statuses.items()))
+        text = f"{self._count} received" + (f": {', '.join(parts)}; answered {answered}" if parts else "")
+        note("\n".join(wrap(f"{text}{f'; why not: {codes}' if codes else ''}.")))
+
+
+def lines_of(received: "ReceivedWebhook") -> list[str]:
+    """Return one line about a webhook, followed by its faults."""
+    start = f"{received.at.astimezone():%H:%M:%S} {received.status} {_MARKS[received.is_valid]}"
+    name, webhook_id = sanitize(received.type or received.path), sanitize(received.webhook_id)
+    room = width() - len(start) - 2 - (len(webhook_id) + 1 if webhook_id else 0)
+    lines = [f"{start} {truncate(name, max(room, 12))} {webhook_id}".rstrip()]
+    if received.too_large:
+        lines += wrap("The body is longer than any webhook; it was not read.", indent=_INDENT)
+    if received.times > 1:
+        lines += wrap(f"Repeated: this webhook-id was received {received.times} times.", indent=_INDENT)
+    if received.explanation is not None and not received.explanation.valid:
+        for fault in received.explanation.findings:
+            if fault.level == ERROR:
+                lines += finding(
+                    fault.message, fault.advice, first=f"{_INDENT}[{fault.code}] ", indent=_INDENT
+                )
+    if received.forward_error:
+        lines += wrap(received.forward_error, indent=_INDENT)
+    return lines
+
+
+def _body_lines(body: bytes) -> list[str]:
+    """Return a body in lines: JSON indented, anything else unchanged."""
+    try:
+        text = msgspec.json.format(body, indent=2).decode() if body else ""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text = body.decode("utf-8", "replace")
+    return [f"  {sanitize(line)}" for line in text.split("\n")] if text else []
+
+
+def _line(received: "ReceivedWebhook") -> Line:
+    explanation = received.explanation
+    first = None if explanation is None or explanation.valid else next(iter(explanation.findings), None)
+    return view(
+        Line,
+        received,
+        valid=received.is_valid,
+        code=None if explanation is None else explanation.code,
+        message=None if explanation is None else explanation.message,
+        advice=None if first is None else first.advice,
+        body=received.body.decode("utf-8", "replace"),
+    )

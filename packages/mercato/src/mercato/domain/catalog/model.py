@@ -1,0 +1,109 @@
+"""The results of reading a catalog: faults and warnings, its summary, the compiled catalog, and differences."""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+Windows = tuple[tuple[int, int], ...]
+"""Open spans in seconds of the local week, which begins on Sunday 00:00; the end is exclusive."""
+
+Key = int
+"""The integer of an id. A UUID hashes and compares in Python, and a cart takes hundreds of lookups."""
+
+DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+DAY_SECONDS: Final = 86_400
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A fault or a warning: the id of its rule, and its pointer (RFC 6901) into the document as fetched."""
+
+    rule: str
+    message: str
+    path: str
+
+
+class CompiledItem(msgspec.Struct, frozen=True, gc=False):
+    """An item as pricing needs it. `price` in minor units; `reach` is an index into the catalog's reaches.
+
+    `partner_item_id` is the item's member of that name; `document_id` the id of the item in the merchant's document,
+    None where it is the served one.
+    """
+
+    name: str
+    price: int | None
+    groups: tuple[Key, ...]
+    available: bool
+    maximum_quantity: int | None
+    partner_item_id: str | None
+    reach: int
+    document_id: str | None = None
+
+
+class CompiledGroup(msgspec.Struct, frozen=True):
+    """A modifier group. `choices` in document order: item → the price of one unit here, in minor units.
+
+    `document_id` is as for an item.
+    """
+
+    name: str
+    minimum: int
+    maximum: int | None
+    maximum_per_item: int | None
+    free: int
+    choices: dict[Key, int]
+    document_id: str | None = None
+
+
+class CompiledSection(msgspec.Struct, frozen=True, array_like=True):
+    """A section. `checksum` changes when its entries do."""
+
+    name: str
+    checksum: int
+
+
+class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
+    """One catalog of the set. `windows` is None when it is always available."""
+
+    catalog_id: str
+    name: str
+    windows: Windows | None
+    checksum: int
+
+    def open_at(self, second: int) -> bool:
+        """Tell whether the catalog is available at that second of the local week."""
+        return self.windows is None or any(start <= second < end for start, end in self.windows)
+
+
+class CompiledCatalog(msgspec.Struct, frozen=True):
+    """A CatalogSet as pricing reads it: everything by Key, every amount in minor units of the currency.
+
+    `reaches` lists the distinct answers to "through which catalogs can an item be bought?": one bit for each of
+    `catalogs`, the first being the lowest, or None for "at any time" (a set without catalogs or sections).
+    """
+
+    currency: str
+    scale: int
+    items: dict[Key, CompiledItem]
+    reaches: tuple[int | None, ...]
+    groups: dict[Key, CompiledGroup]
+    sections: dict[str, CompiledSection]
+    catalogs: tuple[CompiledHours, ...]
+
+    def is_open(self, local: datetime) -> bool:
+        """Tell whether some catalog is available at the store's local time, or the set has none."""
+        second = second_of_week(local)
+        return not self.catalogs or any(catalog.open_at(second) for catalog in self.catalogs)
+
+    def is_sold(self, item: CompiledItem, local: datetime) -> bool:
+        """Tell whether the item is in a section of a catalog that is available at that local time."""
+        reach = self.reaches[item.reach]
+        if reach is None:
+            return True
+        second = second_of_week(local)
+        return any(catalog.open_at(second) for bit, catalog in enumerate(self.catalogs) if reach >> bit & 1)
+
+
+def second_of_week(local: datetime) -> int:
+    """Return the second of the week of a local time; Sunday 00:00 is 0."""
+    return local.isoweekday() % 7 * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second

@@ -1,0 +1,275 @@
+"""The one ASGI application in front of every operation.
+
+Each request passes the same steps: head, caller, rate limit, ids, query, body, handler, answer. `problems.render`, or
+what the operation declares in its place, renders every refusal. A bug becomes a bare 500.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from time import perf_counter
+from typing import Any, Final
+
+import structlog
+
+from mercato.domain.partners.callers import SuspendedPartner
+from mercato.domain.partners.limits import Limiter, network_of
+from mercato.domain.partners.model import Caller, Surface
+from mercato.domain.requests.log import without_secrets
+from mercato.http import problems
+from mercato.http.body import Body, BodyBudget, Message, Receive
+from mercato.http.browsers import Cors, prefix_location
+from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
+from mercato.http.operations import Answer, Call, Operation, Rate, Upload
+from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
+from mercato.http.routing import Match, Routes
+from mercato.kernel import errors
+from mercato.kernel.db.errors import is_unavailable
+from mercato.kernel.errors import MethodNotAllowed, NotFound, Problem
+from mercato.kernel.plurals import count_of
+from mercato.kernel.settings import MiB
+from mercato.kernel.telemetry.context import set_context
+from mercato.runtime import Runtime
+from mercato_contract.wire import as_json
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+log = structlog.get_logger("mercato.web")
+
+
+_NOT_ENCODED: Final = frozenset({b"", b"identity"})
+_JSON: Final = (b"content-type", b"application/json")
+
+_REQUESTS: Final = {
+    Rate.READ: "read request",
+    Rate.WRITE: "write request",
+    Rate.DISCOVERY: "discovery request",
+}
+_BODILESS: Final = frozenset({204, 304})
+"""Statuses of answers without a body, which have no Content-Length."""
+
+DATABASE_RETRY_SECONDS: Final = 2
+"""Retry-After while the database is busy, full or restarting."""
+
+
+class Edge:
+    """The ASGI application over one runtime.
+
+    Few functions on purpose: each call between them costs a short request a hundredth of its time.
+    """
+
+    def __init__(self, app: Runtime, routes: Routes) -> None:
+        self._app = app
+        self._find = routes.find
+        self._callers = app.callers
+        self._limiter = app.limiter
+        self._answered = app.metrics.answered
+        recorder = Recorder(app, routes.operations)
+        self._record, self._recorded, self._slow = recorder.record, recorder.operations, recorder.slow
+        self._public_url = app.settings.public_url
+        proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
+        self._proxies = TrustedProxies(proxies) if proxies else None
+        self._cors = Cors(origins) if origins else None
+        self._prefix = path_prefix(self._public_url or "").encode()
+        self._hosts = Hosts()
+        self._body_seconds = app.settings.body_seconds
+        self._body_limit = app.settings.body_limit
+        self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
+        self.in_flight: set[asyncio.Task[Any]] = set()
+        """Tasks that answer requests, including those whose clients have gone, which the server doesn't track."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request. The runtime handles the lifespan."""
+        started = perf_counter()
+        head = Head(scope, self._public_url, self._proxies)
+        extra: Headers = []
+        body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
+        operation_id, render = NO_OPERATION, problems.PROBLEM_DETAILS.render
+        # Of a refusal only what is plain: a variable with the exception would keep this frame, and with it the
+        # connection, until the garbage collector comes by.
+        reason: Reason | None = None
+        task = asyncio.current_task()
+        assert task is not None
+        self.in_flight.add(task)
+        try:
+            if head.headers.get(b"host") not in self._hosts.valid:
+                self._hosts.check(head, scope["http_version"])
+            match = self._find(scope["method"], head.path)
+            operation = match.operation
+            operation_id, render = operation.id, operation.refusals.render
+            if self._cors is not None:
+                extra += self._cors.headers(head, operation)
+            if head.query:
+                check_query(head.query)
+            status, headers, body = await self._answer(operation, match, head, body_in, extra)
+        except Problem as problem:
+            preflight = self._preflight(problem, scope, head, extra) if operation_id == NO_OPERATION else None
+            status, headers, body = (204, preflight, b"") if preflight else render(problem, head.context)
+            reason = None if preflight else reason_of(problem)
+        except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
+            fault = self._fault(bug, head)
+            status, headers, body = render(fault, head.context)
+            reason = reason_of(fault)
+        finally:
+            self.in_flight.discard(task)
+        seconds = perf_counter() - started
+        self._answered(operation_id, status, seconds)
+        if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
+            self._record(scope["method"], head, operation_id, status, seconds, reason, body)
+        if body_in is not None:
+            body_in.release()
+            if body_in.is_unread:
+                await body_in.drain()
+        if self._prefix:
+            headers = prefix_location(headers, self._prefix)
+        headers += extra
+        headers.append((b"x-request-id", head.request_id.encode()))
+        if status not in _BODILESS:
+            headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _answer(
+        self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
+    ) -> tuple[int, Headers, bytes]:
+        caller = None if operation.is_public else await self._caller(operation, match, head)
+        call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
+        if caller is not None:
+            set_context(call.context)
+            if operation.surface is not None and caller.surface is not operation.surface:
+                raise _wrong_surface(caller, operation.surface)
+            if self._limiter is not None and operation.rate is not None:
+                await self._count(self._limiter, caller, operation.rate, extra)
+        if match.invalid_id is not None:
+            raise match.invalid_id()
+        if operation.decode_query is not None:
+            call.query = operation.decode_query(head.query)
+        if operation.checks_head is not None:
+            operation.checks_head(head)
+        if operation.streams_body:
+            call.body = self._upload(operation, head, body_in)
+        elif operation.late_body:
+            call.body = partial(self._body, head, body_in, caller)
+        elif operation.reads_body:
+            raw = await self._body(head, body_in, caller, self._limit_of(operation))
+            call.body = _decoded(operation, raw, head)
+        result = await operation.handler(call)
+        if isinstance(result, Answer):
+            return _reply(operation, result)
+        return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
+
+    async def _caller(self, operation: Operation, match: Match, head: Head) -> Caller:
+        """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
+        token = bearer_token(head)
+        try:
+            return self._callers.cached(token) or await self._callers.get(token)
+        except SuspendedPartner as refusal:
+            # Known, though refused: the request log says whose request it was.
+            known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
+            set_context(known.context)
+            raise
+
+    def _preflight(self, problem: Problem, scope: Scope, head: Head, extra: Headers) -> Headers | None:
+        """Return the headers of an allowed preflight, None for another request that has no operation.
+
+        The 404 of an unknown path gets `extra` headers, so that the page of an allowed origin can read it.
+        """
+        if self._cors is None or not isinstance(problem, NotFound | MethodNotAllowed):
+            return None
+        allowed = self._cors.preflight(head, self._find) if scope["method"] == "OPTIONS" else None
+        if allowed is None and isinstance(problem, NotFound):
+            extra += self._cors.headers(head, None)
+        return allowed
+
+    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, extra: Headers) -> None:
+        shared = self._app.shared_limiter
+        quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
+        extra += [
+            (b"x-ratelimit-limit", b"%d" % quota.limit),
+            (b"x-ratelimit-remaining", b"%d" % quota.remaining),
+            (b"x-ratelimit-reset", b"%d" % quota.reset),
+        ]
+        if quota.wait is not None:
+            raise errors.RateLimited(
+                f"The limit is {count_of(quota.limit, _REQUESTS[rate])} a minute. Wait {quota.wait} s.",
+                retry_after=quota.wait,
+            )
+
+    async def _body(self, head: Head, body_in: Body | None, caller: Caller | None, limit: int) -> bytes:
+        _check_coding(head)
+        if body_in is None:
+            return b""
+        # Only when needed: the client's address is computed anew on each access.
+        owner = caller.partner_id.int if caller is not None else network_of(head.address)
+        return await body_in.read(min(limit, self._body_limit), owner)
+
+    def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
+        """Return the function by which the handler reads the body."""
+        _check_coding(head)
+        if body_in is None:
+            return _read_nothing
+        limit = self._limit_of(operation)
+        body_in.check_length(limit)
+        return partial(body_in.read_into, limit=limit)
+
+    def _limit_of(self, operation: Operation) -> int:
+        if operation.streams_body:
+            return max(self._app.settings.pull_bytes, MiB)
+        return self._body_limit if operation.body_limit is None else operation.body_limit
+
+    def _fault(self, bug: Exception, head: Head) -> Problem:
+        if is_unavailable(bug):
+            log.warning("database unavailable", request_id=head.request_id, error=type(bug).__name__)
+            return errors.ServiceUnavailable(
+                "The database is busy or unavailable. Try again.", retry_after=DATABASE_RETRY_SECONDS
+            )
+        path = without_secrets(head.path)
+        log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=path, exc_info=bug)
+        return errors.InternalError(
+            "This is an error in the service, and it was logged. Try again. If it happens again, report the requestId."
+        )
+
+
+async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:
+    """Read the body of a request that has none."""
+
+
+def _check_coding(head: Head) -> None:
+    if head.headers.get(b"content-encoding", b"").strip().lower() not in _NOT_ENCODED:
+        raise errors.UnsupportedMediaType(
+            "Compressed request bodies aren't supported. Send the body as it is.", accept_encoding="identity"
+        )
+
+
+def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
+    return errors.Forbidden(
+        f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
+        f"Use a key made for it: mercato key create … --surface {wanted}."
+    )
+
+
+def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
+    if operation.decode is None:
+        return raw
+    if operation.body_optional and not raw.strip():
+        return None
+    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+        raise errors.UnsupportedMediaType(
+            "Send the body as JSON with the header Content-Type: application/json."
+        )
+    return operation.decode(raw)
+
+
+def _reply(operation: Operation, result: Answer) -> tuple[int, Headers, bytes]:
+    status = operation.status if result.status is None else result.status
+    headers = list(result.headers)
+    if result.raw is not None:
+        headers.append((b"content-type", result.media_type))
+        return status, headers, result.raw
+    if result.value is None:
+        return status, headers, b""
+    headers.append(_JSON)
+    return status, headers, as_json(result.value)

@@ -1,0 +1,290 @@
+"""The OpenAPI 3.1 document, generated from the operations and the events."""
+
+from collections.abc import Iterable
+from functools import cache
+from types import new_class
+from typing import Any, Final, Literal
+
+from mercato.domain.orders.validation.replies import REFUSALS
+from mercato.http.openapi import headers
+from mercato.http.openapi.schemas import components, schema_of
+from mercato.http.operations import Access, Operation
+from mercato.http.problems import PROBLEM_DETAILS
+from mercato.http.routing import PATH_PARAMETERS
+from mercato.kernel import errors
+from mercato.kernel.errors import Problem
+from mercato_contract.events import EVENTS, Event, StoreRefusal
+from mercato_contract.problems import ProblemDetail
+from mercato_contract.wire import Instant, Wire
+
+_SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
+    Access.COMMERCE: [{"commerceKey": []}],
+    Access.MARKETFRONT: [{"marketfrontToken": []}],
+    Access.ANY: [{"commerceKey": []}, {"marketfrontToken": []}],
+    Access.PUBLIC: [],
+}
+
+TAGS: Final = {
+    "Commerce": "For merchants: stores, their registration and status, and their catalogs.",
+    "Orders": "Orders: validated, placed and read by storefronts; read and updated by merchants.",
+    "Webhooks": "Your webhook deliveries, and help with signatures that don't verify.",
+    "Requests": "Your requests that were refused in the last days.",
+    "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
+    "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",
+    "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
+    "Console": "Links that sign a browser in to the console.",
+    "System": "Health, metrics and documentation. No credentials needed, except for metrics.",
+    "Events": "Webhooks that partners receive, signed by Standard Webhooks.",
+}
+
+_ABOUT: Final = """
+Merchants' systems use the Commerce surface, storefronts the Marketfront surface; each has credentials of its own.
+
+- Refusals are `application/problem+json` (RFC 9457), or Markdown for clients that prefer `text/markdown`.
+  `errorCode` says what happened, and `type` links to its page.
+- Money is a decimal string in the currency's own scale. Instants are RFC 3339 in UTC.
+- Null on an optional member of a request is the same as leaving it out, except in Update Store. Unknown members are
+  ignored. New members, codes, categories and event types may appear at any time.
+- Every GET also answers HEAD.
+""".strip()
+
+_WEBHOOK_HEADERS: Final = {
+    "webhook-id": "The same in all attempts: remember the ids that you have seen.",
+    "webhook-timestamp": "Unix seconds of this attempt.",
+    "webhook-signature": "`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body` (Standard Webhooks); several, "
+    "separated by spaces, while a secret rotates.",
+    "Idempotency-Key": "The same as `webhook-id`.",
+    "traceparent": "The trace of the cause (W3C Trace Context).",
+    "Authorization": "`Bearer` and the `webhookToken` of the store, if it has one.",
+}
+
+_OPTIONAL_HEADERS: Final = frozenset({"Authorization"})
+
+
+def document(
+    operations: Iterable[Operation], *, version: str, public_url: str | None = None
+) -> dict[str, Any]:
+    """Return the document of the operations as served at `public_url`."""
+    operations = list(operations)
+    sent_events, replies = _event_types()
+    schemas = components(
+        sent=[kind for op in operations for kind in (op.takes, op.query)] + replies,
+        answered=[kind for op in operations for kind in (op.returns, op.refusals.shape)]
+        + [ProblemDetail, *sent_events],
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    for query in {op.query.__name__ for op in operations if op.query is not None}:
+        schemas.pop(query, None)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Mercato",
+            "version": version,
+            "summary": "The commerce network you can run yourself.",
+            "description": _ABOUT,
+            "contact": {"name": "The operator of this service"},
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": public_url or "/"}],
+        "tags": [{"name": tag, "description": words} for tag, words in TAGS.items()],
+        "paths": paths,
+        "webhooks": _webhooks(),
+        "components": {
+            "schemas": schemas,
+            "headers": headers.definitions(),
+            "securitySchemes": {
+                "commerceKey": {"type": "http", "scheme": "bearer", "description": "A Commerce API key."},
+                "marketfrontToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A marketfront key, or an access token made from one.",
+                },
+                "clientSecret": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "The id of a marketfront key, and the key.",
+                },
+            },
+        },
+    }
+
+
+def problems_of(operation: Operation) -> list[type[Problem]]:
+    """Return every refusal of an operation: its own, and those that its kind of request has."""
+    of_path = (PATH_PARAMETERS[name].not_found for name in operation.names)
+    kinds: list[type[Problem]] = [kind for kind in of_path if kind is not None]
+    kinds += operation.problems
+    if operation.access is not Access.PUBLIC:
+        kinds += [errors.Unauthenticated, errors.RateLimited]
+    if operation.access not in {Access.PUBLIC, Access.ANY}:
+        kinds.append(errors.Forbidden)
+    if operation.reads_body:
+        kinds += [errors.InvalidRequest, errors.ValidationFailed]
+        kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]
+    if operation.query is not None:
+        kinds += [errors.InvalidRequest, errors.ValidationFailed]
+    # Any request can have a head that can't be read.
+    kinds += [errors.InvalidRequest, errors.InternalError, errors.ServiceUnavailable]
+    return list(dict.fromkeys(kinds))
+
+
+def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.description,
+        "security": _security(operation),
+        "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
+        "responses": _responses(operation),
+    }
+    out["parameters"] += [headers.parameter(name) for name in operation.request_headers]
+    if operation.takes is not None:
+        out["requestBody"] = {
+            "required": not operation.body_optional,
+            "content": {operation.body_type: {"schema": schema_of(operation.takes)}},
+        }
+    return out
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    own: list[dict[str, list[str]]] = [{name: []} for name in operation.reads]
+    return [*own, {}] if own else _SECURITY[operation.access]
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name].description,
+            "schema": {"type": "string"}
+            | ({"format": "uuid"} if PATH_PARAMETERS[name].not_found is not None else {}),
+        }
+        for name in operation.names
+    ]
+
+
+def _query_parameters(operation: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    schema = schemas[operation.query.__name__]
+    required = {*schema.get("required", ()), *operation.required_query}
+    members = {name: _not_null(member) for name, member in schema["properties"].items()}
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": member.pop("description"),
+            "schema": member,
+        }
+        for name, member in members.items()
+    ]
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a query parameter, which can be absent but not null."""
+    schema = {name: value for name, value in schema.items() if name != "default" or value is not None}
+    options = [option for option in schema.pop("anyOf", ()) if option != {"type": "null"}]
+    return schema | options[0] if len(options) == 1 else schema | ({"anyOf": options} if options else {})
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    success: dict[str, Any] = {"description": operation.summary}
+    if operation.returns is not None:
+        media_types = (operation.media_type, *operation.other_media_types)
+        success["content"] = {kind: {"schema": schema_of(operation.returns)} for kind in media_types}
+    success["headers"] = headers.answer_headers(operation)
+    responses = {str(operation.status): success}
+    for status in operation.also:
+        responses[str(status)] = {
+            "description": "Not modified.",
+            "headers": headers.answer_headers(operation, bodiless=True),
+        }
+    by_status: dict[int, list[type[Problem]]] = {}
+    for kind in problems_of(operation):
+        by_status.setdefault(kind.status, []).append(kind)
+    for status, kinds in sorted(by_status.items()):
+        responses[str(status)] = {
+            "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
+            "headers": headers.refusal_headers(operation, status, kinds),
+            "content": _refusal_content(operation),
+        }
+    return responses
+
+
+def _refusal_content(operation: Operation) -> dict[str, Any]:
+    content = {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}}
+    if operation.refusals is PROBLEM_DETAILS:
+        content["text/markdown"] = {"schema": schema_of(str)}
+    return content
+
+
+def _webhooks() -> dict[str, Any]:
+    """Return the `webhooks` of the document."""
+    return {event.name: {"post": _webhook(event)} for event in EVENTS}
+
+
+def _webhook(event: Event) -> dict[str, Any]:
+    headers = [name for name in _WEBHOOK_HEADERS if event.to == "Commerce" or name != "Authorization"]
+    return {
+        "operationId": event.name + "Webhook",
+        "tags": ["Events"],
+        "summary": event.summary,
+        "description": event.description,
+        "security": [],
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "required": name not in _OPTIONAL_HEADERS,
+                "description": _WEBHOOK_HEADERS[name],
+                "schema": {"type": "string"},
+            }
+            for name in headers
+        ],
+        "requestBody": {"required": True, "content": _json(envelope(event))},
+        "responses": _webhook_responses(event),
+    }
+
+
+def _webhook_responses(event: Event) -> dict[str, Any]:
+    if event.reply is None:
+        return {
+            "2XX": {"description": "Received. After any other answer the webhook is sent again, for days."}
+        }
+    refusal: dict[str, Any] = {"description": "A refusal with its reasons.", "content": _json(StoreRefusal)}
+    return {
+        "2XX": {"description": "Accepted or refused.", "content": _json(event.reply)},
+        **{str(status.value): refusal for status in sorted(REFUSALS)},
+        "default": {"description": "The storefront gets STORE_UNREACHABLE and may try again."},
+    }
+
+
+@cache
+def envelope(event: Event) -> type[Wire]:
+    """Return the type of the event's body, which only describes: the code that sends an event creates its body."""
+    members = {
+        "type": Literal[tuple(str(kind) for kind in event.types)],
+        "timestamp": Instant,
+        "data": event.data,
+    }
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace |= {"__doc__": event.meaning, "__annotations__": members}
+
+    return new_class(event.envelope, (Wire,), {}, fill)
+
+
+def _json(kind: type[Wire]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema_of(kind)}}
+
+
+def _event_types() -> tuple[list[Any], list[Any]]:
+    """Return the types of the events, and those of their replies."""
+    replies: list[Any] = [event.reply for event in EVENTS if event.reply is not None]
+    return [envelope(event) for event in EVENTS], [*replies, StoreRefusal]

@@ -1,0 +1,88 @@
+"""Time and ids. Both are passed in: a rule that needs the time takes it as an argument."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
+
+Clock = Callable[[], datetime]
+"""Return the present instant, in UTC."""
+
+MakeId = Callable[[], UUID]
+"""Return a new UUIDv7."""
+
+
+def now() -> datetime:
+    """Return the present instant in UTC, in whole milliseconds, so that the stored and the shown value are equal."""
+    # Three times as fast as truncating a datetime; the division keeps whole milliseconds exact.
+    return datetime.fromtimestamp(int(time.time() * 1000) / 1000, UTC)
+
+
+def to_ms(instant: datetime) -> int:
+    """Return whole milliseconds since 1970. Raises ValueError for an instant without an offset, which is a bug."""
+    if instant.tzinfo is None:
+        raise ValueError("an instant needs an offset")
+    return (instant - EPOCH) // MILLISECOND
+
+
+def from_ms(milliseconds: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> ZoneInfo:
+    """Return the time zone with this name. ZoneInfo itself caches eight, and reads a file for any other."""
+    return ZoneInfo(name)
+
+
+_VERSION_7: Final = 0x7 << 76 | 0b10 << 62
+"""Version and variant of a UUIDv7."""
+
+_VERSION_MASK: Final = 0xF << 76 | 0b11 << 62
+"""The bits of version and variant."""
+
+
+_BATCH: Final = 256
+"""Ids whose random bits are read together: one system call for many requests."""
+
+_random_bits: Final[list[int]] = []
+os.register_at_fork(after_in_child=_random_bits.clear)
+
+
+def new_id() -> UUID:
+    """Return a UUIDv7 (RFC 9562): it begins with milliseconds, so later ids sort later."""
+    try:
+        bits = _random_bits.pop()
+    except IndexError:
+        bits = _read_random_bits()
+    # UUID's own constructor takes four times as long.
+    return _parse_uuid(b'"%032x"' % (int(time.time() * 1000) << 80 | bits))
+
+
+def first_id(at: datetime) -> UUID:
+    """Return the lower bound of the UUIDv7s of that millisecond; for an instant before 1970, the least UUID."""
+    return UUID(int=max((at - EPOCH) // MILLISECOND, 0) << 80)
+
+
+def _read_random_bits() -> int:
+    """Return the random bits of one id, and add those of the next ones to the pool."""
+    entropy = os.urandom(10 * _BATCH)
+    bits = [
+        _VERSION_7 | int.from_bytes(entropy[start : start + 10], "big") & ~_VERSION_MASK
+        for start in range(0, len(entropy), 10)
+    ]
+    last = bits.pop()
+    _random_bits.extend(bits)
+    return last
+
+
+_parse_uuid: Final = msgspec.json.Decoder(UUID).decode

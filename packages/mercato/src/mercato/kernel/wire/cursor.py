@@ -1,0 +1,27 @@
+"""Pages of a list: an opaque cursor with the last entry of a page, and the bounds of `limit`."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from mercato.kernel.errors import ValidationFailed
+from mercato_contract.pages import MALFORMED, cursor_of, parse_cursor
+
+T = TypeVar("T")
+
+
+def read_cursor(text: str | None) -> UUID | None:
+    """Return the id of the last entry of the page before; None for the first page. Raises ValidationFailed."""
+    if text is None:
+        return None
+    last = parse_cursor(text)
+    if last is None:
+        raise ValidationFailed.at(None, MALFORMED)
+    return last
+
+
+def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[Sequence[T], str | None]:
+    """Return the page and its `nextCursor`, from the rows of a query with `limit + 1`."""
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], cursor_of(id_of(rows[limit - 1]))

@@ -1,0 +1,9 @@
+"""The packages of this workspace, where a test looks at all code that is published."""
+
+from typing import Final
+
+import mercato
+import mercato_client
+import mercato_contract
+
+PACKAGES: Final = (mercato, mercato_client, mercato_contract)

@@ -1,0 +1,142 @@
+"""Each distribution works alone: installed in an empty environment, it runs its README. Made by `make wheels`."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.clients.programs import run
+from tests.databases import only_sqlite
+from tests.docs.documents import ROOT, Block, blocks
+from tests.docs.expected import difference
+from tests.service import merchant, service
+
+from mercato.domain.partners.model import PartnerKind
+
+WANTED: Final = "MERCATO_TEST_WHEELS"
+"""Set by `make wheels`, where a missing file is a failure."""
+
+DIST: Final = ROOT / "dist"
+WHEELHOUSE: Final = ROOT / "build/wheelhouse"
+"""What the distributions need, in the versions of the lock: downloaded by `make wheels`."""
+
+CATALOG: Final = "http://127.0.0.1:9000/catalog.json"
+MENU: Final = {
+    "currency": "USD",
+    "sections": {"mains": {"name": "Mains", "itemIds": ["soup"]}},
+    "items": {"soup": {"name": "Tomato soup", "basePrice": "6.50"}},
+    "modifierGroups": {},
+}
+MAX_BYTES: Final = 12 * 1024 * 1024
+MAX_DISTRIBUTIONS: Final = 12
+
+pytestmark = pytest.mark.skipif(
+    WANTED not in os.environ, reason="make wheels builds and downloads what this needs"
+)
+
+
+class Environment:
+    """An environment with one distribution and what it needs."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        venv.create(directory, with_pip=False)
+        self.python = directory / "bin/python"
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "--quiet"]
+        subprocess.run(
+            [*pip, "--no-index", "--find-links", DIST, "--find-links", WHEELHOUSE, name],
+            check=True,
+            timeout=300,
+        )
+        self.packages = next(directory.glob("lib/*/site-packages"))
+
+    @property
+    def distributions(self) -> set[str]:
+        return {info.name.partition("-")[0] for info in self.packages.glob("*.dist-info")}
+
+    @property
+    def size(self) -> int:
+        files = (file for file in self.packages.rglob("*") if file.is_file() and file.suffix != ".pyc")
+        return sum(file.stat().st_size for file in files)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("client"), "mercato-client")
+
+
+def programs(page: Path) -> Iterator[tuple[Block, Block]]:
+    """Yield the Python of a page with the output that is shown below it."""
+    for block, after in pairwise(blocks(page)):
+        if block.language == "python" and after.language == "text":
+            yield block, after
+
+
+async def check_page(page: Path, python: Path, directory: Path, environment: dict[str, str]) -> None:
+    for program, output in programs(page):
+        await check_program(page, program, output, python, directory, environment)
+
+
+async def check_program(
+    page: Path, program: Block, output: Block, python: Path, directory: Path, environment: dict[str, str]
+) -> None:
+    file = directory / "program.py"
+    file.write_text(program.text)
+    fault = difference("text", output.text, await run(python, file, cwd=directory, **environment))
+    assert fault is None, f"{page.parent.name}/{page.name}:{program.line}: {fault}"
+
+
+async def test_the_contract_alone_runs_its_readme(tmp_path: Path):
+    environment = Environment(tmp_path / "venv", "mercato-contract")
+    assert environment.distributions == {"mercato_contract", "msgspec"}
+    await check_page(ROOT / "packages/contract/README.md", environment.python, tmp_path, {})
+
+
+@only_sqlite
+async def test_the_client_alone_runs_its_readme(client: Environment, database_url: str, tmp_path: Path):
+    page = ROOT / "packages/client/README.md"
+    async with merchant() as shop, service(database_url, tmp_path / "data") as mercato:
+        url = shop.host(MENU)
+        account, own = await mercato.partner()
+        front, _ = await mercato.partner(PartnerKind.MARKETFRONT)
+        environment = {"MERCATO_URL": mercato.base, "MERCATO_KEY": account.key, "SHOP_KEY": front.key}
+        for program, output in programs(page):
+            local = replace(program, text=program.text.replace(CATALOG, url))
+            await check_program(page, local, output, client.python, tmp_path, environment)
+            # The first program registers the store of the others.
+            stores = (await own.get("/v1/commerce/stores")).json()["stores"]
+            environment["STORE"] = stores[0]["storeId"]
+
+
+async def test_the_client_alone_is_small_and_has_nothing_of_the_service(client: Environment):
+    assert client.size <= MAX_BYTES
+    assert len(client.distributions) <= MAX_DISTRIBUTIONS
+    loaded = "import sys, mercato_client; print([m for m in sys.modules if m.split('.')[0] == 'mercato'])"
+    assert await run(client.python, "-c", loaded) == "[]\n"
+
+
+async def test_the_service_installs_from_its_wheels_and_runs_the_demo(tmp_path: Path):
+    environment = Environment(tmp_path / "venv", "mercato")
+    command = environment.python.parent / "mercato"
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", await run(command, "--version"))
+    assert "claims hold" in await run(command, "demo", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mercato_contract", "mercato_client", "mercato"])
+def test_every_distribution_has_a_wheel_and_a_source_archive_with_its_license(name: str):
+    (wheel,) = DIST.glob(f"{name}-[0-9]*.whl")
+    (source,) = DIST.glob(f"{name}-[0-9]*.tar.gz")
+    with tarfile.open(source) as archive:
+        assert any(member.endswith("/LICENSE") for member in archive.getnames())
+    assert wheel.stat().st_size > 0
+
+
+def test_the_typescript_client_has_a_tarball():
+    assert list(DIST.glob("mercato-client-*.tgz"))
