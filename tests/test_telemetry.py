@@ -3,8 +3,8 @@
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -61,8 +61,8 @@ asyncio.run(main())
 def test_the_shutdown_does_not_wait_for_a_collector_that_hangs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracing, "SHUTDOWN_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        with tracing.export_spans(f"http://127.0.0.1:{silent.getsockname()[1]}", share=1.0):
-            with tracing.span("order", parent=None, kind="SERVER"):
-                pass
-            began = monotonic()
-        assert monotonic() - began < 2
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with tracing.export_spans(url, share=1.0), tracing.span("order", parent=None, kind="SERVER"):
+            pass
+        # Left behind: the shutdown doesn't end before OpenTelemetry gives up.
+        assert any(thread.name == "traces" for thread in threading.enumerate())

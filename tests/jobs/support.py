@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import select
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db.engine import AnyRow, Database
 from mercato.kernel.db.tables import jobs
 from mercato.kernel.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
 from mercato.kernel.jobs.claim import Rotation, claim
 
-TIMEOUT = 30.0
-"""Seconds after which a test fails."""
+NEVER = timedelta(hours=1)
+"""A pause between polls that no test waits for."""
 
 FAST: dict[str, Any] = {
     "lease": timedelta(seconds=1),
@@ -45,7 +46,7 @@ class Log:
             self._changed.notify_all()
 
     async def wait_for(self, count: int) -> list[str]:
-        async with asyncio.timeout(TIMEOUT), self._changed:
+        async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: len(self.seen) >= count)
         return list(self.seen)
 
@@ -100,7 +101,7 @@ async def states(db: Database) -> list[str]:
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that only the database shows."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not await holds():  # other processes can't set an event here
             await asyncio.sleep(0.01)
 
@@ -123,5 +124,5 @@ async def working(
         yield worker
     finally:
         await worker.stop(grace=grace)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await running

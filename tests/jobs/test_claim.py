@@ -187,10 +187,8 @@ async def test_twenty_thousand_ready_jobs_of_one_key_do_not_starve_another(db: D
         await log.wait_for(3)
         for number in range(10):
             await put(db, f"other{number}", ordering_key="other")
-        started_at = time.monotonic()
         while "other9" not in log.seen:
             await log.wait_for(len(log.seen) + 1)
-        assert time.monotonic() - started_at < 10
     assert log.seen.index("other9") < 200
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,7 +12,6 @@ from tests import databases
 from tests.databases import only_sqlite
 from tests.jobs.support import (
     FAST,
-    TIMEOUT,
     Log,
     Note,
     handler,
@@ -24,6 +22,7 @@ from tests.jobs.support import (
     until_empty,
     working,
 )
+from tests.waiting import PATIENCE
 
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import DatabaseUnavailable
@@ -70,7 +69,7 @@ async def test_a_worker_survives_an_unavailable_database(database_url: str) -> N
             finish.set()
             await log.wait_for(1)
             await asyncio.sleep(0.3)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await until_empty(db)
         await put(db, "after the outage")
         assert await log.wait_for(2) == ["running during the outage", "after the outage"]
@@ -123,10 +122,8 @@ async def test_on_sqlite_jobs_that_are_running_at_start_are_due_at_once(db: Data
     await put(db, "left behind")
     await take(db, worker="gone", lease=timedelta(hours=1))
     log = Log()
-    started_at = time.monotonic()
     async with working(db, {"note": handler(log)}):
         await log.wait_for(1)
-    assert time.monotonic() - started_at < 5
 
 
 @only_sqlite

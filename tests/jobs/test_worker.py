@@ -1,12 +1,14 @@
 import asyncio
 import time
 from datetime import timedelta
+from statistics import median
 from typing import Any, Never
 
 import pytest
 from sqlalchemy import text
 from tests.databases import only_postgresql
 from tests.jobs.support import (
+    NEVER,
     Log,
     Note,
     handler,
@@ -19,7 +21,7 @@ from tests.jobs.support import (
     until_empty,
     working,
 )
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.jobs import Done, Job, JobLost, Outcome, fence
@@ -27,19 +29,20 @@ from mercato.kernel.jobs import Done, Job, JobLost, Outcome, fence
 AT_ONCE = {"backoff": lambda _failures: timedelta(milliseconds=10)}
 
 
-async def test_a_job_starts_within_milliseconds_of_the_commit(db: Database) -> None:
+async def test_a_job_starts_within_a_few_commits_of_its_own(db: Database) -> None:
     log = Log()
-    async with working(db, {"note": handler(log)}, poll=timedelta(seconds=30)):
+    async with working(db, {"note": handler(log)}, poll=NEVER):
         await put(db, "warm")
         await log.wait_for(1)
-        delays = []
+        commits, delays = [], []
         for number in range(20):
+            began = time.perf_counter()
             await put(db, str(number))
             committed = time.perf_counter()
             await log.wait_for(number + 2)
+            commits.append(committed - began)
             delays.append(time.perf_counter() - committed)
-    assert min(delays) < 0.03
-    assert sorted(delays)[10] < 0.2
+    assert median(delays) < 20 * median(commits)
 
 
 @only_postgresql
@@ -49,15 +52,13 @@ async def test_a_job_of_another_process_starts_without_waiting_for_the_poll(
     log = Log()
     async with (
         Database.open(database_url) as other,
-        working(db, {"note": handler(log)}, poll=timedelta(seconds=30)),
+        working(db, {"note": handler(log)}, poll=NEVER),
     ):
         await put(db, "warm")
         await log.wait_for(1)
         await asyncio.sleep(0.1)  # until the worker listens, for which there is no event
         await put(other, "elsewhere")
-        started_at = time.monotonic()
         await log.wait_for(2)
-    assert time.monotonic() - started_at < 5
 
 
 async def test_a_finished_job_leaves_no_row(db: Database) -> None:
@@ -291,9 +292,8 @@ async def test_jobs_that_do_not_finish_within_the_grace_period_are_due_at_once(d
     async with working(db, {"note": handler(hangs)}) as worker:
         await put(db, "x")
         await started.wait()
-        started_at = time.monotonic()
-        await worker.stop(grace=timedelta(milliseconds=50))
-        assert time.monotonic() - started_at < 4
+        async with loop_timeout(4):
+            await worker.stop(grace=timedelta(milliseconds=50))
     (row,) = await rows(db)
     assert (row.state, row.failures, row.losses) == ("ready", 0, 0)
     log = Log()
@@ -391,7 +391,7 @@ async def test_jobs_of_a_vanished_worker_are_claimed_when_its_leases_end(db: Dat
     async with working(db, {"note": handler(log)}):
         started_at = time.monotonic()
         await log.wait_for(1)
-        assert 0.2 < time.monotonic() - started_at < 5
+        assert time.monotonic() - started_at > 0.2
 
 
 async def test_a_job_over_which_too_many_workers_vanished_is_dead(db: Database) -> None:
