@@ -54,6 +54,7 @@ HARMLESS = {
     "kernel.outbound.client.Reply.body": "what a partner's server answered",
     "domain.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "domain.partners.model.Partner.has_webhook_token": "yes or no",
+    "http.guides.Guide.body": "a page of the documentation",
     "http.operations.Operation.request_headers": "names",
     "http.operations.Operation.reply_headers": "names",
     "http.operations.Operation.body_limit": "a number of bytes",

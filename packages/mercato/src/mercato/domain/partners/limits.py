@@ -115,10 +115,9 @@ def limiter_of(settings: Settings, clock: Clock) -> Limiter | None:
 
 
 class _Counts(Generic[_Subject]):
-    """Counts what one process saw of each subject in this minute; `most` is what a subject has."""
+    """Counts what one process saw of each subject in this minute."""
 
-    def __init__(self, most: int, clock: Clock) -> None:
-        self._most = most
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._minute = 0
         self._counts: dict[_Subject, int] = {}
@@ -126,10 +125,10 @@ class _Counts(Generic[_Subject]):
     def __len__(self) -> int:
         return len(self._counts)
 
-    def wait(self, subject: _Subject) -> int | None:
-        """Return the seconds to wait if the subject has no more, else None."""
+    def wait(self, subject: _Subject, most: int) -> int | None:
+        """Return the seconds to wait if the subject has had so many, else None."""
         second = self._current_second()
-        if self._counts.get(subject, 0) < self._most:
+        if self._counts.get(subject, 0) < most:
             return None
         return (self._minute + 1) * WINDOW - second
 
@@ -151,13 +150,13 @@ class Failures:
     """Counts one process's failed attempts to sign in, by client and by address."""
 
     def __init__(self, clock: Clock = now) -> None:
-        self._clients: _Counts[int] = _Counts(MAX_FAILURES, clock)
-        self._addresses: _Counts[str] = _Counts(MAX_FAILURES_AT, clock)
+        self._clients: _Counts[int] = _Counts(clock)
+        self._addresses: _Counts[str] = _Counts(clock)
 
     def wait(self, client: UUID | None, address: str) -> int | None:
         """Return the seconds to wait after too many failures of the client or from the address, else None."""
-        by_client = None if client is None else self._clients.wait(client.int)
-        return self._addresses.wait(network_of(address)) if by_client is None else by_client
+        by_client = None if client is None else self._clients.wait(client.int, MAX_FAILURES)
+        return self._addresses.wait(network_of(address), MAX_FAILURES_AT) if by_client is None else by_client
 
     def record(self, client: UUID | None, address: str) -> None:
         if client is not None:
@@ -169,12 +168,12 @@ class Visitors:
     """Counts one process's requests to the console without a session, by address."""
 
     def __init__(self, clock: Clock = now) -> None:
-        self._addresses: _Counts[str] = _Counts(MAX_VISITS, clock)
+        self._addresses: _Counts[str] = _Counts(clock)
 
     def take(self, address: str) -> int | None:
         """Count one request; return the seconds to wait if it is refused, else None."""
         network = network_of(address)
-        wait = self._addresses.wait(network)
+        wait = self._addresses.wait(network, MAX_VISITS)
         if wait is None:
             self._addresses.add(network)
         return wait
