@@ -1,4 +1,4 @@
-"""Decisions §12: settings are MERCATO_… variables, each with a documented default; an unknown one stops the start."""
+"""Settings are MERCATO_… variables, each with a documented default; an unknown one stops the start."""
 
 from pathlib import Path
 

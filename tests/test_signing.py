@@ -1,4 +1,4 @@
-"""Decisions §8: signatures are HMAC-SHA256 as Standard Webhooks has them, and nothing signed can be changed."""
+"""Signatures are HMAC-SHA256 as Standard Webhooks has them, and nothing signed can be changed."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Decisions §1: all faults of a request are listed at once; 400 if any is of form."""
+"""All faults of a request are listed at once; 400 if any is of form."""
 
 from typing import Any
 

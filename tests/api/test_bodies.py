@@ -1,4 +1,4 @@
-"""Decisions §1 and §10: whatever happens to a request's body, the client can read the answer, and it is a problem."""
+"""Whatever happens to a request's body, the client can read the answer, and it is a problem."""
 
 import asyncio
 import json

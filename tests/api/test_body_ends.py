@@ -1,4 +1,4 @@
-"""Decisions §1: a body ends with its length or its last chunk, and the service waits for nothing after that."""
+"""A body ends with its length or its last chunk, and the service waits for nothing after that."""
 
 from collections.abc import MutableMapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions §13 and §14: how much memory request bodies may take, and that a refusal comes before the body."""
+"""How much memory request bodies may take, and that a refusal comes before the body."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Specification §2.8, §4.3, decisions §7: the cart helpers over the wire."""
+"""The cart helpers over the wire."""
 
 import json
 from typing import Any

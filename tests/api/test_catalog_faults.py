@@ -1,4 +1,4 @@
-"""Decisions §4 and §5: with a faulty server the run ends with a readable message, and the store keeps its catalog."""
+"""With a faulty server the run ends with a readable message, and the store keeps its catalog."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Specification §2.7, §3.2, §6, decisions §4 and §5: catalogs are pulled, switched and announced, over the wire."""
+"""Catalogs are pulled, switched and announced, over the wire."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §2, Get CatalogSet: immutable bytes in the client's coding, a strong tag for each, 304."""
+"""Immutable bytes in the client's coding, a strong tag for each, 304."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Decisions §1, §2, §6, §8: unusual but legal requests, and every fault of a request at once."""
+"""Unusual but legal requests, and every fault of a request at once."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Decisions §10: an unavailable database is 503 with `retryAfter`, never 500, until it is back."""
+"""An unavailable database is 503 with `retryAfter`, never 500, until it is back."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Decisions §2 "Discover Stores": by place, by words, by fulfilment and category, and by opening hours."""
+"""Discover Stores: by place, by words, by fulfilment and category, and by opening hours."""
 
 import asyncio
 from pathlib import Path

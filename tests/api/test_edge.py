@@ -1,4 +1,4 @@
-"""Decisions §1, §10, §11: what holds for every operation."""
+"""What holds for every operation."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Decisions §2: POST /v1/webhooks/explain, the signature debugger, over the wire."""
+"""POST /v1/webhooks/explain, the signature debugger, over the wire."""
 
 import base64
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Decisions §13: what one process has acknowledged is in force in every other, for Validate, Place and Commerce reads.
+"""What one process has acknowledged is in force in every other, for Validate, Place and Commerce reads.
 
 Two services on one database, both with the store cached. One changes it, and the other is called at once, before its
 caches are invalidated.

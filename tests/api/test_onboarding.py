@@ -1,4 +1,4 @@
-"""Specification §3.1 and §4.1, decisions §3: onboarding over the wire."""
+"""Onboarding over the wire."""
 
 import asyncio
 from uuid import UUID, uuid4

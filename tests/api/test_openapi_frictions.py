@@ -1,4 +1,4 @@
-"""Decisions §13: what the OpenAPI document contains so that linters and client generators accept it."""
+"""What the OpenAPI document contains so that linters and client generators accept it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Decisions §1, §8, §9: the OpenAPI document as an integrator reads it, member by member."""
+"""The OpenAPI document as an integrator reads it, member by member."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Decisions §15: what operators see and do by `mercato order` and `mercato store`, beside a running service."""
+"""What operators see and do by `mercato order` and `mercato store`, beside a running service."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §1, §8, §11: who may read an order, and that others learn nothing of it."""
+"""Who may read an order, and that others learn nothing of it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

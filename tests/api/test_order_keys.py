@@ -1,4 +1,4 @@
-"""Decisions §8: an Idempotency-Key identifies one request, and gets one answer for 24 hours."""
+"""An Idempotency-Key identifies one request, and gets one answer for 24 hours."""
 
 import asyncio
 import json

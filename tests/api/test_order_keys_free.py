@@ -1,4 +1,4 @@
-"""Decisions §13: a key is pinned once an order exists; a refusal before that leaves it free for any other request."""
+"""A key is pinned once an order exists; a refusal before that leaves it free for any other request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

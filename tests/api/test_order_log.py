@@ -1,4 +1,4 @@
-"""Decisions §9: every attempt to submit an order is in its delivery log, which ends with the last one."""
+"""Every attempt to submit an order is in its delivery log, which ends with the last one."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §1, §8: orders in currencies of every scale, with what stores add, to the ends of int64."""
+"""Orders in currencies of every scale, with what stores add, to the ends of int64."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Decisions §8: orders under concurrent requests, and while their store changes."""
+"""Orders under concurrent requests, and while their store changes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §8: every reason against an order is 200 to validate, and the problem of its code to place."""
+"""Every reason against an order is 200 to validate, and the problem of its code to place."""
 
 import json
 from collections.abc import AsyncIterator

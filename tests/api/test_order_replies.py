@@ -1,4 +1,4 @@
-"""Decisions §9: what a store may reply to validate and place, and what happens to the order."""
+"""What a store may reply to validate and place, and what happens to the order."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Decisions §8: a card's token is stored only sealed, while its order waits; customers appear in no log."""
+"""A card's token is stored only sealed, while its order waits; customers appear in no log."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §8: what a validatedOrderToken can be used for, once."""
+"""What a validatedOrderToken can be used for, once."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta

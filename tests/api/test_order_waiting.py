@@ -1,4 +1,4 @@
-"""Decisions §8: an order whose store doesn't answer is kept, joined, resent, and finally accepted or cancelled."""
+"""An order whose store doesn't answer is kept, joined, resent, and finally accepted or cancelled."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Specification §2.9, decisions §8: orders validated, placed and followed, over the wire."""
+"""Orders validated, placed and followed, over the wire."""
 
 import json
 from collections.abc import AsyncIterator

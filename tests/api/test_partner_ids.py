@@ -1,4 +1,4 @@
-"""Decisions §13: lines carry the merchant's own ids, and a merchant reads its own sets and ids."""
+"""Lines carry the merchant's own ids, and a merchant reads its own sets and ids."""
 
 import json
 from pathlib import Path

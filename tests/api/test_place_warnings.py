@@ -1,4 +1,4 @@
-"""Decisions §3 and §14: the warnings to a merchant whose place is unknown."""
+"""The warnings to a merchant whose place is unknown."""
 
 import json
 from typing import Any

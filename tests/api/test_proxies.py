@@ -1,4 +1,4 @@
-"""Decisions §11: failures are limited by address, which only a trusted proxy may state."""
+"""Failures are limited by address, which only a trusted proxy may state."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Decisions §2 and §6: a store as storefronts see it, and whether it is open and why."""
+"""A store as storefronts see it, and whether it is open and why."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Specification §2.5, §2.6, §3.3, decisions §2 and §6: stores and their availability over the wire."""
+"""Stores and their availability over the wire."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Decisions §13: a request with a malformed target gets a problem; browsers are admitted by their origin."""
+"""A request with a malformed target gets a problem; browsers are admitted by their origin."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Decisions §14: a webhookUrl on another host gets no Authorization token unless the request carries it."""
+"""A webhookUrl on another host gets no Authorization token unless the request carries it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §4, §7: prices equal those of the reference pricing, to the last minor unit."""
+"""Prices equal those of the reference pricing, to the last minor unit."""
 
 import copy
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Decisions §4 and §7, one sentence at a time: the price of a line, and the rules of modifiers."""
+"""The price of a line, and the rules of modifiers."""
 
 from typing import Any
 from uuid import UUID, uuid4

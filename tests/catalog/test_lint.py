@@ -1,4 +1,4 @@
-"""Decisions §12: `mercato catalog lint` reports what an ingest reports, and where; exit codes that scripts rely on."""
+"""`mercato catalog lint` reports what an ingest reports, and where; exit codes that scripts rely on."""
 
 import errno
 import io

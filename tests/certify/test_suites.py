@@ -10,6 +10,7 @@ from tests.certify.receiver_mutants import UNMUTATED
 from mercato.devtools.certify.merchant.certification import MERCHANT
 from mercato.devtools.certify.storefront.certification import STOREFRONT
 from mercato.devtools.certify.suite import Suite
+from mercato.http import guides
 
 SUITES: dict[str, tuple[Suite[Any], Mapping[str, Any]]] = {
     "merchant": (MERCHANT, merchant_mutants.MUTANTS),
@@ -32,7 +33,8 @@ def test_ids_and_titles_fit_on_a_line_of_eighty_columns(suite: Suite[Any]):
         assert len(check.title) <= 44, check.title
         assert check.proves
         assert check.advice
-        assert check.section
+        guide = check.section.removeprefix("Guide: ")
+        assert guide in {guides.get_guide(name).title for name in guides.names()}, check.id
 
 
 @pytest.mark.parametrize("suite", [MERCHANT, STOREFRONT], ids=["merchant", "storefront"])

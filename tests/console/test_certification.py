@@ -25,7 +25,7 @@ def report(**changes: Any) -> Report:
             id=f"place.{verdict}",
             title="Accepts an order",
             proves="Orders are accepted.",
-            section="§6",
+            section="Guide: Take orders",
             verdict=verdict,
             seen=HOSTILE,
             advice=None if verdict is Verdict.PASS else "Answer 200.",

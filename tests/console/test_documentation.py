@@ -15,6 +15,7 @@ from tests.service import Client, Service
 from mercato.http import guides
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "packages/mercato"
 PAGES = ["/documentation", *(f"/documentation/{name}" for name in sorted(guides.names()))]
 MAX_BYTES = 100_000
 
@@ -131,9 +132,9 @@ async def test_a_guide_is_compressed_for_who_accepts_it_and_read_only(mercato: S
 
 @pytest.mark.parametrize("from_sdist", [False, True], ids=["repository", "sdist"])
 def test_a_wheel_has_every_guide(tmp_path: Path, from_sdist: bool):
-    source = ROOT
+    source = PACKAGE
     if from_sdist:
-        hatch("sdist", ROOT, tmp_path)
+        hatch("sdist", PACKAGE, tmp_path)
         (sdist,) = tmp_path.glob("*.tar.gz")
         with tarfile.open(sdist) as archive:
             archive.extractall(tmp_path, filter="data")

@@ -1,4 +1,4 @@
-"""Decisions §2: `/readyz` fails while the database cannot be written, even if it can be read."""
+"""`/readyz` fails while the database cannot be written, even if it can be read."""
 
 import asyncio
 from pathlib import Path

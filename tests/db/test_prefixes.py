@@ -1,4 +1,4 @@
-"""Decisions §15: ids are accepted in full or as an unambiguous prefix, and shortened only where that is unambiguous."""
+"""Ids are accepted in full or as an unambiguous prefix, and shortened only where that is unambiguous."""
 
 from uuid import UUID
 

@@ -13,6 +13,7 @@ _ROOTS = (
     ROOT / "packages/contract/src",
     ROOT / "packages/client/src",
 )
+_TEXTS = {".md", ".py", ".toml", ".html", ".yaml", ".service"}
 _NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:bin|json|md|py|service|toml|yaml))`")
 
 
@@ -37,6 +38,19 @@ def leads_somewhere(page: Path, target: str) -> bool:
 def test_files_that_are_named_exist(page: Path) -> None:
     named = _NAMED.findall(page.read_text())
     assert [name for name in named if not any((root / name).exists() for root in _ROOTS)] == []
+
+
+_NOT_HERE = re.compile(r"§|\b([Dd]ecisions?|[Ss]pecification),? \d")
+"""A reference to a numbered section of a text that isn't in the repository."""
+
+
+def test_nothing_refers_to_a_section_that_a_reader_cannot_open() -> None:
+    folders = ("docs", "packages", "tests", "examples", "benchmarks", "deploy")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in _TEXTS]
+    assert len(files) > 100
+    assert [
+        str(file) for file in files if file != Path(__file__) and _NOT_HERE.search(file.read_text())
+    ] == []
 
 
 @pytest.mark.parametrize("index", ["docs/adr/README.md", "docs/how-to/README.md"])

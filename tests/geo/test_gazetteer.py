@@ -1,4 +1,4 @@
-"""Decisions §3: the location of an address, found offline."""
+"""The location of an address, found offline."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Decisions §14: slots are shared between partners first, then between a partner's ordering keys."""
+"""Slots are shared between partners first, then between a partner's ordering keys."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Decisions §8, §9: the amounts of an order, and those that its store may set."""
+"""The amounts of an order, and those that its store may set."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions §9: the bodies of order webhooks."""
+"""The bodies of order webhooks."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions §6, §8: the price of an order, and every error that prevents it."""
+"""The price of an order, and every error that prevents it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

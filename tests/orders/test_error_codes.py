@@ -1,4 +1,4 @@
-"""Decisions §8, §10: Place order returns an order's errors as a problem."""
+"""Place order returns an order's errors as a problem."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Decisions §9: a store's replies, of any content."""
+"""A store's replies, of any content."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Decisions §8: a validatedOrderToken is for one caller, one order, fifteen minutes, and these amounts."""
+"""A validatedOrderToken is for one caller, one order, fifteen minutes, and these amounts."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Decisions §8: an order's status only goes forward, and its state closes once."""
+"""An order's status only goes forward, and its state closes once."""
 
 import random
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Decisions §5: concurrent pulls take bounded memory and bounded space on the disk."""
+"""Concurrent pulls take bounded memory and bounded space on the disk."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Decisions §11: partners, their limits, and signing secrets of which two are valid during a rotation."""
+"""Partners, their limits, and signing secrets of which two are valid during a rotation."""
 
 import asyncio
 from datetime import timedelta

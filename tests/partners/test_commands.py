@@ -1,4 +1,4 @@
-"""Decisions §12: `mercato partner create … --json`, and keys and secrets from the command line."""
+"""`mercato partner create … --json`, and keys and secrets from the command line."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §11: keys have an optional expiry, are rolled with an overlap, and revoked."""
+"""Keys have an optional expiry, are rolled with an overlap, and revoked."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Decisions §11: keys look like `mk_commerce_…`, so that secret scanners can find them, and are stored as a hash."""
+"""Keys look like `mk_commerce_…`, so that secret scanners can find them, and are stored as a hash."""
 
 import base64
 import hashlib

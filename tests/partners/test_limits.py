@@ -1,4 +1,4 @@
-"""Decisions §11: limits per organisation per minute, in windows that begin with the minute."""
+"""Limits per organisation per minute, in windows that begin with the minute."""
 
 from datetime import timedelta
 from uuid import UUID

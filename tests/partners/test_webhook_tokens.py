@@ -1,4 +1,4 @@
-"""Decisions §14: a partner's Authorization token goes to the origin that it was given for, and nowhere else."""
+"""A partner's Authorization token goes to the origin that it was given for, and nowhere else."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions §5: a run ends for its own reasons, never because a process was killed; and none is left behind."""
+"""A run ends for its own reasons, never because a process was killed; and none is left behind."""
 
 import asyncio
 import json

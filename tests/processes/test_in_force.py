@@ -1,4 +1,4 @@
-"""Decisions §13: with any number of processes no order is placed against the state before an acknowledged change.
+"""With any number of processes no order is placed against the state before an acknowledged change.
 
 One store is known to every process over eight connections; it is changed over one of them, and at once an order is
 placed over each of the eight.

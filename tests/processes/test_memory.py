@@ -1,4 +1,4 @@
-"""Decisions §14: no client can exhaust the memory of the process that serves all others.
+"""No client can exhaust the memory of the process that serves all others.
 
 `make test-long` runs it and `python -m pytest -m long -s tests/processes/test_memory.py` prints its table, which is
 in docs/reliability.md. Memory is the resident set (RSS) of the serving process and all its children, sampled fifty

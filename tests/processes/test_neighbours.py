@@ -1,4 +1,4 @@
-"""Decisions §14: how partners with a thousand hanging stores affect another partner.
+"""How partners with a thousand hanging stores affect another partner.
 
 `.venv/bin/python -m pytest -n 0 -s tests/processes/test_neighbours.py` prints the table. All settings are the
 defaults: a hanging call holds its slot for 15 s, a hanging catalog for 30.

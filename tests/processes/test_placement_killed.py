@@ -1,4 +1,4 @@
-"""Decisions §8: kill -9 at every step of a placement; a retry ends with one order on both sides, and one reply."""
+"""Kill -9 at every step of a placement; a retry ends with one order on both sides, and one reply."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Decisions §12: the commands, as processes of their own, killed and asked to stop."""
+"""The commands, as processes of their own, killed and asked to stop."""
 
 import asyncio
 import json

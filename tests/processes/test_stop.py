@@ -1,4 +1,4 @@
-"""Decisions §12: SIGTERM drains, also requests whose clients have disconnected."""
+"""SIGTERM drains, also requests whose clients have disconnected."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Decisions §9 and specification §5, §6: the requests that a receiver gets, and the effect of its replies."""
+"""The requests that a receiver gets, and the effect of its replies."""
 
 import asyncio
 import json

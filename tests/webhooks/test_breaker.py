@@ -1,4 +1,4 @@
-"""Decisions §9: at least 10 calls and half of them failed within 60 s; one trial call after 10 s."""
+"""At least 10 calls and half of them failed within 60 s; one trial call after 10 s."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Decisions §9: calls to stores are in the delivery log with every attempt, and aren't redelivered."""
+"""Calls to stores are in the delivery log with every attempt, and aren't redelivered."""
 
 import json
 from datetime import timedelta

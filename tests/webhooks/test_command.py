@@ -1,4 +1,4 @@
-"""Decisions §9: `mercato webhooks enable` enables a disabled endpoint."""
+"""`mercato webhooks enable` enables a disabled endpoint."""
 
 import asyncio
 import os

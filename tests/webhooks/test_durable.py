@@ -1,4 +1,4 @@
-"""Decisions §9: deliveries survive the end of a process, and a disabled endpoint isn't called."""
+"""Deliveries survive the end of a process, and a disabled endpoint isn't called."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Decisions §9: every type of webhook has one payload, and the OpenAPI document describes each."""
+"""Every type of webhook has one payload, and the OpenAPI document describes each."""
 
 from typing import get_args, get_type_hints
 

@@ -1,4 +1,4 @@
-"""Decisions §2: the signature debugger agrees with a Standard Webhooks verifier, and says why."""
+"""The signature debugger agrees with a Standard Webhooks verifier, and says why."""
 
 import base64
 import hashlib

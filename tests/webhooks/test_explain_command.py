@@ -1,4 +1,4 @@
-"""Decisions §2: `mercato webhooks explain`, on pasted HTTP or on files, with and without the service's database."""
+"""`mercato webhooks explain`, on pasted HTTP or on files, with and without the service's database."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Decisions §2, §9: a partner lists, reads and redelivers its deliveries; old ones are deleted."""
+"""A partner lists, reads and redelivers its deliveries; old ones are deleted."""
 
 import asyncio
 import json

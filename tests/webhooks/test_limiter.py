@@ -1,4 +1,4 @@
-"""Decisions §9: at most 20 calls of a store run at once, so that other stores don't wait for it."""
+"""At most 20 calls of a store run at once, so that other stores don't wait for it."""
 
 import asyncio
 

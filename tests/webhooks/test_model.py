@@ -1,4 +1,4 @@
-"""Decisions §9: the schedule of a delivery, and the verdict on an attempt."""
+"""The schedule of a delivery, and the verdict on an attempt."""
 
 from datetime import UTC, datetime, timedelta
 

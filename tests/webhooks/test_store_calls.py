@@ -1,4 +1,4 @@
-"""Decisions §9: calls to stores that a request waits for, over real sockets, and their results."""
+"""Calls to stores that a request waits for, over real sockets, and their results."""
 
 import asyncio
 import tracemalloc

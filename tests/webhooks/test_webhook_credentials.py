@@ -1,4 +1,4 @@
-"""Decisions §9: cached signing secrets; a rotation or a new token is effective everywhere within a second."""
+"""Cached signing secrets; a rotation or a new token is effective everywhere within a second."""
 
 import asyncio
 from collections.abc import AsyncIterator

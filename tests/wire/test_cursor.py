@@ -1,4 +1,4 @@
-"""Decisions §1: lists have an opaque cursor."""
+"""Lists have an opaque cursor."""
 
 from uuid import UUID
 

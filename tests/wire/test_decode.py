@@ -1,4 +1,4 @@
-"""Decisions §1: the form of requests; every fault is reported at once."""
+"""The form of requests; every fault is reported at once."""
 
 from typing import Annotated
 from uuid import UUID

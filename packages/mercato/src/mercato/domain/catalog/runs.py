@@ -1,4 +1,4 @@
-"""An ingest run: its states, their transitions (specification §3.2), and the warnings that are stored with it."""
+"""An ingest run: its states, their transitions, and the warnings that are stored with it."""
 
 from collections import Counter
 from collections.abc import Sequence

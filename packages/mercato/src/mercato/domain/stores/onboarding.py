@@ -1,4 +1,4 @@
-"""Self-service onboarding: register, pull the catalog, poll, activate (specification §3.1)."""
+"""Self-service onboarding: register, pull the catalog, poll, activate."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
