@@ -118,9 +118,7 @@ async def test_the_operator_sees_all_refused_requests_with_their_partners(mercat
     await mercato.app.request_log.flush()
     operator, _ = await enter_as_operator(mercato)
     listed = await operator.open("/console/requests")
-    rows = {
-        row[5]: row for row in listed.rows("Requests")
-    }  # in any order: one millisecond may have all
+    rows = {row[5]: row for row in listed.rows("Requests")}  # in any order: one millisecond may have all
     assert rows.keys() == {"no valid key", "Second", "First"}
     assert [row[5] for row in (await operator.open("/console/requests?partner=First")).rows("Requests")] == [
         "First"
