@@ -270,7 +270,7 @@ async def test_a_store_with_many_sold_out_items_is_read_in_time_that_grows_with_
     async with mercato.app.db.write() as tx:
         for at in range(0, len(many), 1000):
             await queries.replace_sold_out(tx, store_id, sold_out=many[at : at + 1000], available=[])
-    with cpu_within(50):
+    with cpu_within(150):  # comparing each with each would take thousands
         assert len((await row_of(mercato, store)).sold_out) == len(many)
 
 
