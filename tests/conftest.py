@@ -4,10 +4,15 @@ import gc
 import os
 import signal
 
+from hypothesis import HealthCheck, settings
+
 pytest_plugins = ["tests.databases"]
 
 
 def pytest_configure() -> None:
+    # Hypothesis bounds each example to 200 ms, which a busy machine exceeds now and then.
+    settings.register_profile("mercato", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("mercato")
     # A shell's background jobs ignore Ctrl-C, and every command that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -20,7 +20,7 @@ from mercato.kernel.clock import new_id
 from mercato_contract.carts import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 
 STORE, SET = uuid4(), uuid4()
-QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=1500, suppress_health_check=list(HealthCheck), database=None)
 LONG = settings(QUICK, max_examples=10_000)
 seeds = st.integers(0, 2**48)
 

@@ -59,14 +59,14 @@ def check(document: bytes) -> None:
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=_SLOW)
+@settings(max_examples=150, suppress_health_check=_SLOW)
 @given(mutants())
 def test_random_changes_of_hostile_documents_end(document: bytes):
     check(document)
 
 
 @pytest.mark.long
-@settings(max_examples=20_000, deadline=None, suppress_health_check=_SLOW)
+@settings(max_examples=20_000, suppress_health_check=_SLOW)
 @given(mutants())
 def test_many_random_changes_of_hostile_documents_end(document: bytes):
     check(document)

@@ -110,7 +110,7 @@ def references(document: dict[str, Any]) -> list[tuple[list[str], str]]:
     return found
 
 
-SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None)
+SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 @SLOW

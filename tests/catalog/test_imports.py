@@ -527,7 +527,7 @@ def documents(kind: info.Type) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_accepts(name: str, data: st.DataObject):
     sample = data.draw(st.sampled_from([[], {}, {"data": {}}, {"object": {}}]))

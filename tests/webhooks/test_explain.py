@@ -368,7 +368,7 @@ def verified(body: bytes, sent: dict[str, str], secret: str) -> bool:
     return True
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(
     body=DOCUMENTS.map(as_json) | st.binary(max_size=40).filter(lambda b: b.isascii()),
     change=st.sampled_from(
@@ -406,7 +406,7 @@ def test_the_debugger_and_the_library_agree_on_what_is_valid(body: bytes, change
     assert made.valid is (change in {"", "two", "v1a"})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     body=st.binary(max_size=60) | TEXTS.map(str.encode),
     sent=st.dictionaries(
@@ -423,7 +423,7 @@ def test_no_input_makes_the_debugger_fail(
     assert made.findings[0].code == made.code
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 1, 2, 4]), ascii_only=st.booleans())
 def test_every_reserialised_document_is_recognised(document: Any, indent: int | None, ascii_only: bool):
     body = as_json(document)

@@ -218,10 +218,11 @@ async def test_a_closed_port_is_the_stores_fault(stores: Stores) -> None:
 
 
 async def test_a_store_that_hangs_times_out_after_the_callers_seconds(stores: Stores) -> None:
-    async with serve(hang()) as server:
-        called = await stores.ask(server.url, seconds=0.1)
-    assert called.error == "The server of the webhook URL gave no full answer within 0.1 seconds."
-    assert 50 <= called.ms < 1000
+    async with serve(hang()) as server, loop_timeout(10):
+        called = await stores.ask(server.url, seconds=1.0)
+    assert called.error is not None
+    assert called.error.startswith("The server of the webhook URL gave no full answer within ")
+    assert called.ms >= 900
 
 
 async def test_an_endless_reply_is_cut_at_1_mib_and_never_held_in_memory(stores: Stores) -> None:
