@@ -18,7 +18,7 @@ async def test_a_generated_python_client_is_complete_passes_its_types_and_trades
     (tmp_path / "config.yml").write_text("post_hooks: []\n")
     said = await run(
         sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none",
-        "--path", tmp_path / "openapi.json", "--output-path", tmp_path / "mercato_client",
+        "--path", tmp_path / "openapi.json", "--output-path", tmp_path / "mercato_generated",
         "--config", tmp_path / "config.yml", "--fail-on-warning",
     )  # fmt: skip
     assert "missing" not in said
