@@ -46,7 +46,8 @@ _NOT_HERE = re.compile(r"§|\b([Dd]ecisions?|[Ss]pecification),? \d")
 
 def test_nothing_refers_to_a_section_that_a_reader_cannot_open() -> None:
     folders = ("docs", "packages", "tests", "examples", "benchmarks", "deploy")
-    files = [file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in _TEXTS]
+    found = (file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in _TEXTS)
+    files = [file for file in found if "node_modules" not in file.parts]  # of `make test-clients`
     assert len(files) > 100
     assert [
         str(file) for file in files if file != Path(__file__) and _NOT_HERE.search(file.read_text())
