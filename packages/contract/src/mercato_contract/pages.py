@@ -28,6 +28,7 @@ def cursor_of(last: UUID) -> str:
 
 
 def parse_cursor(text: str) -> UUID | None:
+    """Return the id of the entry that a cursor names; None if the text isn't a cursor."""
     try:
         last = UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except ValueError:  # characters that aren't base64, or a wrong length

@@ -17,7 +17,7 @@ from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Caller
-from mercato.domain.webhooks.debugger.requests import list_copies, list_own_secrets
+from mercato.domain.webhooks.explanations import list_copies, list_own_secrets
 from mercato.kernel import clock
 from mercato_contract.debugger.explain import (
     Secret,

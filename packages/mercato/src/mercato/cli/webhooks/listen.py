@@ -19,7 +19,7 @@ from mercato.cli.options import DataDir, Json, Port, Secrets, check_secrets, rea
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts
-from mercato.domain.webhooks.debugger.requests import list_own_secrets
+from mercato.domain.webhooks.explanations import list_own_secrets
 from mercato.kernel import clock
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound

@@ -80,7 +80,7 @@ async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> Signat
     With a key of either surface. Nothing is changed or stored, and no secret is repeated.
     """
     # Imported on first use, because it would make the start slower.
-    from mercato.domain.webhooks.debugger.requests import load_case
+    from mercato.domain.webhooks.explanations import load_case
 
     app = call.app
     async with app.db.read() as tx:

@@ -1,4 +1,4 @@
-"""Pages of a list: an opaque cursor with the last entry of a page, and the bounds of `limit`."""
+"""Reads the cursor of a request, and divides the rows of a query into a page and the cursor of the next."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -188,7 +188,7 @@ async def show_signature(visit: Visit) -> Page:
 async def explain_signature(visit: Visit) -> Page:
     """Explain the signature of a webhook as it was received. Nothing is changed or stored."""
     # Imported on first use, as the API does.
-    from mercato.domain.webhooks.debugger.requests import load_case
+    from mercato.domain.webhooks.explanations import load_case
 
     delivery, surface = await _read(visit)
     assert surface is not None, "a screen of partners"
