@@ -1,7 +1,8 @@
 """Puts validations that stores answered into the delivery log, so that a merchant sees why it said no.
 
-Rejections are all recorded, and of the acceptances one a second for each partner and process, because there may be
-hundreds. The answer to a storefront doesn't wait for it. A validation without a usable reply is recorded when it fails.
+Of a partner's rejections a process records up to 100 a second, of its acceptances one, because there may be
+hundreds. The answer to a storefront doesn't wait for it. A validation without a usable reply is recorded when it
+fails.
 """
 
 from collections import Counter
