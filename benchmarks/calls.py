@@ -26,11 +26,11 @@ import mercato
 from benchmarks import menus
 from benchmarks.load import Server, bare, encoded, environment
 from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
-from mercato.http.local import local_service
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.url import database_url
-from mercato.kernel.environment import load
-from mercato.kernel.telemetry import configure_logs
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.url import database_url
+from mercato.platform.environment import load
+from mercato.platform.telemetry import configure_logs
+from mercato.tools.local import local_service
 
 ROOT = str(Path(mercato.__file__).parent)
 REQUESTS = 20

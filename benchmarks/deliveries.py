@@ -24,23 +24,24 @@ from sqlalchemy import func, select
 from benchmarks.alternated import met
 from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
+from mercato.app import running
 from mercato.cli.processes.start import NEW_OBJECTS
-from mercato.domain.partners.accounts import create_partner
-from mercato.domain.partners.model import PartnerKind, Surface
-from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.model import KIND
-from mercato.domain.webhooks.outbox import push
-from mercato.domain.webhooks.sender import Sender
-from mercato.kernel.clock import new_id, now
-from mercato.kernel.db.engine import Write
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.tables import deliveries
-from mercato.kernel.db.url import database_url
-from mercato.kernel.environment import load
-from mercato.kernel.jobs import Worker
-from mercato.kernel.settings import Settings
-from mercato.kernel.telemetry import Metrics, configure_logs
-from mercato.runtime import Runtime, running
+from mercato.features.partners.accounts import create_partner
+from mercato.features.partners.model import PartnerKind, Surface
+from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.model import KIND
+from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.sender import Sender
+from mercato.platform.clock import new_id, now
+from mercato.platform.db.engine import Write
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.tables import deliveries
+from mercato.platform.db.url import database_url
+from mercato.platform.environment import load
+from mercato.platform.jobs import Worker
+from mercato.platform.settings import Settings
+from mercato.platform.telemetry import Metrics, configure_logs
+from mercato.services import Services
 from mercato_contract.events import EventType
 
 GOAL = 0.4
@@ -131,7 +132,7 @@ class Sent(Metrics):
 class Deliveries:
     """What is measured: events that are pushed, and workers that deliver them."""
 
-    def __init__(self, app: Runtime, partners: list[UUID], sink: str) -> None:
+    def __init__(self, app: Services, partners: list[UUID], sink: str) -> None:
         self._app = app
         self._partners = partners
         self._sink = sink

@@ -30,9 +30,9 @@ from benchmarks import fill
 from benchmarks.load import LENGTH, environment, started
 from benchmarks.report import row
 from benchmarks.towns import KINDS, Network
-from mercato.domain.discovery.service import Discovery
-from mercato.kernel import clock
-from mercato.kernel.db.types import Dialect
+from mercato.features.discovery.service import Discovery
+from mercato.platform import clock
+from mercato.platform.db.types import Dialect
 from mercato_contract.discovery import DiscoverRequest
 
 STORES, LARGE = 100_000, 1_000_000

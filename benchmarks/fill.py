@@ -17,10 +17,10 @@ from sqlalchemy import Index
 from sqlalchemy.dialects import postgresql as dialect
 from sqlalchemy.schema import CreateIndex
 
-from mercato.domain.discovery.writes import Entry, Hours
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.tables import store_search
-from mercato.kernel.db.tables.discovery import WORDS_DDL
+from mercato.features.discovery.writes import Entry, Hours
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.tables import store_search
+from mercato.platform.db.tables.discovery import WORDS_DDL
 
 COLUMNS = (
     "number", "store_id", "name_key", "cell", "x", "y", "z", "pickup", "delivery", "hours_key", "paused_until",

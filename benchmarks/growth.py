@@ -22,9 +22,9 @@ from benchmarks import menus
 from benchmarks.hammer import hammer
 from benchmarks.load import Server, get, mercato, started
 from benchmarks.trade import CARTS, post, storefront
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import (
+from mercato.platform.clock import new_id
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import (
     catalog_bodies,
     catalog_owners,
     catalog_runs,

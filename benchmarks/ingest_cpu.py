@@ -18,11 +18,11 @@ import msgspec
 
 from benchmarks import menus
 from benchmarks.report import row
-from mercato.domain.catalog.building.build import build, pack_search
-from mercato.domain.catalog.building.compress import CODINGS, compress_as
-from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.validation.validate import validate
+from mercato.features.catalogs.building.build import build, pack_search
+from mercato.features.catalogs.building.compress import CODINGS, compress_as
+from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.validation.validate import validate
 
 ROUNDS: Final = 21
 CPU_GOAL: Final = 4.0

@@ -28,9 +28,9 @@ from benchmarks.load import Load, environment
 from benchmarks.postgres import Postgres, postgres
 from benchmarks.report import row
 from benchmarks.trade import CARTS, VALIDATE, Trade, post, trading
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.jobs import Done, Handler, Job, Worker, enqueue
+from mercato.platform.db.engine import Database
+from mercato.platform.db.migrate import migrate
+from mercato.platform.jobs import Done, Handler, Job, Worker, enqueue
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

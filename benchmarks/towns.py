@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from uuid import UUID
 
-from mercato.domain.catalog.search import SetSearch
-from mercato.domain.catalog.words import words_of
-from mercato.domain.discovery.index import entry_of
-from mercato.domain.discovery.writes import Entry
-from mercato.domain.stores.model import StoreRow
-from mercato.kernel.db.types import Dialect
+from mercato.features.catalogs.search import SetSearch
+from mercato.features.catalogs.words import words_of
+from mercato.features.discovery.index import entry_of
+from mercato.features.discovery.writes import Entry
+from mercato.features.stores.model import StoreRow
+from mercato.platform.db.types import Dialect
 from mercato_contract.stores import Address
 
 TOWNS = 400

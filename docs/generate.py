@@ -12,15 +12,15 @@ from client_reference import client_page
 from llms import llms
 from postman import collection
 
+from mercato.asgi import document, operations
 from mercato.cli.commands import app as command
-from mercato.http.app import document, operations
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.http.openapi.document import problems_of
 from mercato.http.operations import Access, Operation
-from mercato.kernel import errors, settings
-from mercato.kernel.errors import Problem
-from mercato.kernel.settings import Settings
-from mercato.kernel.telemetry import Metrics
+from mercato.platform import errors, settings
+from mercato.platform.errors import Problem
+from mercato.platform.settings import Settings
+from mercato.platform.telemetry import Metrics
 
 HERE: Final = Path(__file__).parent
 NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"

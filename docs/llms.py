@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mercato.http.app import LLMS_INTRODUCTION
+from mercato.asgi import LLMS_INTRODUCTION
 
 HERE: Final = Path(__file__).parent
 

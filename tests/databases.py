@@ -16,9 +16,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.url import sqlalchemy_url
+from mercato.platform.db.engine import Database
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.url import sqlalchemy_url
 
 KINDS = ("sqlite", "postgresql")
 

@@ -12,12 +12,12 @@ import aiohttp
 from aiohttp import web
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.local import LocalService, local_service
-from mercato.kernel import clock
-from mercato.kernel.clock import Clock
-from mercato.kernel.settings import Secret, Settings
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.model import PartnerKind
+from mercato.platform import clock
+from mercato.platform.clock import Clock
+from mercato.platform.settings import Secret, Settings
+from mercato.tools.local import LocalService, local_service
 from mercato_client.testing.caller import Answer, Caller
 from mercato_client.testing.server import app_of, listening
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import Table, select
 
-from mercato.domain.compression import decompress
-from mercato.kernel.db.engine import Read
-from mercato.kernel.db.tables import deliveries, idempotency_keys, orders
+from mercato.features.compression import decompress
+from mercato.platform.db.engine import Read
+from mercato.platform.db.tables import deliveries, idempotency_keys, orders
 
 
 async def text_of(tx: Read, *tables: Table) -> str:

@@ -5,7 +5,7 @@ from base64 import b64decode
 import pytest
 from backports import zstd
 
-from mercato.domain.compression import compress, decompress
+from mercato.features.compression import compress, decompress
 from mercato_contract.wire import as_json
 
 LINES = [{"itemId": f"{n:08x}-0000-7000-8000-{n * 7919:012x}", "name": f"Dish {n}"} for n in range(40)]

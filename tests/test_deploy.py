@@ -15,9 +15,9 @@ import yaml  # type: ignore[import-untyped]  # its types are a package of their 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from mercato.cli.commands import app
-from mercato.kernel.settings import PREFIX, Settings
-from mercato.kernel.telemetry import Metrics
-from mercato.kernel.telemetry.metrics import QueueDepth
+from mercato.platform.settings import PREFIX, Settings
+from mercato.platform.telemetry import Metrics
+from mercato.platform.telemetry.metrics import QueueDepth
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana/dashboard.json"

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mercato.kernel.environment import load
-from mercato.kernel.settings import Secret, Settings, SettingsError
+from mercato.platform.environment import load
+from mercato.platform.settings import Secret, Settings, SettingsError
 
 
 def test_without_variables_the_defaults_apply():

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mercato.kernel.telemetry import tracing
+from mercato.platform.telemetry import tracing
 
 SCRIPT = """
 import structlog
-from mercato.kernel.telemetry import configure_logs
+from mercato.platform.telemetry import configure_logs
 configure_logs(level="info", form=%r)
 def fail(key):
     local = key
@@ -36,9 +36,9 @@ def test_a_logged_traceback_shows_no_local_variable(form: str):
 def test_a_log_that_cannot_be_written_does_not_stop_the_service():
     script = """
 import asyncio
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import Database
-from mercato.kernel.telemetry import configure_logs
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database
+from mercato.platform.telemetry import configure_logs
 
 configure_logs(level="info", form="json")
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from tests.service import CATALOG, ITEM, Client, Reply
 
-from mercato.http.app import operations
+from mercato.asgi import operations
 from mercato.http.operations import Access, Operation
 
 GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]

@@ -7,7 +7,7 @@ from tests.api.test_metrics import figures
 from tests.api.trade import Trade, line, trade
 from tests.service import Merchant, Service
 
-from mercato.kernel.clock import new_id
+from mercato.platform.clock import new_id
 
 
 @pytest.fixture

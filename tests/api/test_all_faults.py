@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.service import Client, Service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 ID = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 BAD, FORM = "VALIDATION_FAILED", "INVALID_REQUEST"

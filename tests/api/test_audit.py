@@ -8,10 +8,10 @@ from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato.domain.partners.callers import Callers
+from mercato.features.partners.callers import Callers
 from mercato.http.operations import Access, Operation, Rate
-from mercato.kernel import clock
-from mercato.kernel.db.audit import Entry, list_entries, prune
+from mercato.platform import clock
+from mercato.platform.db.audit import Entry, list_entries, prune
 
 CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}
 """Operations that count as writes but only check."""

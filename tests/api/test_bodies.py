@@ -11,7 +11,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 pytestmark = only_sqlite  # independent of the database
 

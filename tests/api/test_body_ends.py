@@ -7,7 +7,7 @@ import pytest
 
 from mercato.http.body import Body, BodyBudget
 from mercato.http.head import Head
-from mercato.kernel.errors import RateLimited, ServiceUnavailable
+from mercato.platform.errors import RateLimited, ServiceUnavailable
 
 LENGTH = (b"content-length", b"4")
 CHUNKED = (b"transfer-encoding", b"chunked")

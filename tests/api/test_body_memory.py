@@ -12,7 +12,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato.http.body import SHARES
 
 pytestmark = only_sqlite  # independent of the database

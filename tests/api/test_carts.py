@@ -9,7 +9,7 @@ from tests.catalog.documents import CAKE, EXTRAS, HOT, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 CARTS = "/v1/marketfront/carts"
 

@@ -13,9 +13,9 @@ import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.domain.catalog.building.compress import CODINGS
-from mercato.domain.catalog.compiled import CompiledCatalogs
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.catalogs.building.compress import CODINGS
+from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.partners.model import PartnerKind
 from mercato.http.codings import best_coding
 
 PATH = "/v1/marketfront/catalog-sets"
@@ -124,7 +124,7 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
     status = await mercato.onboard(pos, shop.host(CATALOG))
     from sqlalchemy import select
 
-    from mercato.kernel.db.tables import catalog_sets
+    from mercato.platform.db.tables import catalog_sets
 
     async with mercato.app.db.read() as tx:
         set_id = await tx.scalar(select(catalog_sets.c.id))

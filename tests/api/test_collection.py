@@ -13,9 +13,9 @@ from tests.docs.documents import ROOT
 from tests.docs.test_links import leads_somewhere
 from tests.service import Client, Merchant, Reply, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.app import operations
-from mercato.kernel import errors
+from mercato.asgi import operations
+from mercato.features.partners.model import PartnerKind
+from mercato.platform import errors
 
 COLLECTION = json.loads((ROOT / "docs/mercato.postman_collection.json").read_text())
 REQUESTS = [item for folder in COLLECTION["item"] for item in folder["item"]]

@@ -9,7 +9,7 @@ from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
 from tests.service import Client, Merchant, Reply, service
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tests.databases import only_postgresql, only_sqlite, run
 from tests.service import CATALOG, Client, Merchant, Reply, service
 from tests.waiting import loop_timeout
 
-from mercato.domain.partners import callers
+from mercato.features.partners import callers
 from mercato.http.operations import Access
-from mercato.kernel.db import postgresql
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.url import sqlalchemy_url
+from mercato.platform.db import postgresql
+from mercato.platform.db.engine import Database
+from mercato.platform.db.url import sqlalchemy_url
 
 STORES = "/v1/commerce/stores"
 # Of this test's own database: the server is shared by tests that run beside it.

@@ -13,12 +13,12 @@ from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
 from tests.service import Client, Merchant, Reply, Service, service
 
-from mercato.domain.partners.limits import Limiter, Quota
-from mercato.http.app import document, operations
+from mercato.asgi import document, operations
+from mercato.features.partners.limits import Limiter, Quota
 from mercato.http.operations import Access, Operation
 from mercato.http.problems import PROBLEM_DETAILS
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.telemetry import configure_logs
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.telemetry import configure_logs
 
 pytestmark = only_sqlite  # independent of the database
 

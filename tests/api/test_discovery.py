@@ -8,7 +8,7 @@ import pytest
 from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 DISCOVER = "/v1/marketfront/stores/discover"
 

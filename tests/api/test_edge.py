@@ -15,7 +15,7 @@ import pytest
 from tests.service import CATALOG, Client, Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato.http.head import Head
 
 STORES = "/v1/commerce/stores"

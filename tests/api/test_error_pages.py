@@ -18,7 +18,7 @@ from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
 from mercato.http.error_pages import PLACEHOLDERS, error_page
-from mercato.kernel import errors
+from mercato.platform import errors
 from mercato_contract.problems import ORDER_ERROR_CODES
 
 PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}

@@ -14,7 +14,7 @@ from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
 from tests.service import ITEM, Client, Service
 
-from mercato.http.app import operations
+from mercato.asgi import operations
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
 

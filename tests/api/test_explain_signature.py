@@ -8,10 +8,10 @@ from standardwebhooks import Webhook
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Reply, Service
 
-from mercato.domain.partners import accounts
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.credentials import OVERLAP
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners import accounts
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.credentials import OVERLAP
+from mercato.features.partners.model import PartnerKind
 from mercato_contract.signing import webhook_headers
 
 PATH = "/v1/webhooks/explain"

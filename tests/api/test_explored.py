@@ -11,7 +11,7 @@ import pytest
 from tests.api.trade import tea, trade
 from tests.service import Client, Merchant, Service
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 EXAMPLES = 6
 """Generated requests for each operation."""

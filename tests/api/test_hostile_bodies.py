@@ -12,15 +12,15 @@ from tests.api.hostile_bodies import shapes
 from tests.api.table import BODIES
 from tests.calibration import plain_decoding_seconds
 
-from mercato.domain.catalog.check import callback_url
-from mercato.domain.orders.validation import payment
-from mercato.http.api import oauth
-from mercato.http.app import operations
+from mercato.api import oauth
+from mercato.asgi import operations
+from mercato.features.catalogs.check import callback_url
+from mercato.features.orders.validation import payment
 from mercato.http.operations import Operation
-from mercato.kernel.errors import Problem
-from mercato.kernel.settings import MiB
-from mercato.kernel.wire import decode, walk
-from mercato.kernel.wire.kinds import alternatives
+from mercato.platform.errors import Problem
+from mercato.platform.settings import MiB
+from mercato.platform.wire import decode, walk
+from mercato.platform.wire.kinds import alternatives
 from mercato_contract.orders import MAX_BYTES
 
 MOST: Final = 9

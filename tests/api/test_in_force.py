@@ -17,8 +17,8 @@ from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
 from tests.service import Client, Merchant, Reply, service
 
-from mercato.domain.stores import queries
-from mercato.kernel.db.changes import ChangeFeed
+from mercato.features.stores import queries
+from mercato.platform.db.changes import ChangeFeed
 
 ROUNDS = 3
 

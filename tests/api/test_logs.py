@@ -10,10 +10,10 @@ import structlog
 from msgspec.structs import replace
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.domain.stores import onboarding_queries
-from mercato.domain.stores.model import Onboarding
-from mercato.kernel.db.engine import Write
-from mercato.kernel.telemetry import configure_logs
+from mercato.features.stores import onboarding_queries
+from mercato.features.stores.model import Onboarding
+from mercato.platform.db.engine import Write
+from mercato.platform.telemetry import configure_logs
 
 ONBOARDING = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

@@ -9,7 +9,7 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service
 
-from mercato.domain.catalog import queries
+from mercato.features.catalogs import queries
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 

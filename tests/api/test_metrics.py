@@ -13,10 +13,10 @@ from tests.processes.test_serve import MERCATO, environment
 from tests.service import CATALOG, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
-from mercato.kernel.jobs import maintenance
-from mercato.kernel.telemetry import Metrics
-from mercato.kernel.telemetry.exposition import serve_metrics
-from mercato.kernel.telemetry.metrics import QueueDepth
+from mercato.platform.jobs import maintenance
+from mercato.platform.telemetry import Metrics
+from mercato.platform.telemetry.exposition import serve_metrics
+from mercato.platform.telemetry.metrics import QueueDepth
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 

@@ -14,11 +14,11 @@ from tests.databases import only_sqlite
 from tests.service import Client, Merchant, Reply, Service, service
 from tests.waiting import loop_timeout
 
-from mercato.domain.partners import credentials, limits, queries
-from mercato.domain.partners.credentials import NewKey
-from mercato.domain.partners.keys import new_key
-from mercato.domain.partners.model import PartnerKind, Surface
-from mercato.kernel.clock import new_id
+from mercato.features.partners import credentials, limits, queries
+from mercato.features.partners.credentials import NewKey
+from mercato.features.partners.keys import new_key
+from mercato.features.partners.model import PartnerKind, Surface
+from mercato.platform.clock import new_id
 
 PATH = "/v1/oauth/token"
 GUARDED = "/v1/marketfront/webhook-deliveries"

@@ -10,11 +10,11 @@ from tests.api.trade import ORDERS, VALIDATE, Trade, trade
 from tests.service import Client, Merchant, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.domain import offboarding
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import AccountError, PartnerKind
-from mercato.kernel import clock
-from mercato.kernel.db import tables
+from mercato.features import offboarding
+from mercato.features.partners import accounts
+from mercato.features.partners.model import AccountError, PartnerKind
+from mercato.platform import clock
+from mercato.platform.db import tables
 
 DISCOVER = "/v1/marketfront/stores/discover"
 STORES = "/v1/commerce/stores"

@@ -9,8 +9,8 @@ from sqlalchemy import update
 from tests.service import CATALOG, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
-from mercato.kernel import clock
-from mercato.kernel.db import tables
+from mercato.platform import clock
+from mercato.platform.db import tables
 
 PATH = "/v1/commerce/onboarding/stores"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 
-from mercato.http.app import document, operations
+from mercato.asgi import document, operations
 from mercato.http.operations import Access
-from mercato.kernel import errors
+from mercato.platform import errors
 
 SPECIFIED = {
     ("POST", "/v1/commerce/onboarding/stores", 201),

@@ -7,7 +7,7 @@ from typing import Any
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 DOCUMENT: Any = json.loads(document())
 SCHEMAS: Any = DOCUMENT["components"]["schemas"]

@@ -13,11 +13,11 @@ from tests.catalog.documents import STORE, built, cafe, outcome
 from tests.databases import only_sqlite
 from tests.service import ITEM, Service
 
-from mercato.domain.catalog.building.model import Built
-from mercato.http.app import document, operations
+from mercato.asgi import document, operations
+from mercato.features.catalogs.building.model import Built
 from mercato.http.openapi.schemas import EXAMPLES
-from mercato.kernel import errors
-from mercato.kernel.wire import Decoder
+from mercato.platform import errors
+from mercato.platform.wire import Decoder
 from mercato_contract.catalogs import CatalogSet
 
 DOCUMENT: Any = json.loads(document())

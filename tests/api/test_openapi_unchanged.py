@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 FIXTURE: Final = Path(__file__).with_name("openapi.json")
 PROSE: Final = {"description", "summary"}

@@ -15,10 +15,10 @@ from tests.partners.test_commands import Shell, shell
 from tests.service import Merchant, Service
 from tests.waiting import PATIENCE
 
-from mercato.domain import offboarding
-from mercato.domain.partners import accounts
-from mercato.kernel import clock
-from mercato.kernel.telemetry import configure_logs
+from mercato.features import offboarding
+from mercato.features.partners import accounts
+from mercato.platform import clock
+from mercato.platform.telemetry import configure_logs
 
 __all__ = ["shell"]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, line, trade
 from tests.service import CATALOG, ITEM, Client, Merchant, service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.orders.placement import idempotency
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.upkeep import Upkeep
-from mercato.kernel.db.tables import idempotency_keys
-from mercato.kernel.errors import RequestInProgress
+from mercato.features.orders.placement import idempotency
+from mercato.features.partners.model import PartnerKind
+from mercato.features.upkeep import Upkeep
+from mercato.platform.db.tables import idempotency_keys
+from mercato.platform.errors import RequestInProgress
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
 

@@ -17,7 +17,7 @@ from tests.databases import only_postgresql
 from tests.service import Client, Merchant, Reply, service
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.domain.orders import queries
+from mercato.features.orders import queries
 from mercato_contract.wire import rfc3339
 
 MANY = 50

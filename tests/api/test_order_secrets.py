@@ -18,11 +18,11 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 from tests.stored import text_of
 
-from mercato.domain.orders import queries
-from mercato.domain.orders.record import OrderRow
-from mercato.kernel.db.engine import Write
-from mercato.kernel.db.tables import metadata, order_submissions
-from mercato.kernel.telemetry import configure_logs
+from mercato.features.orders import queries
+from mercato.features.orders.record import OrderRow
+from mercato.platform.db.engine import Write
+from mercato.platform.db.tables import metadata, order_submissions
+from mercato.platform.telemetry import configure_logs
 
 TOKEN = "tok_visa_4242/secret+1"
 CARD = {

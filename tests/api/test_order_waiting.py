@@ -15,10 +15,10 @@ from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
 from tests.service import Merchant, Reply, service
 
-from mercato.domain.orders.erasure import erase_customer
-from mercato.domain.orders.placement import resend, submission
-from mercato.domain.orders.placement import service as placement
-from mercato.kernel.db.tables import jobs, order_submissions
+from mercato.features.orders.erasure import erase_customer
+from mercato.features.orders.placement import resend, submission
+from mercato.features.orders.placement import service as placement
+from mercato.platform.db.tables import jobs, order_submissions
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}

@@ -3,8 +3,8 @@
 import pytest
 
 from mercato.http.head import TrustedProxies
-from mercato.kernel.environment import load
-from mercato.kernel.settings import SettingsError
+from mercato.platform.environment import load
+from mercato.platform.settings import SettingsError
 
 PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 

@@ -11,15 +11,15 @@ from tests.databases import only_sqlite
 from tests.service import Client, Merchant, Service, service
 from tests.stored import text_of
 
-from mercato.domain import offboarding
-from mercato.domain.partners import credentials
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.requests import log, queries
-from mercato.domain.requests.queries import Filter, Refusal
-from mercato.domain.upkeep import Upkeep
-from mercato.kernel.clock import first_id, new_id, now
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.db.tables import refused_requests
+from mercato.features import offboarding
+from mercato.features.partners import credentials
+from mercato.features.partners.model import PartnerKind
+from mercato.features.requests import log, queries
+from mercato.features.requests.queries import Filter, Refusal
+from mercato.features.upkeep import Upkeep
+from mercato.platform.clock import first_id, new_id, now
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.db.tables import refused_requests
 from mercato_contract.wire import rfc3339
 
 COMMERCE = "/v1/commerce/requests"

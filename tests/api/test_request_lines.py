@@ -15,12 +15,12 @@ from tests.api.trade import CUSTOMER, PLACE, Trade, trade
 from tests.service import Client, Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.domain import offboarding
-from mercato.domain.orders.placement import resend
-from mercato.domain.orders.placement import service as placement
+from mercato.features import offboarding
+from mercato.features.orders.placement import resend
+from mercato.features.orders.placement import service as placement
 from mercato.http import edge
-from mercato.kernel.clock import now
-from mercato.kernel.telemetry import activity, configure_logs
+from mercato.platform.clock import now
+from mercato.platform.telemetry import activity, configure_logs
 
 STORES = "/v1/commerce/stores"
 Lines = Callable[[Service], list[dict[str, Any]]]

@@ -22,17 +22,17 @@ from tests.service import Merchant, Service, service
 from tests.stored import text_of
 from tests.waiting import PATIENCE
 
-import mercato.domain.upkeep
-from mercato.domain.catalog import queries as catalogs
-from mercato.domain.compression import decompress
-from mercato.domain.orders.erasure import erase_all, erase_customer, erase_validations
-from mercato.domain.upkeep import Upkeep
-from mercato.kernel import clock
-from mercato.kernel.db import tables
-from mercato.kernel.db.audit import list_entries
-from mercato.kernel.db.backup import backup
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.db.url import sqlite_path
+import mercato.features.upkeep
+from mercato.features.catalogs import queries as catalogs
+from mercato.features.compression import decompress
+from mercato.features.orders.erasure import erase_all, erase_customer, erase_validations
+from mercato.features.upkeep import Upkeep
+from mercato.platform import clock
+from mercato.platform.db import tables
+from mercato.platform.db.audit import list_entries
+from mercato.platform.db.backup import backup
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.db.url import sqlite_path
 
 DELIVERY = {
     "mode": "DELIVERY_BY_MERCHANT",
@@ -125,8 +125,8 @@ async def test_a_failed_deletion_is_retried_and_does_not_block_others(
         raise fault
 
     monkeypatch.setattr(catalogs, "prune_sets", stumble)
-    monkeypatch.setattr(mercato.domain.upkeep, "FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(mercato.domain.upkeep, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(mercato.features.upkeep, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(mercato.features.upkeep, "EVERY_SECONDS", 0.01)
     await here.placed()
     await settled(here)
     running = asyncio.create_task(upkeep(here, 90.1).run())
@@ -338,8 +338,8 @@ async def test_expired_data_is_deleted_even_if_an_earlier_step_failed(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Upkeep, "once", once)
-    monkeypatch.setattr("mercato.domain.upkeep.FIRST_SECONDS", 0.0)
-    monkeypatch.setattr("mercato.domain.upkeep.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("mercato.features.upkeep.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("mercato.features.upkeep.EVERY_SECONDS", 0.0)
     task = asyncio.create_task(upkeep(here, 0).run())
     with capture_logs() as logs:
         async with asyncio.timeout(PATIENCE):

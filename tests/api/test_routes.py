@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mercato.http.app import operations
+from mercato.asgi import operations
 from mercato.http.operations import Operation
 from mercato.http.routing import Routes
 

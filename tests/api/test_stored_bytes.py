@@ -13,10 +13,10 @@ from tests.api.trade import PLACE, VALIDATE, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Reply, Service, service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.partners.storage import ORDER_BYTES
-from mercato.domain.upkeep import Upkeep
-from mercato.kernel.db.tables import deliveries, orders, stored_bytes, stores
+from mercato.features.partners.model import PartnerKind
+from mercato.features.partners.storage import ORDER_BYTES
+from mercato.features.upkeep import Upkeep
+from mercato.platform.db.tables import deliveries, orders, stored_bytes, stores
 
 QUOTA = 3 * ORDER_BYTES
 NOTIFY = "/v1/commerce/catalogset-notification"

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 STORES = "/v1/marketfront/stores"
 LUNCH = [{"dayOfWeek": "Monday", "start": "11:30:00", "end": "14:00:00"}]

@@ -14,10 +14,10 @@ from tests.calibration import cpu_within
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
-from mercato.domain.stores import onboarding_queries, places, queries
-from mercato.domain.stores.availability import SoldOut
-from mercato.domain.stores.model import Onboarding, StoreRow
-from mercato.kernel.db import tables
+from mercato.features.stores import onboarding_queries, places, queries
+from mercato.features.stores.availability import SoldOut
+from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.platform.db import tables
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

@@ -10,7 +10,7 @@ from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
 from tests.service import Client, Merchant, Service, service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato.http.head import MOST_HOSTS
 
 pytestmark = only_sqlite  # independent of the database

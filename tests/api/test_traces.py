@@ -17,9 +17,9 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.kernel.telemetry import configure_logs, tracing
-from mercato.kernel.telemetry.tracing import TracingUnavailableError, export_spans
+from mercato.features.partners.model import PartnerKind
+from mercato.platform.telemetry import configure_logs, tracing
+from mercato.platform.telemetry.tracing import TracingUnavailableError, export_spans
 
 NOTIFY = "/v1/commerce/catalogset-notification?storeId="
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -134,7 +134,7 @@ def test_without_a_traces_endpoint_nothing_is_imported_or_measured():
     with tracing.span("x", parent=None, kind="CLIENT") as span:
         assert span is None
     script = (
-        "import sys; import mercato.http.app, mercato.runtime; "
+        "import sys; import mercato.asgi, mercato.app; "
         "print([name for name in sys.modules if 'opentelemetry' in name])"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

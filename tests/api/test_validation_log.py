@@ -9,13 +9,13 @@ from sqlalchemy import func, select
 from tests.api.trade import CUSTOMER, VALIDATE, Trade, trade
 from tests.service import Merchant, Service
 
-from mercato.domain import offboarding
-from mercato.domain.upkeep import Upkeep
-from mercato.domain.webhooks import validation_log
-from mercato.domain.webhooks.retention import delete_of_partner
-from mercato.kernel import clock
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.db.tables import answered_validations, deliveries, delivery_attempts, stores
+from mercato.features import offboarding
+from mercato.features.upkeep import Upkeep
+from mercato.features.webhooks import validation_log
+from mercato.features.webhooks.retention import delete_of_partner
+from mercato.platform import clock
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.db.tables import answered_validations, deliveries, delivery_attempts, stores
 
 LOG = "/v1/commerce/webhook-deliveries"
 NO = {"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No buns today."}]}

@@ -11,7 +11,7 @@ from tests.api.trade import Trade, trade
 from tests.service import Client, Merchant, Reply, merchant, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 STORES = "/v1/commerce/stores"
 REGISTER = "/v1/commerce/onboarding/stores"

@@ -8,8 +8,8 @@ from uuid import uuid4
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
 from tests.service import Client, Merchant, Reply, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.kernel import clock
+from mercato.features.partners.model import PartnerKind
+from mercato.platform import clock
 
 ORDERS = "/v1/marketfront/orders"
 VALIDATE = f"{ORDERS}/validate"

@@ -6,10 +6,10 @@ from uuid import UUID
 from tests.api.table import GUARDED, call
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind, Surface
-from mercato.domain.webhooks.outbox import push
+from mercato.features.partners.model import PartnerKind, Surface
+from mercato.features.webhooks.outbox import push
 from mercato.http.operations import Access, Operation
-from mercato.kernel.clock import new_id, now
+from mercato.platform.clock import new_id, now
 from mercato_contract.events import EventType
 
 

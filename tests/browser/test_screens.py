@@ -18,7 +18,7 @@ from tests.console.test_certification import report, signed
 from tests.console.visiting import operator_link, partner_link
 from tests.service import Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -14,10 +14,10 @@ from tests.carts.random_store import RandomStore
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import outcome
 
-from mercato.domain.carts.pricing import price
-from mercato.domain.catalog.building.model import Built
-from mercato.domain.catalog.building.packed import unpack
-from mercato.kernel.clock import new_id
+from mercato.features.carts.pricing import price
+from mercato.features.catalogs.building.model import Built
+from mercato.features.catalogs.building.packed import unpack
+from mercato.platform.clock import new_id
 from mercato_contract.carts import LineItem
 from mercato_contract.money import minor_to_decimal
 

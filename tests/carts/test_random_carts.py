@@ -14,9 +14,9 @@ from tests.carts.random_store import RandomStore, count
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
 
-from mercato.domain.carts.changes import Menu, add_item, remove_item
-from mercato.domain.carts.pricing import MAX_FAULTS, price
-from mercato.kernel.clock import new_id
+from mercato.features.carts.changes import Menu, add_item, remove_item
+from mercato.features.carts.pricing import MAX_FAULTS, price
+from mercato.platform.clock import new_id
 from mercato_contract.carts import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 
 STORE, SET = uuid4(), uuid4()

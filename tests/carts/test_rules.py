@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.domain.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
-from mercato.kernel.clock import new_id
-from mercato.kernel.errors import (
+from mercato.features.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
+from mercato.platform.clock import new_id
+from mercato.platform.errors import (
     CatalogSetRequired,
     ItemUnavailable,
     LineItemNotFound,

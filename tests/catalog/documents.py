@@ -5,10 +5,10 @@ import json
 from typing import Any
 from uuid import UUID
 
-from mercato.domain.catalog.building.build import build
-from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built
-from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.model import CompiledCatalog
+from mercato.features.catalogs.building.build import build
+from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.model import CompiledCatalog
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")
 SET = UUID("0190f5fe-7e3b-7ccc-8000-000000000002")

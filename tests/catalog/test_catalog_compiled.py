@@ -23,11 +23,11 @@ from tests.catalog.documents import (
     outcome,
 )
 
-from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.diff import diff
-from mercato.domain.catalog.model import CompiledCatalog, CompiledItem
-from mercato.domain.catalog.search import unpack_search
-from mercato.domain.catalog.words import MAX_WORDS
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.diff import diff
+from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
+from mercato.features.catalogs.search import unpack_search
+from mercato.features.catalogs.words import MAX_WORDS
 
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")

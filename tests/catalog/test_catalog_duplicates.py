@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, TEA, cafe, faults, outcome
 
-from mercato.domain.catalog.building.model import BuildFailed
-from mercato.domain.catalog.validation.decode import repeats_a_key
-from mercato.domain.catalog.validation.scan import scan
+from mercato.features.catalogs.building.model import BuildFailed
+from mercato.features.catalogs.validation.decode import repeats_a_key
+from mercato.features.catalogs.validation.scan import scan
 
 REPEATED = "This key is repeated in its object."
 

@@ -20,8 +20,8 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.domain.catalog.building.model import BuildFailed
-from mercato.domain.catalog.validation.references import find_cycles
+from mercato.features.catalogs.building.model import BuildFailed
+from mercato.features.catalogs.validation.references import find_cycles
 
 
 def test_the_cafe_has_no_faults_and_no_warnings():

@@ -24,9 +24,9 @@ from tests.catalog.documents import (
     served,
 )
 
-from mercato.domain.catalog.building.build import with_ids
-from mercato.domain.catalog.building.compress import CODINGS, compress
-from mercato.domain.catalog.building.model import Built, Unchanged
+from mercato.features.catalogs.building.build import with_ids
+from mercato.features.catalogs.building.compress import CODINGS, compress
+from mercato.features.catalogs.building.model import Built, Unchanged
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -12,10 +12,10 @@ from tests.calibration import plain_decoding_seconds
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.domain.catalog.building.builder import SMALL
-from mercato.domain.catalog.building.compress import compress
-from mercato.domain.catalog.building.model import BuildFailed, Built
-from mercato.domain.catalog.building.packed import unpack
+from mercato.features.catalogs.building.builder import SMALL
+from mercato.features.catalogs.building.compress import compress
+from mercato.features.catalogs.building.model import BuildFailed, Built
+from mercato.features.catalogs.building.packed import unpack
 
 DECODINGS: Final = 400
 """CPU that any of them may take, in plain decodings of 1 MiB of JSON."""

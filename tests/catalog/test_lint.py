@@ -22,9 +22,9 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, caf
 from tests.catalog.test_catalog_published import MENUS
 
 from mercato import cli
-from mercato.domain.catalog.building.model import BuildFailed
-from mercato.domain.catalog.lint import LintReport, lint
-from mercato.domain.catalog.validation.findings import Rule
+from mercato.features.catalogs.building.model import BuildFailed
+from mercato.features.catalogs.lint import LintReport, lint
+from mercato.features.catalogs.validation.findings import Rule
 
 
 def linted(document: bytes) -> LintReport:

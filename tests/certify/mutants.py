@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from mercato.domain.certification.report import Outcome, Verdict
+from mercato.features.certification.report import Outcome, Verdict
 
 T = TypeVar("T")
 M = TypeVar("M")

@@ -16,7 +16,7 @@ from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import CorrectStorefront
 
 from mercato import cli
-from mercato.domain.certification.report import fingerprint
+from mercato.features.certification.report import fingerprint
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="

@@ -11,10 +11,10 @@ from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
 from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 
-from mercato.devtools.certify.merchant.certification import MERCHANT, certify_merchant
-from mercato.devtools.certify.merchant.context import MerchantOptions
-from mercato.devtools.certify.suite import UnusableTargetError
-from mercato.domain.certification.report import Outcome, Verdict
+from mercato.features.certification.report import Outcome, Verdict
+from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
+from mercato.tools.certify.merchant.context import MerchantOptions
+from mercato.tools.certify.suite import UnusableTargetError
 from mercato_client.testing import DECLINED_CARD, Received, Reply
 from mercato_client.testing.acts import Act
 from mercato_contract.signing import new_secret
@@ -87,7 +87,7 @@ async def test_without_a_catalog_the_orders_are_made_from_an_example():
 
 
 async def test_http_beyond_this_machine_fails(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.devtools.certify.receiver_checks.LOOPBACK", ())
+    monkeypatch.setattr("mercato.tools.certify.receiver_checks.LOOPBACK", ())
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, ["transport.https"])
     assert outcomes["merchant.transport.https"].verdict is Verdict.FAIL

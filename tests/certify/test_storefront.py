@@ -11,15 +11,15 @@ from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
-from mercato.devtools.certify.storefront.certification import (
+from mercato.features.certification.report import Outcome, Verdict
+from mercato.tools.certify.storefront.certification import (
     STOREFRONT,
     StorefrontOptions,
     certify_storefront,
 )
-from mercato.devtools.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
-from mercato.devtools.certify.storefront.proxy import FaultProxy
-from mercato.devtools.certify.storefront.service import Service
-from mercato.domain.certification.report import Outcome, Verdict
+from mercato.tools.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
+from mercato.tools.certify.storefront.proxy import FaultProxy
+from mercato.tools.certify.storefront.service import Service
 from mercato_client.testing.caller import Answer
 
 KEY = "mk_marketfront_of_a_storefront_under_test"

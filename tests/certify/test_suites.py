@@ -7,10 +7,10 @@ import pytest
 from tests.certify import merchant_mutants, storefront_mutants
 from tests.certify.receiver_mutants import UNMUTATED
 
-from mercato.devtools.certify.merchant.certification import MERCHANT
-from mercato.devtools.certify.storefront.certification import STOREFRONT
-from mercato.devtools.certify.suite import Suite
-from mercato.http import guides
+from mercato.console import guides
+from mercato.tools.certify.merchant.certification import MERCHANT
+from mercato.tools.certify.storefront.certification import STOREFRONT
+from mercato.tools.certify.suite import Suite
 
 SUITES: dict[str, tuple[Suite[Any], Mapping[str, Any]]] = {
     "merchant": (MERCHANT, merchant_mutants.MUTANTS),

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from mercato.http.app import operations
+from mercato.asgi import operations
 from mercato.http.operations import Access
 from mercato.http.operations import Operation as Declared
 from mercato_client import AsyncClient, Client

@@ -11,7 +11,7 @@ from tests.client.awaited import KINDS, Awaited, opened
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, merchant, service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato_client import AsyncClient, Client, as_cart, errors, to_place, types, verify_webhook
 
 pytestmark = [only_sqlite, pytest.mark.parametrize("kind", KINDS)]

@@ -8,7 +8,7 @@ import pytest
 from tests.catalog.documents import cafe
 from tests.service import merchant, service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from tests.clients.programs import run
 from tests.clients.typescript_project import skip_without
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 HERE = Path(__file__).with_name("typescript")
 TOOLS = HERE / "node_modules/.bin"

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.clients.programs import run
 from tests.databases import only_sqlite
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 PROGRAM = Path(__file__).with_name("program.py")
 

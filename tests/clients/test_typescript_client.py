@@ -15,8 +15,8 @@ from tests.clients.typescript_project import MODULES, PACKAGE, compile_project, 
 from tests.databases import only_sqlite
 from tests.service import merchant, service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.app import operations
+from mercato.asgi import operations
+from mercato.features.partners.model import PartnerKind
 from mercato.http.operations import Access
 from mercato_client.clients import Surfaces
 from mercato_client.operation import Flow
@@ -94,7 +94,7 @@ def test_the_lock_file_names_no_registry():
 
 @pytest.mark.usefixtures("_installed")
 async def test_the_types_are_those_that_the_generator_makes_of_the_document():
-    code = "import generate, mercato.http.app as app; print(generate.types(app.document()), end='')"
+    code = "import generate, mercato.asgi as app; print(generate.types(app.document()), end='')"
     made = await run(sys.executable, "-c", code, cwd=PACKAGE)
     assert made == (PACKAGE / "src/api.ts").read_text(), "Run: npm --prefix packages/typescript run generate"
 

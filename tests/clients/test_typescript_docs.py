@@ -18,7 +18,7 @@ from tests.docs.documents import ROOT, Block, blocks
 from tests.docs.expected import difference
 from tests.service import merchant, service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 PAGES = (PACKAGE / "README.md", ROOT / "docs/how-to/use-the-typescript-client.md")
 CATALOG = "http://127.0.0.1:9000/catalog.json"

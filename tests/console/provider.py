@@ -14,7 +14,7 @@ from aiohttp import BasicAuth, web
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
-from mercato.kernel import clock
+from mercato.platform import clock
 from mercato_client.testing.server import app_of, listening
 
 KEY: Final = RSAKey.generate_key(2048, {"kid": "1"})

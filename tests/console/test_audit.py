@@ -9,10 +9,10 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
 
-from mercato.kernel import clock
-from mercato.kernel.db import audit as trail
-from mercato.kernel.db.audit import audit
-from mercato.kernel.telemetry.context import WorkContext, set_context
+from mercato.platform import clock
+from mercato.platform.db import audit as trail
+from mercato.platform.db.audit import audit
+from mercato.platform.telemetry.context import WorkContext, set_context
 
 
 async def change(mercato: Service, *, user: str, action: str, partner: Any = None, **detail: Any) -> None:
@@ -74,7 +74,7 @@ async def test_a_search_by_actor_examines_a_bounded_number_of_entries_per_page(
 
 async def test_changes_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
     browser, _ = await enter_as_operator(mercato)
-    monkeypatch.setattr("mercato.http.console.screens.operators.audit.PAGE", 2)
+    monkeypatch.setattr("mercato.console.screens.operators.audit.PAGE", 2)
     for number in range(3):
         await change(mercato, user="bob", action="store pause", number=number)
     first = await browser.open("/console/audit?action=store+pause")

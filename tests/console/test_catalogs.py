@@ -13,7 +13,7 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
-from mercato.domain.catalog import queries
+from mercato.features.catalogs import queries
 
 
 async def publish(deal: Trade, document: Any, path: str) -> Any:
@@ -169,7 +169,7 @@ async def test_runs_and_menus_are_visible_only_to_their_merchant(mercato: Servic
 async def test_runs_are_listed_page_by_page(
     mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("mercato.http.console.screens.catalogs.PAGE", 1)
+    monkeypatch.setattr("mercato.console.screens.catalogs.PAGE", 1)
     deal = await trade(mercato, shop)
     await publish(deal, cafe(), "/catalog.json")
     browser, _ = await enter_as_partner(mercato, deal.pos)

@@ -11,11 +11,11 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.service import Merchant, Service
 
-from mercato.domain import offboarding
-from mercato.domain.certification.report import Exchange, Outcome, Report, Verdict, count, sign
-from mercato.domain.partners.vault import Vault
-from mercato.kernel import clock
-from mercato.kernel.db.tables import certification_reports
+from mercato.features import offboarding
+from mercato.features.certification.report import Exchange, Outcome, Report, Verdict, count, sign
+from mercato.features.partners.vault import Vault
+from mercato.platform import clock
+from mercato.platform.db.tables import certification_reports
 
 
 def report(**changes: Any) -> Report:
@@ -131,7 +131,7 @@ async def test_a_signed_report_whose_counts_or_kind_are_wrong_is_refused(mercato
 async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("mercato.domain.certification.queries.MAX_KEPT", 2)
+    monkeypatch.setattr("mercato.features.certification.queries.MAX_KEPT", 2)
     made, client = await mercato.partner()
     browser, _ = await enter_as_partner(mercato, client)
     pages = [await upload(browser, signed(mercato, report(target=f"t{n}"))) for n in range(3)]

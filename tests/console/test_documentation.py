@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.service import Client, Service
 
-from mercato.http import guides
+from mercato.console import guides
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packages/mercato"

@@ -5,11 +5,11 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_whole_account
 from tests.service import Merchant, Service
 
-from mercato.domain.console import sessions
-from mercato.domain.console.model import Grant
-from mercato.domain.partners.model import PartnerKind
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
 
 ADA = "ada@example.com"
 

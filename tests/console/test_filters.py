@@ -8,7 +8,7 @@ from tests.console.test_screens import HOSTILE, answer_gone, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 

@@ -11,12 +11,12 @@ from tests.console.test_hostile import FIELDS, path_of
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
-from mercato.http.app import application
-from mercato.http.console.cookies import FORM
-from mercato.http.console.routes import SCREENS
-from mercato.http.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS
-from mercato.http.console.site import WAYS_IN
-from mercato.kernel import clock
+from mercato.asgi import application
+from mercato.console.cookies import FORM
+from mercato.console.routes import SCREENS
+from mercato.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS
+from mercato.console.site import WAYS_IN
+from mercato.platform import clock
 
 MOST: Final = 9
 """A form costs at most as much CPU as so many ordinary JSON documents of 1 MiB."""

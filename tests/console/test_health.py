@@ -12,12 +12,12 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
 
-from mercato.domain.webhooks import endpoints
-from mercato.kernel import clock
-from mercato.kernel.telemetry import traffic
-from mercato.kernel.telemetry.metrics import Metrics
-from mercato.kernel.telemetry.multiprocess import DIRECTORY
-from mercato.kernel.telemetry.traffic import BUCKETS, Traffic, quantile
+from mercato.features.webhooks import endpoints
+from mercato.platform import clock
+from mercato.platform.telemetry import traffic
+from mercato.platform.telemetry.metrics import Metrics
+from mercato.platform.telemetry.multiprocess import DIRECTORY
+from mercato.platform.telemetry.traffic import BUCKETS, Traffic, quantile
 
 
 async def test_health_shows_what_the_doctor_finds(mercato: Service):
@@ -92,9 +92,9 @@ async def test_nothing_is_measured_without_a_visit_and_the_history_is_bounded(me
 def test_the_requests_of_all_processes_of_a_port_are_counted(tmp_path: Path):
     script = """
 import sys
-from mercato.kernel.telemetry import multiprocess
+from mercato.platform.telemetry import multiprocess
 multiprocess.join(int(sys.argv[1]))
-from mercato.kernel.telemetry.metrics import Metrics
+from mercato.platform.telemetry.metrics import Metrics
 metrics = Metrics()
 for _ in range(5):
     metrics.answered("getStore", 200, 0.004)

@@ -20,18 +20,18 @@ from tests.console.visiting import (
 )
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.domain.console import sessions
-from mercato.domain.partners.limits import MAX_VISITS
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.console.cookies import Cookies
-from mercato.http.console.limits import SESSIONS
-from mercato.http.console.routes import SCREENS
-from mercato.http.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.cookies import Cookies
+from mercato.console.limits import SESSIONS
+from mercato.console.routes import SCREENS
+from mercato.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.features.partners.limits import MAX_VISITS
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in import sessions
 from mercato.http.head import Head
-from mercato.kernel import clock
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.errors import RateLimited
-from mercato.kernel.settings import Settings
+from mercato.platform import clock
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.errors import RateLimited
+from mercato.platform.settings import Settings
 
 
 @pytest.fixture

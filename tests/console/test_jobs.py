@@ -8,9 +8,9 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
 
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
-from mercato.kernel.db.tables import jobs
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
+from mercato.platform.db.tables import jobs
 
 
 async def add_dead(mercato: Service, kind: str = "old.kind", *, error: str = "no hope", **values: Any) -> int:
@@ -70,7 +70,7 @@ async def test_dead_jobs_of_one_kind_are_listed_and_revived_at_once(mercato: Ser
 
 
 async def test_dead_jobs_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.http.console.screens.operators.jobs.PAGE", 2)
+    monkeypatch.setattr("mercato.console.screens.operators.jobs.PAGE", 2)
     now = clock.now()
     numbers = [await add_dead(mercato, run_at=now) for _ in range(5)]
     browser, _ = await enter_as_operator(mercato)

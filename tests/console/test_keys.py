@@ -12,13 +12,13 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Client, Merchant, Service, service
 
-from mercato.domain.console import sessions
-from mercato.domain.partners import accounts, credentials
-from mercato.domain.partners.keys import is_whole
-from mercato.domain.partners.model import ApiKey, PartnerKind
-from mercato.domain.partners.webhook_tokens import get_webhook_tokens
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
+from mercato.features.partners import accounts, credentials
+from mercato.features.partners.keys import is_whole
+from mercato.features.partners.model import ApiKey, PartnerKind
+from mercato.features.partners.webhook_tokens import get_webhook_tokens
+from mercato.features.sign_in import sessions
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
 
 
 def shown(page: Page) -> str:
@@ -193,7 +193,7 @@ async def test_a_revoked_keys_session_makes_no_key_that_outlives_it(
 
 
 async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.http.console.screens.keys.MAX_ACTIVE_KEYS", 1)
+    monkeypatch.setattr("mercato.console.screens.keys.MAX_ACTIVE_KEYS", 1)
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/keys")
     for button in ("Create key", "Roll key"):

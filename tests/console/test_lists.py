@@ -9,14 +9,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from tests.databases import only_postgresql, only_sqlite
 from tests.service import Service
 
-from mercato.domain import lookup
-from mercato.domain.partners.model import Caller, Limits, Surface
-from mercato.domain.partners.queries import list_newest_partners
-from mercato.domain.requests.queries import Filter, count_by_code, list_refused
-from mercato.kernel import clock
-from mercato.kernel.db.audit import search_entries
-from mercato.kernel.db.tables import refused_requests
-from mercato.kernel.jobs import list_dead, list_depths
+from mercato.features import lookup
+from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.queries import list_newest_partners
+from mercato.features.requests.queries import Filter, count_by_code, list_refused
+from mercato.platform import clock
+from mercato.platform.db.audit import search_entries
+from mercato.platform.db.tables import refused_requests
+from mercato.platform.jobs import list_dead, list_depths
 
 ID: Final = clock.new_id()
 CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())

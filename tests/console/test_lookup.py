@@ -5,8 +5,8 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_whole_account
 from tests.service import Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.kernel import clock
+from mercato.features.partners.model import PartnerKind
+from mercato.platform import clock
 
 
 async def test_anything_is_found_by_its_id(mercato: Service, shop: Merchant):

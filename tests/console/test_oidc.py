@@ -25,14 +25,14 @@ from tests.console.provider import CLIENT_ID, CLIENT_SECRET, Provider, provider
 from tests.service import Service, service
 from tests.waiting import loop_timeout
 
-from mercato.domain.console import provider as providers
-from mercato.domain.console.model import Grant
-from mercato.domain.console.people import People
-from mercato.domain.console.sign_on import MAX_SIGN_INS_AT
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
-from mercato.kernel.settings import Secret, Settings, SettingsError
-from mercato.runtime import wiring
+from mercato import app as wiring
+from mercato.features.sign_in import provider as providers
+from mercato.features.sign_in.model import Grant
+from mercato.features.sign_in.people import People
+from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
+from mercato.platform.settings import Secret, Settings, SettingsError
 
 LINK = "Sign in with single sign-on"
 COOKIE = "__Host-mercato-sign-on"

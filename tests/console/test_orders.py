@@ -13,8 +13,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.orders.placement import resend
-from mercato.domain.orders.placement import service as placement
+from mercato.features.orders.placement import resend
+from mercato.features.orders.placement import service as placement
 
 
 async def _broken(_request: web.Request, _body: bytes) -> web.Response:

@@ -8,12 +8,12 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_whole_account
 from tests.service import Client, Merchant, Service
 
-from mercato.domain.console import sessions
-from mercato.domain.console.model import Grant
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import Limits, PartnerKind
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
+from mercato.features.partners import accounts
+from mercato.features.partners.model import Limits, PartnerKind
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
 
 
 def shown_once(page: Any) -> dict[str, str]:
@@ -110,7 +110,7 @@ async def test_a_partner_is_deleted_after_being_asked_unless_an_order_is_open(
     assert (refused.status, "has open orders: 1" in refused.text) == (409, True)
     assert "page Orders" in refused.text
     await deal.update(order, state="completed")
-    monkeypatch.setattr("mercato.http.console.screens.operators.partners.MAX_DELETED", 0)
+    monkeypatch.setattr("mercato.console.screens.operators.partners.MAX_DELETED", 0)
     assert "mercato partner delete" in (await browser.press(question, "Confirm")).text
     monkeypatch.undo()
     done = await browser.press(question, "Confirm")
@@ -160,7 +160,7 @@ async def test_what_a_partner_is_called_is_shown_as_text(mercato: Service):
 
 
 async def test_partners_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.http.console.screens.operators.partners.PAGE", 2)
+    monkeypatch.setattr("mercato.console.screens.operators.partners.PAGE", 2)
     names = [(await mercato.partner(name=f"P{number}"), f"P{number}")[1] for number in range(3)]
     browser, _ = await enter_as_operator(mercato)
     first = await browser.open("/console/partners")

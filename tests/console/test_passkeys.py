@@ -16,7 +16,7 @@ from tests.console.browser import Browser, Page
 from tests.console.visiting import count_writes, enter_as_operator, enter_as_partner
 from tests.service import Service, service
 
-from mercato.kernel.db.tables import console_passkeys
+from mercato.platform.db.tables import console_passkeys
 
 ADD = "Add passkey"
 USE = "Use a passkey"
@@ -83,7 +83,7 @@ async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
     stranger = Browser(mercato.base, mercato.session)
     writes = count_writes(monkeypatch)
     assert (await stranger.post("/console/passkey", {"credential": used})).status == 200
-    assert writes == ["mercato.http.console.passkeys"]
+    assert writes == ["mercato.console.passkeys"]
     stale = asked | {"challenge": asked["challenge"][:-4] + "AAAA"}
     forged = Authenticator(key.host, key.origin, id=key.id)
     unknown = new_authenticator(mercato)

@@ -19,8 +19,8 @@ from tests.console.visiting import enter_as_partner, enter_whole_account
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 
-from mercato.domain.partners.model import Limits, PartnerKind
-from mercato.kernel.db.audit import list_entries
+from mercato.features.partners.model import Limits, PartnerKind
+from mercato.platform.db.audit import list_entries
 
 PLAYGROUND = "/console/playground"
 
@@ -128,7 +128,7 @@ async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
     mercato: Service, shop: Merchant, monkeypatch: Any
 ):
     deal = await trade(mercato, shop)
-    monkeypatch.setattr("mercato.http.console.screens.playground._is_loopback", lambda _host: False)
+    monkeypatch.setattr("mercato.console.screens.playground._is_loopback", lambda _host: False)
     browser, page = await open_playground(mercato, deal)
     page = await browser.press(page, "Add to cart")
     asked = await browser.press(page, "Place order")
@@ -182,7 +182,7 @@ async def _broken(_request: web.Request, _body: bytes) -> web.Response:
 async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_asked(
     mercato: Service, shop: Merchant, monkeypatch: Any
 ):
-    monkeypatch.setattr("mercato.http.console.screens.playground._is_loopback", lambda _host: False)
+    monkeypatch.setattr("mercato.console.screens.playground._is_loopback", lambda _host: False)
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
     made, client = await mercato.partner(PartnerKind.BOTH, webhook_token="token")
     store = await mercato.live(client, shop.host(cafe()), webhook=shop.base + "/hooks")

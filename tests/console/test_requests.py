@@ -8,10 +8,10 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Client, Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.requests import queries
-from mercato.domain.requests.queries import Filter, Refusal
-from mercato.kernel import clock
+from mercato.features.partners.model import PartnerKind
+from mercato.features.requests import queries
+from mercato.features.requests.queries import Filter, Refusal
+from mercato.platform import clock
 from mercato_contract.problems import OrderError
 
 

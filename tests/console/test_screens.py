@@ -7,10 +7,10 @@ from tests.console.browser import Browser, Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.console.routes import SCREENS
-from mercato.http.console.screen import NAVIGATION, OPERATORS, Audience
-from mercato.kernel.db.audit import list_entries
+from mercato.console.routes import SCREENS
+from mercato.console.screen import NAVIGATION, OPERATORS, Audience
+from mercato.features.partners.model import PartnerKind
+from mercato.platform.db.audit import list_entries
 
 MERCHANT = [
     "Overview",
@@ -101,7 +101,7 @@ async def test_both_sides_see_an_order_with_its_timeline(mercato: Service, shop:
 
 
 async def test_a_list_is_read_page_by_page(mercato: Service, shop: Merchant, monkeypatch: Any):
-    monkeypatch.setattr("mercato.http.console.screens.orders.PAGE", 2)
+    monkeypatch.setattr("mercato.console.screens.orders.PAGE", 2)
     deal = await trade(mercato, shop)
     placed = [(await deal.placed())["orderId"] for _ in range(3)]
     browser, _ = await enter_as_partner(mercato, deal.pos)

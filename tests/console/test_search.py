@@ -10,10 +10,10 @@ from tests.console.visiting import enter_as_operator
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service
 
-from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks import operators
-from mercato.domain.webhooks.queries import DeliveryFilter
-from mercato.kernel import clock
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks import operators
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform import clock
 from mercato_contract.webhooks import DeliveryStatus
 
 

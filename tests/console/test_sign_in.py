@@ -15,15 +15,15 @@ from tests.console.visiting import (
 )
 from tests.service import CATALOG, Merchant, Service
 
-from mercato.domain.console import sessions
-from mercato.domain.partners import accounts, credentials
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.console.routes import SCREENS
-from mercato.http.console.screen import Audience
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
-from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.console.routes import SCREENS
+from mercato.console.screen import Audience
+from mercato.features.partners import accounts, credentials
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in import sessions
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
+from mercato.platform.db.errors import DatabaseUnavailable
 
 
 async def test_the_landing_page_names_documentation_reference_and_console(mercato: Service):
@@ -76,7 +76,7 @@ async def test_a_link_that_will_be_refused_takes_no_write_transaction(
     stranger = Browser(mercato.base, mercato.session)
     writes = count_writes(monkeypatch)
     assert (await stranger.post(used)).status == 200
-    assert writes == ["mercato.http.console.sign_in"]
+    assert writes == ["mercato.console.sign_in"]
     await suspend(mercato, made)
     for link in (used, withdrawn, f"/console/links/{'x' * 43}", "/console/links/", "/console/links/%00"):
         assert (await stranger.post(link)).status == 410, link

@@ -9,8 +9,8 @@ from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
 from tests.service import Service
 
-from mercato.http.console.assets import asset_url
-from mercato.http.console.rendering import SHARED, environment
+from mercato.console.assets import asset_url
+from mercato.console.rendering import SHARED, environment
 
 FROM_NPM = {
     # htmx.org@4.0.1
@@ -25,7 +25,7 @@ FROM_NPM = {
 def test_third_party_scripts_equal_their_npm_packages_and_are_in_the_notice():
     notice = (ROOT / "NOTICE").read_text()
     for name, digest in FROM_NPM.items():
-        content = resources.files("mercato.http.console").joinpath("static", name).read_bytes()
+        content = resources.files("mercato.console").joinpath("static", name).read_bytes()
         assert sha256(content).hexdigest() == digest, name
         assert f"`{name}`" in notice
 
@@ -41,7 +41,7 @@ async def test_a_file_is_served_by_its_hash_alone(mercato: Service):
 
 
 def test_a_service_without_browser_visits_imports_no_templates():
-    code = "import sys, mercato.http.app; print([m for m in sys.modules if 'jinja2' in m or 'http.console' in m])"
+    code = "import sys, mercato.asgi; print([m for m in sys.modules if 'jinja2' in m or 'http.console' in m])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 
@@ -55,6 +55,6 @@ def test_every_template_compiles():
 
 
 def test_the_first_page_does_not_wait_for_passkeys():
-    code = "import sys, mercato.http.console.site; print([m for m in sys.modules if 'webauthn' in m])"
+    code = "import sys, mercato.console.site; print([m for m in sys.modules if 'webauthn' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

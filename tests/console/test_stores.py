@@ -6,9 +6,9 @@ from tests.api.trade import trade
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.kernel import clock
-from mercato.kernel.db.audit import list_entries
+from mercato.features.partners.model import PartnerKind
+from mercato.platform import clock
+from mercato.platform.db.audit import list_entries
 from mercato_contract.wire import rfc3339
 
 

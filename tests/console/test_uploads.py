@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 from tests.calibration import plain_decoding_seconds
 
-from mercato.http.console.uploads import MAX_PARTS, read_upload
-from mercato.kernel.errors import InvalidRequest
+from mercato.console.uploads import MAX_PARTS, read_upload
+from mercato.platform.errors import InvalidRequest
 
 TYPE = b"multipart/form-data; boundary=----WebKitFormBoundaryABC"
 NAMED = b'Content-Disposition: form-data; name="file"; filename="a.json"\r\n'

@@ -8,10 +8,10 @@ import pytest
 from tests.console.browser import Browser, Page
 from tests.service import Client, Service
 
-from mercato.domain.console import sessions
-from mercato.domain.console.model import Grant
-from mercato.kernel import clock
-from mercato.kernel.db.engine import Database
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.platform import clock
+from mercato.platform.db.engine import Database
 
 
 async def partner_link(client: Client, **wanted: Any) -> str:
@@ -56,7 +56,7 @@ def count_writes(patch: pytest.MonkeyPatch) -> list[str]:
 
     def count(self: Database) -> Any:
         module: str = sys._getframe(1).f_globals["__name__"]
-        if module.startswith("mercato.http.console."):
+        if module.startswith("mercato.console."):
             writes.append(module)
         return write(self)
 

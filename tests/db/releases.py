@@ -13,9 +13,9 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
-from mercato.kernel.db.migrate import HEAD, schema_statements
-from mercato.kernel.db.tables import metadata
-from mercato.kernel.db.types import Id, Instant, Serial
+from mercato.platform.db.migrate import HEAD, schema_statements
+from mercato.platform.db.tables import metadata
+from mercato.platform.db.types import Id, Instant, Serial
 
 HERE: Final = Path(__file__).parent / "released"
 
@@ -93,7 +93,7 @@ def main() -> None:
         if path.exists() and path.read_text() != text:
             sys.exit(
                 f"{path.name} has other tables, and somebody may have a database with them. Add a revision to "
-                "db/migrations/versions, name it in HEAD of kernel/db/migrate.py, and run this again. "
+                "db/migrations/versions, name it in HEAD of platform/db/migrate.py, and run this again. "
                 f"If revision {HEAD} is on no other branch yet, delete its files first."
             )
         path.write_text(text)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mercato.kernel.db import backup as mercato_backup
-from mercato.kernel.db.backup import BackupError, backup, restore
-from mercato.kernel.db.migrate import migrate
+from mercato.platform.db import backup as mercato_backup
+from mercato.platform.db.backup import BackupError, backup, restore
+from mercato.platform.db.migrate import migrate
 
 ROWS = 3_000
 

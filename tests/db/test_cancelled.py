@@ -15,10 +15,10 @@ from sqlalchemy import Column, Executable, Integer, MetaData, Table, bindparam, 
 from tests.databases import only_postgresql, only_sqlite
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db import sqlite
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.statements import prepared
-from mercato.kernel.db.url import sqlite_path
+from mercato.platform.db import sqlite
+from mercato.platform.db.engine import Database
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.url import sqlite_path
 
 numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
 put = prepared(insert(numbers).values(number=bindparam("where_number")))

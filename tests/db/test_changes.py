@@ -11,11 +11,11 @@ from sqlalchemy import Executable, func, select, text, update
 from tests.databases import only_postgresql
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db import changes as module
-from mercato.kernel.db.changes import BATCH, MAX_POLL_AGE, RETENTION, ChangeFeed, announce
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.tables import changes
-from mercato.kernel.db.types import now_ms
+from mercato.platform.db import changes as module
+from mercato.platform.db.changes import BATCH, MAX_POLL_AGE, RETENTION, ChangeFeed, announce
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.tables import changes
+from mercato.platform.db.types import now_ms
 
 ALL = None
 

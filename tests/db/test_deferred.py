@@ -7,8 +7,8 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, delete
 from sqlalchemy.exc import IntegrityError
 from tests.databases import only_postgresql
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.db.engine import Database
+from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 
 pairs = Table("pairs", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
 INSERT = prepared_insert(pairs)

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, insert, select, text, update
 from tests.databases import only_sqlite
 
-from mercato.kernel.db.engine import Database, Read, Write
-from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
 
 counters = Table("counters", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
 first_counter = select(counters.c.value).where(counters.c.name == "first")

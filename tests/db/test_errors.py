@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Index, exc, select, text
 from tests.databases import only_postgresql, only_sqlite
 
-from mercato.kernel.db.engine import Database, Write
-from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable, is_unique_violation
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
-from mercato.kernel.db.url import sqlite_path
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable, is_unique_violation
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
+from mercato.platform.db.url import sqlite_path
 
 
 async def add(tx: Write, **values: object) -> None:

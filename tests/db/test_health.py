@@ -9,10 +9,10 @@ from sqlalchemy import func, select, text
 from tests.databases import only_postgresql, only_sqlite
 from tests.service import service
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.db.health import WriteProbe
-from mercato.kernel.db.tables import write_probes
+from mercato.platform.db.engine import Database
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.db.health import WriteProbe
+from mercato.platform.db.tables import write_probes
 
 
 async def rows(db: Database) -> Any:

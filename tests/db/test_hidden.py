@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import changes
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import changes
 
 
 async def test_a_database_errors_message_contains_no_value_of_a_row(db: Database):

@@ -21,12 +21,12 @@ from tests.db.test_side_by_side import value, written
 from tests.partners.test_commands import Shell, shell
 from tests.processes.test_serve import mercato
 
-from mercato.kernel.db import migrate as module
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.migrate import HEAD, SchemaDiffers, SchemaIsNewer, migrate, run_in_transaction
-from mercato.kernel.db.tables import metadata
-from mercato.kernel.db.tables.discovery import WORDS_OBJECTS
-from mercato.kernel.db.url import is_postgresql
+from mercato.platform.db import migrate as module
+from mercato.platform.db.engine import Database
+from mercato.platform.db.migrate import HEAD, SchemaDiffers, SchemaIsNewer, migrate, run_in_transaction
+from mercato.platform.db.tables import metadata
+from mercato.platform.db.tables.discovery import WORDS_OBJECTS
+from mercato.platform.db.url import is_postgresql
 
 __all__ = ["shell"]
 

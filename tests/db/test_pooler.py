@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.databases import only_postgresql
 
-from mercato.kernel.db.errors import UnusableUrl
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.url import driver_url, refuse_pooled_replica, refuse_pooler
-from mercato.kernel.settings import Secret, Settings
+from mercato.platform.db.errors import UnusableUrl
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.url import driver_url, refuse_pooled_replica, refuse_pooler
+from mercato.platform.settings import Secret, Settings
 
 pytestmark = only_postgresql
 

@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 from sqlalchemy import Column, insert
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.prefixes import UnknownIdError, get_id, shorten
-from mercato.kernel.db.tables import write_probes
+from mercato.platform.db.engine import Database
+from mercato.platform.db.prefixes import UnknownIdError, get_id, shorten
+from mercato.platform.db.tables import write_probes
 
 IDS: Column[UUID] = write_probes.c.id
 FIRST = UUID("01963f5e-0000-7000-8000-000000000001")

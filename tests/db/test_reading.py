@@ -7,10 +7,10 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import func, select, text
 
-from mercato.kernel.db.changes import announce
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.db.tables import changes
+from mercato.platform.db.changes import announce
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.errors import is_unavailable
+from mercato.platform.db.tables import changes
 
 T = TypeVar("T")
 

@@ -26,10 +26,10 @@ from sqlalchemy import Connection as SyncConnection
 from tests.databases import only_postgresql
 from tests.db import releases
 
-from mercato.kernel.db import migrate as module
-from mercato.kernel.db.engine import Database, Write
-from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.db.migrate import HEAD, migrate
+from mercato.platform.db import migrate as module
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.db.errors import is_unavailable
+from mercato.platform.db.migrate import HEAD, migrate
 
 RELEASED = sorted(releases.HERE.glob("*.json"))
 

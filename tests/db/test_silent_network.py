@@ -11,8 +11,8 @@ from sqlalchemy.engine import make_url
 from tests.databases import only_postgresql
 from tests.waiting import loop_timeout
 
-from mercato.kernel.db import postgresql
-from mercato.kernel.db.engine import Database
+from mercato.platform.db import postgresql
+from mercato.platform.db.engine import Database
 
 
 class Network:

@@ -9,10 +9,10 @@ from sqlalchemy import make_url, text
 from tests.databases import only_postgresql
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db import postgresql
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import UnusableUrl
-from mercato.kernel.db.url import driver_url, is_postgresql, sqlalchemy_url
+from mercato.platform.db import postgresql
+from mercato.platform.db.engine import Database
+from mercato.platform.db.errors import UnusableUrl
+from mercato.platform.db.url import driver_url, is_postgresql, sqlalchemy_url
 
 # The scheme's own names are what a careless rewrite of the scheme finds in other parts.
 NAMES = st.sampled_from(["postgres", "postgresql", "postgres:", "ssl"]) | st.text(min_size=1, max_size=12)

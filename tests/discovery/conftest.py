@@ -1,7 +1,7 @@
 import pytest
 from tests.discovery.store_index import StoreIndex
 
-from mercato.kernel.db.engine import Database
+from mercato.platform.db.engine import Database
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato.domain.catalog.search import WEEK, SetSearch
-from mercato.domain.catalog.words import words_of
-from mercato.domain.discovery import writes
-from mercato.domain.discovery.index import entry_of
-from mercato.domain.discovery.service import Discovery
-from mercato.domain.stores.model import StoreRow
-from mercato.kernel.db.engine import Database
+from mercato.features.catalogs.search import WEEK, SetSearch
+from mercato.features.catalogs.words import words_of
+from mercato.features.discovery import writes
+from mercato.features.discovery.index import entry_of
+from mercato.features.discovery.service import Discovery
+from mercato.features.stores.model import StoreRow
+from mercato.platform.db.engine import Database
 from mercato_contract.discovery import DiscoverRequest
 from mercato_contract.stores import Address
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.discovery.store_index import StoreIndex
 
-from mercato.domain.catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
+from mercato.features.catalogs.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],

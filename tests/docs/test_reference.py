@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from tests.docs.documents import ROOT
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 
 def test_every_reference_page_is_what_the_code_says() -> None:

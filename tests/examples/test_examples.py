@@ -16,7 +16,7 @@ from tests.servers import free_port
 from tests.service import Service, service
 from tests.waiting import PATIENCE
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato_client import AsyncClient, types
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

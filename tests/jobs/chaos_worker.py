@@ -14,8 +14,8 @@ from datetime import timedelta
 import msgspec
 from sqlalchemy import text
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.jobs import Done, Handler, Job, Outcome, Worker, fence
+from mercato.platform.db.engine import Database
+from mercato.platform.jobs import Done, Handler, Job, Outcome, Worker, fence
 
 KIND = "chaos"
 LEASE = timedelta(seconds=1)

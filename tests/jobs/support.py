@@ -10,10 +10,10 @@ import msgspec
 from sqlalchemy import select
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db.engine import AnyRow, Database
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
-from mercato.kernel.jobs.claim import Rotation, claim
+from mercato.platform.db.engine import AnyRow, Database
+from mercato.platform.db.tables import jobs
+from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
+from mercato.platform.jobs.claim import Rotation, claim
 
 NEVER = timedelta(hours=1)
 """A pause between polls that no test waits for."""

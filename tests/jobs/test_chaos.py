@@ -19,8 +19,8 @@ from tests.jobs.chaos_worker import KIND, Step
 from tests.jobs.support import rows, states, until, until_empty
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db.engine import AnyRow, Database
-from mercato.kernel.jobs import enqueue
+from mercato.platform.db.engine import AnyRow, Database
+from mercato.platform.jobs import enqueue
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,13 +8,13 @@ from tests.databases import only_postgresql
 from tests.jobs.support import Log, Note, handler, nothing, put, rows, states, take, texts, working
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.db.types import now_ms
-from mercato.kernel.jobs import Done, Job, JobLost, Outcome, fence, finish, maintenance, put_back
-from mercato.kernel.jobs.claim import Rotation
-from mercato.kernel.jobs.run import Dead, Failed, Interrupted, Postponed, Result, Unreadable
-from mercato.kernel.jobs.settle import settle
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import jobs
+from mercato.platform.db.types import now_ms
+from mercato.platform.jobs import Done, Job, JobLost, Outcome, fence, finish, maintenance, put_back
+from mercato.platform.jobs.claim import Rotation
+from mercato.platform.jobs.run import Dead, Failed, Interrupted, Postponed, Result, Unreadable
+from mercato.platform.jobs.settle import settle
 
 MANY = 20_000
 

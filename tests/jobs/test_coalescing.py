@@ -19,10 +19,10 @@ from tests.jobs.support import (
     working,
 )
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.jobs import Done, Job, JobLost, Outcome, Settled, enqueue, finish, put_back
-from mercato.kernel.jobs.maintenance import move_orphans
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import jobs
+from mercato.platform.jobs import Done, Job, JobLost, Outcome, Settled, enqueue, finish, put_back
+from mercato.platform.jobs.maintenance import move_orphans
 
 COALESCING = handler(nothing, coalesces=True)
 

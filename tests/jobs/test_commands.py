@@ -8,9 +8,9 @@ from msgspec import Struct
 from sqlalchemy import select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.jobs import enqueue
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import jobs
+from mercato.platform.jobs import enqueue
 
 __all__ = ["fresh", "shell"]
 

@@ -7,9 +7,9 @@ from sqlalchemy import text
 from tests.jobs.support import NEVER, Log, Note, handler, put, rows, states, take, texts, working
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db import postgresql
-from mercato.kernel.db.engine import Database
-from mercato.kernel.jobs import Done, Job, Outcome, Worker, enqueue, queue
+from mercato.platform.db import postgresql
+from mercato.platform.db.engine import Database
+from mercato.platform.jobs import Done, Job, Outcome, Worker, enqueue, queue
 
 
 async def test_a_transaction_that_rolls_back_enqueues_nothing(db: Database) -> None:

@@ -4,12 +4,12 @@ from datetime import timedelta
 from sqlalchemy import text
 from tests.jobs.support import Log, handler, nothing, put, rows, states, take, working
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.jobs import is_capped, list_dead, list_depths, revive
-from mercato.kernel.jobs.maintenance import prune
-from mercato.kernel.jobs.run import Dead
-from mercato.kernel.jobs.settle import settle
-from mercato.kernel.telemetry.metrics import QueueDepth
+from mercato.platform.db.engine import Database
+from mercato.platform.jobs import is_capped, list_dead, list_depths, revive
+from mercato.platform.jobs.maintenance import prune
+from mercato.platform.jobs.run import Dead
+from mercato.platform.jobs.settle import settle
+from mercato.platform.telemetry.metrics import QueueDepth
 
 
 async def kill(db: Database, count: int = 1) -> None:

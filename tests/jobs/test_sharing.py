@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import insert
 from tests.jobs.support import handler, nothing, put, take, texts
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.db.types import now_ms
-from mercato.kernel.jobs import Job, finish
-from mercato.kernel.jobs.claim import Rotation
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import jobs
+from mercato.platform.db.types import now_ms
+from mercato.platform.jobs import Job, finish
+from mercato.platform.jobs.claim import Rotation
 
 
 async def backlog(db: Database, group: str, *, keys: int, each: int = 1) -> None:

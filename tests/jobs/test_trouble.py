@@ -24,13 +24,13 @@ from tests.jobs.support import (
 )
 from tests.waiting import PATIENCE
 
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.db.url import sqlite_path
-from mercato.kernel.jobs import Done, Job, Outcome, Worker
-from mercato.kernel.jobs.ownership import Ownership
-from mercato.kernel.jobs.run import MAX_POSTPONED
+from mercato.platform.db.engine import Database
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.db.tables import jobs
+from mercato.platform.db.url import sqlite_path
+from mercato.platform.jobs import Done, Job, Outcome, Worker
+from mercato.platform.jobs.ownership import Ownership
+from mercato.platform.jobs.run import MAX_POSTPONED
 
 
 @asynccontextmanager

@@ -23,8 +23,8 @@ from tests.jobs.support import (
 )
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.kernel.db.engine import Database, Write
-from mercato.kernel.jobs import Done, Job, JobLost, Outcome, fence
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.jobs import Done, Job, JobLost, Outcome, fence
 
 AT_ONCE = {"backoff": lambda _failures: timedelta(milliseconds=10)}
 

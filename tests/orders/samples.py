@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, cafe, compiled
 
-from mercato.domain.orders.validation.checks import OrderCheck, check_order
-from mercato.domain.stores.model import StoreRow
-from mercato.kernel.clock import new_id
-from mercato.kernel.wire import Decoder
+from mercato.features.orders.validation.checks import OrderCheck, check_order
+from mercato.features.stores.model import StoreRow
+from mercato.platform.clock import new_id
+from mercato.platform.wire import Decoder
 from mercato_contract.orders import OrderCore, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import Address

@@ -29,13 +29,13 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.domain.catalog.building.compile import MAX_NAME
-from mercato.domain.orders.validation.amounts import Sums
-from mercato.domain.orders.validation.checks import OrderCheck, check_order
-from mercato.domain.stores.availability import SoldOut
-from mercato.kernel.clock import new_id
-from mercato.kernel.errors import InvalidRequest, Problem, ValidationFailed
-from mercato.kernel.wire import Decoder
+from mercato.features.catalogs.building.compile import MAX_NAME
+from mercato.features.orders.validation.amounts import Sums
+from mercato.features.orders.validation.checks import OrderCheck, check_order
+from mercato.features.stores.availability import SoldOut
+from mercato.platform.clock import new_id
+from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
+from mercato.platform.wire import Decoder
 from mercato_contract.orders import OrderCore
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from mercato.domain.orders.validation.error_codes import problem_of
-from mercato.kernel import errors
-from mercato.kernel.wire.problem import Context, members_of
+from mercato.features.orders.validation.error_codes import problem_of
+from mercato.platform import errors
+from mercato.platform.wire.problem import Context, members_of
 from mercato_contract.problems import ORDER_ERROR_CODES, OrderError
 
 HERE = Context(base_url="https://x.example", request_id="r", trace_id="0" * 32, accept=b"")

@@ -32,10 +32,16 @@ from tests.orders.samples import (
     order,
 )
 
-from mercato.domain.carts.lines import choice_of
-from mercato.domain.orders.validation.amounts import MAX_DESCRIPTION_BYTES, MAX_DETAILS, Detail, Extras, Sums
-from mercato.domain.orders.validation.replies import Quote
-from mercato.domain.orders.validation.tokens import (
+from mercato.features.carts.lines import choice_of
+from mercato.features.orders.validation.amounts import (
+    MAX_DESCRIPTION_BYTES,
+    MAX_DETAILS,
+    Detail,
+    Extras,
+    Sums,
+)
+from mercato.features.orders.validation.replies import Quote
+from mercato.features.orders.validation.tokens import (
     MAX_LENGTH,
     PURPOSE,
     Digest,
@@ -43,9 +49,9 @@ from mercato.domain.orders.validation.tokens import (
     digest,
     digest_of,
 )
-from mercato.domain.partners.vault import Vault
-from mercato.kernel.clock import new_id
-from mercato.kernel.errors import OrderTokenInvalid
+from mercato.features.partners.vault import Vault
+from mercato.platform.clock import new_id
+from mercato.platform.errors import OrderTokenInvalid
 from mercato_contract.carts import LineItem
 from mercato_contract.orders import PickupFulfillment, ScheduleType
 

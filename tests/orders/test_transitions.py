@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.orders.transitions import Change, Progress, change
-from mercato.kernel.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
+from mercato.features.orders.transitions import Change, Progress, change
+from mercato.platform.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
 from mercato_contract.orders import (
     PICKUP_PATH,
     STATE_TRANSITIONS,

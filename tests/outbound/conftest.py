@@ -4,8 +4,8 @@ from ipaddress import ip_network
 import pytest
 from tests.servers import StubDns
 
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound
 
 # 127.0.0.1 counts as public, 127.0.0.2 as internal.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))

@@ -10,7 +10,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.kernel.outbound.body import MAX_PARTS, STEP, BodyFault, BodyReader, BodyRefused, coding_of
+from mercato.platform.outbound.body import MAX_PARTS, STEP, BodyFault, BodyReader, BodyRefused, coding_of
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "identity": bytes,

@@ -25,8 +25,8 @@ from tests.servers import (
     serve,
 )
 
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Fault, Outbound, Reply, RequestFailed
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Fault, Outbound, Reply, RequestFailed
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import target, webhook_headers
 

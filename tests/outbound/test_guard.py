@@ -9,9 +9,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
-from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
-from mercato.kernel.outbound.client import Fault, Outbound, PulledDocument, RequestFailed
-from mercato.kernel.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
+from mercato.platform.outbound.addresses import AddressPolicy, Verdict
+from mercato.platform.outbound.client import Fault, Outbound, PulledDocument, RequestFailed
+from mercato.platform.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
 
 OPEN = "93.184.215.14"
 

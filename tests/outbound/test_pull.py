@@ -27,8 +27,8 @@ from tests.servers import (
     serve,
 )
 
-from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
-from mercato.kernel.outbound.client import (
+from mercato.platform.outbound.addresses import Address, AddressPolicy, Verdict
+from mercato.platform.outbound.client import (
     Fault,
     NotModified,
     Outbound,

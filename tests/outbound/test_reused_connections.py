@@ -20,8 +20,8 @@ from tests.servers import (
     serve,
 )
 
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound, Reply, RequestFailed
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound, Reply, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")

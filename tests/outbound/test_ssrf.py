@@ -15,9 +15,9 @@ from tests.outbound import internal_addresses as internal
 from tests.outbound.conftest import RecordedSleep
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Fault, Outbound, RequestFailed
-from mercato.kernel.outbound.guard import AddressRefused, socket_factory
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Fault, Outbound, RequestFailed
+from mercato.platform.outbound.guard import AddressRefused, socket_factory
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
-from mercato.kernel.outbound.urls import UrlFault, UrlRefused, check_url
+from mercato.platform.outbound.addresses import AddressPolicy, Verdict
+from mercato.platform.outbound.urls import UrlFault, UrlRefused, check_url
 
 PUBLIC_ONLY = AddressPolicy()
 

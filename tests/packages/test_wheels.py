@@ -19,7 +19,7 @@ from tests.docs.documents import ROOT, Block, blocks
 from tests.docs.expected import difference
 from tests.service import merchant, service
 
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 
 WANTED: Final = "MERCATO_TEST_WHEELS"
 """Set by `make wheels`, where a missing file is a failure."""

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from mercato.domain.partners import accounts
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.partners.tokens import PURPOSE, Tokens
-from mercato.domain.partners.vault import Vault
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.engine import Database
+from mercato.features.partners import accounts
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.model import PartnerKind
+from mercato.features.partners.tokens import PURPOSE, Tokens
+from mercato.features.partners.vault import Vault
+from mercato.platform.clock import new_id
+from mercato.platform.db.engine import Database
 
 VAULT = Vault([b"0" * 32])
 TOKENS = Tokens(VAULT.derive(PURPOSE))

@@ -16,16 +16,16 @@ from sqlalchemy import update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.cli.commands import app
-from mercato.domain.partners import accounts, credentials
-from mercato.domain.partners.keys import PREFIX_LENGTH
-from mercato.domain.partners.vault import FILE
-from mercato.domain.webhooks import endpoints
-from mercato.kernel import clock
-from mercato.kernel.clock import first_id
-from mercato.kernel.db import tables
-from mercato.kernel.db.audit import audit
-from mercato.kernel.db.engine import Database
-from mercato.kernel.telemetry.context import WorkContext, set_context
+from mercato.features.partners import accounts, credentials
+from mercato.features.partners.keys import PREFIX_LENGTH
+from mercato.features.partners.vault import FILE
+from mercato.features.webhooks import endpoints
+from mercato.platform import clock
+from mercato.platform.clock import first_id
+from mercato.platform.db import tables
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database
+from mercato.platform.telemetry.context import WorkContext, set_context
 
 __all__ = ["fresh", "shell"]
 

@@ -12,17 +12,17 @@ import structlog
 from tests.partners.support import HOUR, SECOND, TOKENS, HandClock, make_partner
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.domain.partners import accounts, credentials, queries
-from mercato.domain.partners import callers as module
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.callers import Callers
-from mercato.domain.partners.keys import new_key, prefix
-from mercato.domain.partners.model import Caller, Limits, Surface
-from mercato.domain.partners.tokens import Claims, Tokens
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import DatabaseUnavailable
-from mercato.kernel.errors import Forbidden, Unauthenticated
+from mercato.features.partners import accounts, credentials, queries
+from mercato.features.partners import callers as module
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.callers import Callers
+from mercato.features.partners.keys import new_key, prefix
+from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.tokens import Claims, Tokens
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.errors import Forbidden, Unauthenticated
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import structlog
 from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
-from mercato.domain.partners import accounts, credentials
-from mercato.domain.partners.callers import Callers
-from mercato.domain.partners.keys import is_whole
-from mercato.domain.partners.tokens import Tokens
-from mercato.domain.partners.vault import FILE, Vault, load_keys
-from mercato.domain.partners.webhook_tokens import get_webhook_tokens
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import Database
+from mercato.features.partners import accounts, credentials
+from mercato.features.partners.callers import Callers
+from mercato.features.partners.keys import is_whole
+from mercato.features.partners.tokens import Tokens
+from mercato.features.partners.vault import FILE, Vault, load_keys
+from mercato.features.partners.webhook_tokens import get_webhook_tokens
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from tests.partners.support import HOUR, SECOND, HandClock, make_partner
 
-from mercato.domain.partners import accounts, credentials, descent, queries
-from mercato.domain.partners.credentials import TOPIC, NewKey
-from mercato.domain.partners.keys import digest, prefix
-from mercato.domain.partners.model import (
+from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners.credentials import TOPIC, NewKey
+from mercato.features.partners.keys import digest, prefix
+from mercato.features.partners.model import (
     AccountError,
     ApiKey,
     KeyState,
@@ -16,9 +16,9 @@ from mercato.domain.partners.model import (
     Surface,
     UnknownAccountError,
 )
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import Database
+from mercato.platform.clock import new_id
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database
 
 DAY = timedelta(days=1)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.partners import keys
-from mercato.domain.partners.model import Surface
+from mercato.features.partners import keys
+from mercato.features.partners.model import Surface
 
 surfaces = pytest.mark.parametrize("surface", Surface)
 

@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 from tests.partners.support import HandClock
 
-from mercato.domain.partners import limits as module
-from mercato.domain.partners.limits import Failures, Limiter, Quota, Visitors
-from mercato.domain.partners.model import Caller, Limits, Surface
-from mercato.kernel import clock
-from mercato.kernel.clock import new_id
+from mercato.features.partners import limits as module
+from mercato.features.partners.limits import Failures, Limiter, Quota, Visitors
+from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.platform import clock
+from mercato.platform.clock import new_id
 
 MINUTE = timedelta(minutes=1)
 

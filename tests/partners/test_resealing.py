@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.partners.resealing import reseal
-from mercato.domain.partners.vault import Vault, VaultError
-from mercato.domain.partners.webhook_tokens import UNBOUND, get_webhook_tokens
-from mercato.kernel.db.engine import Database
+from mercato.features.partners import accounts
+from mercato.features.partners.model import PartnerKind
+from mercato.features.partners.resealing import reseal
+from mercato.features.partners.vault import Vault, VaultError
+from mercato.features.partners.webhook_tokens import UNBOUND, get_webhook_tokens
+from mercato.platform.db.engine import Database
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 

@@ -15,12 +15,12 @@ from tests.partners.support import HandClock
 from tests.service import service
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.domain.partners import shared_limits as module
-from mercato.domain.partners.limits import Limiter
-from mercato.domain.partners.model import Caller, Limits, Surface
-from mercato.domain.partners.shared_limits import SharedLimiter
-from mercato.kernel.clock import new_id
-from mercato.kernel.settings import Secret, SettingsError
+from mercato.features.partners import shared_limits as module
+from mercato.features.partners.limits import Limiter
+from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.shared_limits import SharedLimiter
+from mercato.platform.clock import new_id
+from mercato.platform.settings import Secret, SettingsError
 
 
 @contextmanager

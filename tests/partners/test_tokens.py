@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.partners.support import TOKENS
 
-from mercato.domain.partners import keys
-from mercato.domain.partners.model import Surface
-from mercato.domain.partners.tokens import PURPOSE, AccessToken, Claims, Tokens
-from mercato.domain.partners.vault import Vault
-from mercato.kernel.clock import new_id
+from mercato.features.partners import keys
+from mercato.features.partners.model import Surface
+from mercato.features.partners.tokens import PURPOSE, AccessToken, Claims, Tokens
+from mercato.features.partners.vault import Vault
+from mercato.platform.clock import new_id
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 CLAIMS = Claims(new_id(), new_id(), 1_800_000_000)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 
 ONE, TWO = b"1" * 32, b"2" * 32
 
@@ -133,7 +133,7 @@ def test_an_unusable_data_directory_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_processes_that_start_at_once_end_with_one_key(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from mercato.domain.partners.vault import load_keys;"
+        "import sys; from pathlib import Path; from mercato.features.partners.vault import load_keys;"
         "print('ready', flush=True); sys.stdin.readline(); print(load_keys(None, Path(sys.argv[1]))[0].hex())"
     )
     processes = [

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 from tests.partners.support import VAULT, HandClock, make_partner
 
-from mercato.domain.partners.model import AccountError
-from mercato.domain.partners.vault import VaultError
-from mercato.domain.partners.webhook_tokens import (
+from mercato.features.partners.model import AccountError
+from mercato.features.partners.vault import VaultError
+from mercato.features.partners.webhook_tokens import (
     MAX_ORIGINS,
     UNBOUND,
     TooManyOriginsError,
@@ -18,9 +18,9 @@ from mercato.domain.partners.webhook_tokens import (
     get_webhook_tokens,
     set_webhook_token,
 )
-from mercato.domain.webhooks.credentials import Credentials
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import webhook_tokens
+from mercato.features.webhooks.credentials import Credentials
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import webhook_tokens
 
 A, B = "https://a.example/hooks", "https://b.example/hooks"
 

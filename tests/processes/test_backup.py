@@ -70,7 +70,7 @@ async def test_an_interrupted_backup_leaves_no_partial_copy(tmp_path: Path, numb
     script = f"""
 import os, sys
 from mercato import cli
-from mercato.kernel.db import backup
+from mercato.platform.db import backup
 backup._check = lambda *_: os.kill(os.getpid(), {number})
 sys.exit(cli.run(["backup", {str(copies / "copy.db")!r}, "--data-dir", {str(data)!r}]))
 """

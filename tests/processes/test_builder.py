@@ -12,18 +12,18 @@ from tests.processes.test_serve import partner, serving, until_status
 from tests.service import Client, merchant
 from tests.waiting import PATIENCE
 
-from mercato.domain.catalog.building.builder import LARGE as OWN_PROCESS
-from mercato.domain.catalog.building.builder import SMALL, Builder, BuildOverrunError
-from mercato.domain.catalog.building.compress import decompress
-from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built
-from mercato.kernel.outbound.document import Document
+from mercato.features.catalogs.building.builder import LARGE as OWN_PROCESS
+from mercato.features.catalogs.building.builder import SMALL, Builder, BuildOverrunError
+from mercato.features.catalogs.building.compress import decompress
+from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built
+from mercato.platform.outbound.document import Document
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
 ).encode()
 ONE = UUID(int=1)
 REQUEST = BuildRequest(ONE, ONE, ONE, "USD")
-WORKER = "mercato.domain.catalog.building.worker"
+WORKER = "mercato.features.catalogs.building.worker"
 
 
 async def build(builder: Builder) -> object:

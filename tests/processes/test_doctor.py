@@ -21,15 +21,15 @@ from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 from tests.waiting import PATIENCE
 
+from mercato.app import GRACE
 from mercato.cli.operations import doctor
-from mercato.domain import doctor as checks
-from mercato.domain.partners.vault import FILE
-from mercato.kernel import clock, processes
-from mercato.kernel.db import health, tables
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.jobs.worker import Worker
-from mercato.kernel.settings import Secret, Settings
-from mercato.runtime import GRACE
+from mercato.features import doctor as checks
+from mercato.features.partners.vault import FILE
+from mercato.platform import clock, processes
+from mercato.platform.db import health, tables
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.jobs.worker import Worker
+from mercato.platform.settings import Secret, Settings
 
 __all__ = ["fresh", "shell"]
 
@@ -225,7 +225,7 @@ def test_different_clocks_are_reported(
 def test_a_schema_of_another_version_is_unusable_and_nothing_of_it_is_read(
     shell: Shell, database_url: str
 ) -> None:
-    from mercato.kernel.db.migrate import _VERSION
+    from mercato.platform.db.migrate import _VERSION
 
     asyncio.run(write(database_url, update(_VERSION).values(version_num="9999")))
     found = report(shell, code=2)

@@ -24,14 +24,14 @@ from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Service, merchant, service
 
-from mercato.domain.orders import queries
-from mercato.domain.orders.placement.submission import schedule, submission_of
-from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
-from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks import outbox
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.engine import Write
-from mercato.kernel.db.tables import stores
+from mercato.features.orders import queries
+from mercato.features.orders.placement.submission import schedule, submission_of
+from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks import outbox
+from mercato.platform.clock import new_id
+from mercato.platform.db.engine import Write
+from mercato.platform.db.tables import stores
 from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState, OrderStatus
 

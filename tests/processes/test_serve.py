@@ -17,7 +17,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.kernel.db.migrate import HEAD
+from mercato.platform.db.migrate import HEAD
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

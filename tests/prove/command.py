@@ -15,8 +15,8 @@ from tests.prove import round as rounds
 from tests.prove.round import PROGRAMS, Plan, Result
 from tests.prove.state import State, load, save, table
 
-from mercato.kernel.db.url import sqlalchemy_url
-from mercato.kernel.plurals import count_of
+from mercato.platform.db.url import sqlalchemy_url
+from mercato.platform.plurals import count_of
 
 BROKEN: Final = 1
 

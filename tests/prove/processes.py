@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mercato.kernel import crash
-from mercato.kernel.processes import exit_with_parent
+from mercato.platform import crash
+from mercato.platform.processes import exit_with_parent
 
 START_SECONDS: Final = 60.0
 """How long a process may take to start on a busy machine."""

@@ -7,8 +7,8 @@ from tests.prove.calls import Partner
 from tests.prove.documents import version_of
 from tests.prove.records import ServiceOrder, ServiceRecords, ServiceRun, Shop
 
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.tables import (
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.tables import (
     catalog_runs,
     deliveries,
     idempotency_keys,

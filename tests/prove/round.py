@@ -19,7 +19,7 @@ from tests.prove.processes import Fleet, Program, ask
 from tests.prove.records import MerchantRecords, Records, ServiceRecords, Shop, StorefrontRecords
 from tests.prove.selling import Selling
 
-from mercato.kernel.db.engine import Database
+from mercato.platform.db.engine import Database
 
 SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
 CUSTOMERS: Final = 8

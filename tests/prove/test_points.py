@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import mercato
-from mercato.kernel import crash
+from mercato.platform import crash
 
 
 def test_every_named_point_is_in_the_code_once_and_every_one_in_the_code_is_named():

@@ -10,11 +10,11 @@ from tests.databases import only_sqlite
 from tests.distributions import PACKAGES
 from tests.service import service
 
-from mercato.http.app import operations
+from mercato.asgi import operations
 from mercato.http.operations import Access
-from mercato.kernel.settings import Secret
-from mercato.kernel.telemetry.exposition import serve_metrics
-from mercato.kernel.telemetry.metrics import Metrics
+from mercato.platform.settings import Secret
+from mercato.platform.telemetry.exposition import serve_metrics
+from mercato.platform.telemetry.metrics import Metrics
 
 OPEN = {
     "getAccessToken", "getOpenapi", "getLlms", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",

@@ -14,10 +14,10 @@ from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.app import operations
+from mercato.asgi import operations
+from mercato.features.partners.model import PartnerKind
 from mercato.http.operations import Operation
-from mercato.kernel.telemetry import configure_logs
+from mercato.platform.telemetry import configure_logs
 
 pytestmark = only_sqlite
 

@@ -18,55 +18,55 @@ from tests.databases import only_sqlite
 from tests.distributions import PACKAGES
 from tests.service import Merchant, Service
 
-from mercato.domain.partners import accounts, credentials
-from mercato.domain.partners.keys import PATTERN
-from mercato.domain.partners.model import PartnerKind
-from mercato.http.app import document
-from mercato.kernel.settings import Secret
-from mercato.kernel.telemetry import configure_logs
+from mercato.asgi import document
+from mercato.features.partners import accounts, credentials
+from mercato.features.partners.keys import PATTERN
+from mercato.features.partners.model import PartnerKind
+from mercato.platform.settings import Secret
+from mercato.platform.telemetry import configure_logs
 
 SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""
 
 HARMLESS = {
-    "domain.catalog.building.model.Built.body": "a catalog, which is public",
-    "domain.catalog.validation.scan._Frame.keys": "names of a document's members",
-    "domain.certification.report.Signature.public_key": "the public half of a key",
+    "features.catalogs.building.model.Built.body": "a catalog, which is public",
+    "features.catalogs.validation.scan._Frame.keys": "names of a document's members",
+    "features.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.operations.audit.Names.keys": "what keys are called, by their ids",
     "cli.partners.partners.Deletion.keys": "how many there are",
-    "kernel.geo.gazetteer.Header.keys": "of the index of places: how many there are",
-    "domain.offboarding.Holdings.keys": "the same",
+    "platform.geo.gazetteer.Header.keys": "of the index of places: how many there are",
+    "features.offboarding.Holdings.keys": "the same",
     "cli.partners.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
-    "domain.console.provider._Known.keys": "public keys",
-    "domain.console.provider._KeySet.keys": "public keys",
-    "http.console.order_form.OrderForm.key": "an Idempotency-Key opens nothing",
-    "domain.orders.placement.idempotency.Claim.key": "an Idempotency-Key opens nothing",
-    "domain.orders.placement.idempotency.KeyedRequest.key": "the same",
-    "domain.orders.placement.plan.Planner.tokens": "the signer, which hides its keys",
-    "domain.orders.validation.service.Validations.tokens": "the same",
-    "kernel.jobs.claim.Place.key": "an ordering key",
-    "kernel.jobs.claim.Rotation.keys": "ordering keys",
-    "kernel.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
-    "kernel.jobs.model.Job.ordering_key": "an ordering key",
-    "kernel.outbound.client.Reply.body": "what a partner's server answered",
-    "domain.partners.accounts.NewPartner.keys": "keys, which hide their own text",
-    "domain.partners.model.Partner.has_webhook_token": "yes or no",
-    "http.guides.Guide.body": "a page of the documentation",
+    "features.sign_in.provider._Known.keys": "public keys",
+    "features.sign_in.provider._KeySet.keys": "public keys",
+    "console.order_form.OrderForm.key": "an Idempotency-Key opens nothing",
+    "features.orders.placement.idempotency.Claim.key": "an Idempotency-Key opens nothing",
+    "features.orders.placement.idempotency.KeyedRequest.key": "the same",
+    "features.orders.placement.plan.Planner.tokens": "the signer, which hides its keys",
+    "features.orders.validation.service.Validations.tokens": "the same",
+    "platform.jobs.claim.Place.key": "an ordering key",
+    "platform.jobs.claim.Rotation.keys": "ordering keys",
+    "platform.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
+    "platform.jobs.model.Job.ordering_key": "an ordering key",
+    "platform.outbound.client.Reply.body": "what a partner's server answered",
+    "features.partners.accounts.NewPartner.keys": "keys, which hide their own text",
+    "features.partners.model.Partner.has_webhook_token": "yes or no",
+    "console.guides.Guide.body": "a page of the documentation",
     "http.operations.Operation.request_headers": "names",
     "http.operations.Operation.reply_headers": "names",
     "http.operations.Operation.body_limit": "a number of bytes",
     "http.operations.Operation.raw_body": "yes or no",
     "http.operations.Operation.streams_body": "yes or no",
     "http.operations.Operation.late_body": "yes or no",
-    "domain.webhooks.model.StoreCall.carries_payment": "yes or no",
+    "features.webhooks.model.StoreCall.carries_payment": "yes or no",
     "mercato_contract.debugger.mistakes.Match.key": "a Key, of which the secret is hidden",
     "mercato_contract.webhooks.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.devtools.sandbox", "mercato_client.testing", "mercato.kernel.db.migrations")
+NOT_SERVED = ("mercato.tools.sandbox", "mercato_client.testing", "mercato.platform.db.migrations")
 
 
 def kinds() -> Iterator[type[Any]]:
@@ -198,7 +198,7 @@ async def a_day(here: Trade) -> list[str]:
 
 async def rows(here: Trade) -> list[Any]:
     """Return every value that the database holds."""
-    from mercato.kernel.db.tables import metadata
+    from mercato.platform.db.tables import metadata
 
     found: list[Any] = []
     async with here.mercato.app.db.read() as tx:

@@ -19,7 +19,7 @@ from tests.testing.calls import ORDER, SECRET, tell
 
 from mercato import cli
 from mercato.cli.sandbox import work as sandbox_work
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, StorefrontDouble
 
 MERCATO = Path(sys.executable).with_name("mercato")

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import ONBOARDING, built
 
-from mercato.domain.carts.pricing import price
-from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.ids import served_id
-from mercato.kernel.clock import new_id
+from mercato.features.carts.pricing import price
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.ids import served_id
+from mercato.platform.clock import new_id
 from mercato_client.testing import shopper, shops
 from mercato_client.testing.prices import Menu, UnknownItemError, corrupt, faults_of, total_of, with_tax
 from mercato_contract.carts import LineItem

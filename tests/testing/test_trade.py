@@ -16,7 +16,7 @@ from tests.service import Service, service
 from tests.waiting import PATIENCE
 
 from mercato.cli.sandbox import work as sandbox_work
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato_client.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
 from mercato_client.testing.opening import Opening

@@ -29,10 +29,10 @@ from tests.servers import (
 
 from mercato import cli
 from mercato.cli.catalog.url import _print, diagnose
-from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding
-from mercato.kernel.environment import load
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import PullLimits
+from mercato.platform.environment import load
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import PullLimits
+from mercato.tools.url_doctor.doctor import Level, UrlDoctor, UrlFinding
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.webhooks.harness import Harness, open_harness
 
-from mercato.kernel.db.engine import Database
+from mercato.platform.db.engine import Database
 
 
 @pytest.fixture

@@ -12,28 +12,28 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import select, update
 
-from mercato.domain.partners import accounts
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.model import Caller, Limits, PartnerKind, Surface
-from mercato.domain.partners.vault import Vault
-from mercato.domain.partners.webhook_tokens import bind_token
-from mercato.domain.webhooks import deliveries
-from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.model import KIND, DeliverJob
-from mercato.domain.webhooks.outbox import push
-from mercato.domain.webhooks.sender import Sender
-from mercato.kernel import clock
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import AnyRow, Database, Write
-from mercato.kernel.db.tables import deliveries as delivery_rows
-from mercato.kernel.db.tables import jobs
-from mercato.kernel.jobs import Job
-from mercato.kernel.jobs.claim import Rotation, claim
-from mercato.kernel.jobs.run import Run
-from mercato.kernel.jobs.settle import settle
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
+from mercato.features.partners import accounts
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.model import Caller, Limits, PartnerKind, Surface
+from mercato.features.partners.vault import Vault
+from mercato.features.partners.webhook_tokens import bind_token
+from mercato.features.webhooks import deliveries
+from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.model import KIND, DeliverJob
+from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.sender import Sender
+from mercato.platform import clock
+from mercato.platform.clock import new_id
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import AnyRow, Database, Write
+from mercato.platform.db.tables import deliveries as delivery_rows
+from mercato.platform.db.tables import jobs
+from mercato.platform.jobs import Job
+from mercato.platform.jobs.claim import Rotation, claim
+from mercato.platform.jobs.run import Run
+from mercato.platform.jobs.settle import settle
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound
 from mercato_contract.webhooks import WebhookDeliveryDetail
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -12,12 +12,12 @@ from tests.servers import Peer, Request, hang, head, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import TOKEN, TRACE, Harness, open_harness
 
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import Surface
-from mercato.domain.partners.webhook_tokens import set_webhook_token
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import deliveries, jobs
+from mercato.features.partners import accounts
+from mercato.features.partners.model import Surface
+from mercato.features.partners.webhook_tokens import set_webhook_token
+from mercato.platform.clock import new_id
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import deliveries, jobs
 from mercato_contract.webhooks import DeliveryStatus
 
 

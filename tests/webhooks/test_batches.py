@@ -14,16 +14,16 @@ from tests.servers import Peer, Request, hang, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness
 
-from mercato.domain.webhooks import attempts, endpoints, sender
-from mercato.domain.webhooks.attempts import LARGE
-from mercato.domain.webhooks.model import KIND, PARTITIONS, partition_of
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.engine import Write
-from mercato.kernel.db.tables import deliveries as delivery_rows
-from mercato.kernel.db.tables import delivery_attempts, jobs
-from mercato.kernel.jobs import Worker
-from mercato.kernel.jobs.maintenance import move_orphans, move_stranded
-from mercato.kernel.jobs.run import MAX_LOSSES
+from mercato.features.webhooks import attempts, endpoints, sender
+from mercato.features.webhooks.attempts import LARGE
+from mercato.features.webhooks.model import KIND, PARTITIONS, partition_of
+from mercato.platform.clock import new_id
+from mercato.platform.db.engine import Write
+from mercato.platform.db.tables import deliveries as delivery_rows
+from mercato.platform.db.tables import delivery_attempts, jobs
+from mercato.platform.jobs import Worker
+from mercato.platform.jobs.maintenance import move_orphans, move_stranded
+from mercato.platform.jobs.run import MAX_LOSSES
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus

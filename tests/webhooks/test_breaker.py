@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.webhooks.call_limits import OPEN_SECONDS, TRIAL_SECONDS, WINDOW, Breaker
+from mercato.features.webhooks.call_limits import OPEN_SECONDS, TRIAL_SECONDS, WINDOW, Breaker
 
 
 def call(breaker: Breaker, now: float, *, failed: bool) -> bool:

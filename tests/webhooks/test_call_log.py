@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from tests.servers import receiving, reply
 from tests.webhooks.harness import TRACE, Harness
 
-from mercato.domain.webhooks import deliveries
-from mercato.domain.webhooks.model import CallResult, StoreCall
-from mercato.kernel import errors
-from mercato.kernel.clock import new_id
+from mercato.features.webhooks import deliveries
+from mercato.features.webhooks.model import CallResult, StoreCall
+from mercato.platform import errors
+from mercato.platform.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryQuery
 from mercato_contract.wire import as_json

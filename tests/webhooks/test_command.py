@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import insert, select
 
 from mercato import cli
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import PartnerKind
-from mercato.domain.partners.vault import Vault, load_keys
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.tables import endpoints
+from mercato.features.partners import accounts
+from mercato.features.partners.model import PartnerKind
+from mercato.features.partners.vault import Vault, load_keys
+from mercato.platform.db.engine import Database
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.tables import endpoints
 
 URL = "https://pos.example/hooks"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

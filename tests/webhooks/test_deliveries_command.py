@@ -9,17 +9,17 @@ import pytest
 from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
-from mercato.domain.compression import decompress
-from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks.deliveries import record_store_call
-from mercato.domain.webhooks.endpoints import disable as disable_endpoint
-from mercato.domain.webhooks.endpoints import insert_failing
-from mercato.domain.webhooks.model import CallResult, StoreCall
-from mercato.domain.webhooks.outbox import push
-from mercato.kernel import clock
-from mercato.kernel.clock import first_id, new_id
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, jobs
+from mercato.features.compression import decompress
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks.deliveries import record_store_call
+from mercato.features.webhooks.endpoints import disable as disable_endpoint
+from mercato.features.webhooks.endpoints import insert_failing
+from mercato.features.webhooks.model import CallResult, StoreCall
+from mercato.features.webhooks.outbox import push
+from mercato.platform import clock
+from mercato.platform.clock import first_id, new_id
+from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, jobs
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -231,7 +231,7 @@ def test_a_replay_only_counts_without_yes(shell: Shell, sent: Sent) -> None:
 def test_a_replay_of_many_pages_sends_each_once(
     shell: Shell, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mercato.domain.webhooks.operators._PAGE", 2)
+    monkeypatch.setattr("mercato.features.webhooks.operators._PAGE", 2)
     more = [sent.push(status="failed") for _ in range(4)]
     output = shell("webhooks", "replay", "--since", "1h", "--partner", "Acme", "--type", "catalog", "--yes")
     assert ("failed" in output, "5 sent again" in shell.err) == (True, True)

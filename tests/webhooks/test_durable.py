@@ -10,14 +10,14 @@ from tests.servers import Peer, Request, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, job_of
 
-from mercato.domain.webhooks.deliveries import enable_endpoints_below
-from mercato.domain.webhooks.endpoints import enable
-from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.tables import deliveries as delivery_rows
-from mercato.kernel.db.tables import endpoints
-from mercato.kernel.jobs import Job, JobLost, Outcome, Worker
-from mercato.kernel.jobs.maintenance import move_orphans
+from mercato.features.webhooks.deliveries import enable_endpoints_below
+from mercato.features.webhooks.endpoints import enable
+from mercato.features.webhooks.model import KIND, MAX_FAULTS, DeliverJob
+from mercato.platform.clock import new_id
+from mercato.platform.db.tables import deliveries as delivery_rows
+from mercato.platform.db.tables import endpoints
+from mercato.platform.jobs import Job, JobLost, Outcome, Worker
+from mercato.platform.jobs.maintenance import move_orphans
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 

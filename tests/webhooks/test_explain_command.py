@@ -14,14 +14,14 @@ from uuid import UUID
 import pytest
 
 from mercato import cli
-from mercato.domain.compression import compress
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import PartnerKind, Surface
-from mercato.domain.partners.vault import Vault, load_keys
-from mercato.domain.webhooks import queries
-from mercato.kernel.clock import new_id, now
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.migrate import migrate
+from mercato.features.compression import compress
+from mercato.features.partners import accounts
+from mercato.features.partners.model import PartnerKind, Surface
+from mercato.features.partners.vault import Vault, load_keys
+from mercato.features.webhooks import queries
+from mercato.platform.clock import new_id, now
+from mercato.platform.db.engine import Database
+from mercato.platform.db.migrate import migrate
 from mercato_contract.signing import new_secret, webhook_headers
 
 SECRET = new_secret(b"\xfb".__mul__)

@@ -11,14 +11,14 @@ from sqlalchemy import func, select, update
 from tests.servers import receiving, reply
 from tests.webhooks.harness import TOKEN, Harness, job_of
 
-from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks import attempts, deliveries
-from mercato.domain.webhooks.model import CallResult
-from mercato.domain.webhooks.retention import delete_of_orders, prune
-from mercato.kernel import errors
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.tables import deliveries as delivery_rows
-from mercato.kernel.db.tables import delivery_attempts, jobs
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks import attempts, deliveries
+from mercato.features.webhooks.model import CallResult
+from mercato.features.webhooks.retention import delete_of_orders, prune
+from mercato.platform import errors
+from mercato.platform.clock import new_id
+from mercato.platform.db.tables import deliveries as delivery_rows
+from mercato.platform.db.tables import delivery_attempts, jobs
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato_contract.wire import as_json
 

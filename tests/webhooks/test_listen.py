@@ -25,9 +25,9 @@ from mercato import cli
 from mercato.cli.webhooks import receiver as listening_module
 from mercato.cli.webhooks.listen import Screen, lines_of
 from mercato.cli.webhooks.receiver import MAX_BODY, Listener, ReceivedWebhook, below, receiving
-from mercato.kernel.clock import new_id
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
+from mercato.platform.clock import new_id
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.signing import new_secret, webhook_headers
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.webhooks import model
-from mercato.domain.webhooks.model import CallResult, GiveUp, Retry, Succeeded, decide, excerpt
+from mercato.features.webhooks import model
+from mercato.features.webhooks.model import CallResult, GiveUp, Retry, Succeeded, decide, excerpt
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MIDDLE = 0.5
@@ -118,7 +118,7 @@ def test_the_body_is_the_standard_webhooks_envelope() -> None:
 
 
 def test_one_subject_keeps_its_partition_and_an_endpoint_has_few() -> None:
-    from mercato.kernel.clock import new_id
+    from mercato.platform.clock import new_id
 
     partner, ids = new_id(), [new_id() for _ in range(200)]
     url = "https://a.example/hooks"

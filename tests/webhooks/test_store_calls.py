@@ -28,15 +28,15 @@ from tests.servers import (
 from tests.waiting import PATIENCE, loop_timeout
 from tests.webhooks.harness import TOKEN, TRACE, Harness
 
-from mercato.domain.partners import accounts
-from mercato.domain.webhooks.call_limits import ConcurrencyLimiter
-from mercato.domain.webhooks.calls import StoreCalls
-from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.model import CallResult, StoreCall
-from mercato.kernel import clock
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.telemetry import Metrics, configure_logs
+from mercato.features.partners import accounts
+from mercato.features.webhooks.call_limits import ConcurrencyLimiter
+from mercato.features.webhooks.calls import StoreCalls
+from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.model import CallResult, StoreCall
+from mercato.platform import clock
+from mercato.platform.clock import new_id
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.telemetry import Metrics, configure_logs
 
 pytestmark = (
     only_sqlite  # the database only holds the credentials, and test_webhook_credentials reads them from both

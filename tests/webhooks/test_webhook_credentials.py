@@ -10,15 +10,15 @@ import pytest
 from tests.waiting import loop_timeout
 from tests.webhooks.harness import TOKEN, Harness
 
-from mercato.domain.partners import accounts
-from mercato.domain.partners.credentials import TOPIC
-from mercato.domain.partners.webhook_tokens import UNBOUND, set_webhook_token
-from mercato.domain.webhooks import credentials
-from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
-from mercato.kernel.clock import new_id
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.features.partners import accounts
+from mercato.features.partners.credentials import TOPIC
+from mercato.features.partners.webhook_tokens import UNBOUND, set_webhook_token
+from mercato.features.webhooks import credentials
+from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
+from mercato.platform.clock import new_id
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database
+from mercato.platform.db.errors import DatabaseUnavailable
 
 
 def known(harness: Harness, *, limit: int = 10) -> WebhookCredentials:

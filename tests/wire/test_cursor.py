@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.kernel import errors
-from mercato.kernel.wire.cursor import page_of, read_cursor
+from mercato.platform import errors
+from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.pages import cursor_of
 
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from mercato.kernel import errors
-from mercato.kernel.wire import Decoder, QueryDecoder
+from mercato.platform import errors
+from mercato.platform.wire import Decoder, QueryDecoder
 from mercato_contract.wire import Objection, Wire, parse_instant, parse_uuid, validator
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]

@@ -11,15 +11,15 @@ import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.processes.workers import WorkerFailedError
-from mercato.domain.partners.model import AccountError
-from mercato.domain.partners.vault import VaultError
-from mercato.kernel.db.backup import BackupError
-from mercato.kernel.db.errors import UnusableUrl, is_unavailable
-from mercato.kernel.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
-from mercato.kernel.db.prefixes import UnknownIdError
-from mercato.kernel.errors import Problem
-from mercato.kernel.settings import SettingsError
-from mercato.kernel.telemetry.tracing import TracingUnavailableError
+from mercato.features.partners.model import AccountError
+from mercato.features.partners.vault import VaultError
+from mercato.platform.db.backup import BackupError
+from mercato.platform.db.errors import UnusableUrl, is_unavailable
+from mercato.platform.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
+from mercato.platform.db.prefixes import UnknownIdError
+from mercato.platform.errors import Problem
+from mercato.platform.settings import SettingsError
+from mercato.platform.telemetry.tracing import TracingUnavailableError
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."

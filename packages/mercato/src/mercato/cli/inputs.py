@@ -9,12 +9,12 @@ from typing import BinaryIO, Final
 from urllib.parse import quote
 
 from mercato.cli.failures import UnusableError
-from mercato.domain.catalog.validation.findings import Rule
-from mercato.kernel.environment import load
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
-from mercato.kernel.settings import Settings
-from mercato.kernel.wire.checks import uri_fault
+from mercato.features.catalogs.validation.findings import Rule
+from mercato.platform.environment import load
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
+from mercato.platform.settings import Settings
+from mercato.platform.wire.checks import uri_fault
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter, Token
 
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
-from mercato.kernel import clock
+from mercato.platform import clock
 from mercato_contract.signing import signing_key
 from mercato_contract.webhooks import MAX_SECRETS
 from mercato_contract.wire import parse_instant

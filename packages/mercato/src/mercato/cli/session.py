@@ -11,15 +11,15 @@ from uuid import UUID
 
 from mercato.cli import command_name
 from mercato.cli.failures import UnusableError, no_data_dir
-from mercato.domain.partners import accounts
-from mercato.domain.partners.vault import Vault
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.url import database_url
-from mercato.kernel.environment import load
-from mercato.kernel.settings import Settings
-from mercato.kernel.telemetry import configure_logs
-from mercato.kernel.telemetry.context import WorkContext, set_context
+from mercato.features.partners import accounts
+from mercato.features.partners.vault import Vault
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.url import database_url
+from mercato.platform.environment import load
+from mercato.platform.settings import Settings
+from mercato.platform.telemetry import configure_logs
+from mercato.platform.telemetry.context import WorkContext, set_context
 
 
 @dataclass(frozen=True)

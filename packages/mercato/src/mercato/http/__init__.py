@@ -1,1 +1,1 @@
-"""The HTTP service: server, edge, routing and the operations. Rules and SQL stay below."""
+"""What every HTTP request has in common: server, edge, routing, bodies, problems, OpenAPI. No operation and no screen."""

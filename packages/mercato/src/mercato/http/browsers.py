@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import Match
-from mercato.kernel.errors import NotFound, Problem
-from mercato.kernel.settings import Settings
+from mercato.platform.errors import NotFound, Problem
+from mercato.platform.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]

@@ -5,7 +5,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from mercato.domain.stores.catalogs import IDENTITY
+from mercato.features.stores.catalogs import IDENTITY
 
 GZIP: Final = "gzip"
 

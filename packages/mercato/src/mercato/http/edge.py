@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import structlog
 
-from mercato.domain.partners.callers import SuspendedPartner
-from mercato.domain.partners.limits import Limiter, network_of
-from mercato.domain.partners.model import Caller, Surface
-from mercato.domain.requests.log import without_secrets
+from mercato.features.partners.callers import SuspendedPartner
+from mercato.features.partners.limits import Limiter, network_of
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.requests.log import without_secrets
 from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
@@ -23,13 +23,13 @@ from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_q
 from mercato.http.operations import Answer, Call, Operation, Rate, Upload
 from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
 from mercato.http.routing import Match, Routes
-from mercato.kernel import errors
-from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.errors import MethodNotAllowed, NotFound, Problem
-from mercato.kernel.plurals import count_of
-from mercato.kernel.settings import MiB
-from mercato.kernel.telemetry.context import set_context
-from mercato.runtime import Runtime
+from mercato.platform import errors
+from mercato.platform.db.errors import is_unavailable
+from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
+from mercato.platform.plurals import count_of
+from mercato.platform.settings import MiB
+from mercato.platform.telemetry.context import set_context
+from mercato.services import Services
 from mercato_contract.wire import as_json
 
 Scope = MutableMapping[str, Any]
@@ -55,12 +55,12 @@ DATABASE_RETRY_SECONDS: Final = 2
 
 
 class Edge:
-    """The ASGI application over one runtime.
+    """The ASGI application over the services of one network.
 
     Few functions on purpose: each call between them costs a short request a hundredth of its time.
     """
 
-    def __init__(self, app: Runtime, routes: Routes) -> None:
+    def __init__(self, app: Services, routes: Routes) -> None:
         self._app = app
         self._find = routes.find
         self._callers = app.callers
@@ -81,7 +81,7 @@ class Edge:
         """Tasks that answer requests, including those whose clients have gone, which the server doesn't track."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request. The runtime handles the lifespan."""
+        """Serve one HTTP request. The server handles the lifespan."""
         started = perf_counter()
         head = Head(scope, self._public_url, self._proxies)
         extra: Headers = []

@@ -9,9 +9,9 @@ from random import getrandbits
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from mercato.kernel.clock import new_id
-from mercato.kernel.errors import InvalidRequest, Unauthenticated
-from mercato.kernel.wire.problem import Context
+from mercato.platform.clock import new_id
+from mercato.platform.errors import InvalidRequest, Unauthenticated
+from mercato.platform.wire.problem import Context
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(

@@ -11,17 +11,17 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.domain.partners.model import Caller, Surface
+from mercato.features.partners.model import Caller, Surface
 from mercato.http.head import Head
 from mercato.http.problems import PROBLEM_DETAILS, Refusals
-from mercato.kernel.errors import Problem
-from mercato.kernel.telemetry import tracing
-from mercato.kernel.telemetry.context import WorkContext
-from mercato.kernel.wire import Decoder, QueryDecoder
+from mercato.platform.errors import Problem
+from mercato.platform.telemetry import tracing
+from mercato.platform.telemetry.context import WorkContext
+from mercato.platform.wire import Decoder, QueryDecoder
 from mercato_contract.wire import Wire, parse_uuid, redacted
 
 if TYPE_CHECKING:
-    from mercato.runtime import Runtime
+    from mercato.services import Services
 
 B = TypeVar("B")
 Q = TypeVar("Q")
@@ -51,7 +51,7 @@ class Call(Generic[B, Q]):
     Not frozen: a frozen dataclass takes a microsecond longer to create.
     """
 
-    app: "Runtime"
+    app: "Services"
     authenticated: Caller | None
     body: B = field(repr=False)
     query: Q

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.kernel.errors import MethodNotAllowed, Problem, Unauthenticated, UnsupportedMediaType
-from mercato.kernel.wire.problem import Context, represent
+from mercato.platform.errors import MethodNotAllowed, Problem, Unauthenticated, UnsupportedMediaType
+from mercato.platform.wire.problem import Context, represent
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire
 

@@ -6,13 +6,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.domain.requests.log import RequestRecord
+from mercato.features.requests.log import RequestRecord
 from mercato.http.head import Head
 from mercato.http.operations import Operation, Rate
-from mercato.kernel.errors import Problem
-from mercato.kernel.telemetry.context import WorkContext, current_context, set_context
-from mercato.kernel.wire.problem import summarize
-from mercato.runtime import Runtime
+from mercato.platform.errors import Problem
+from mercato.platform.telemetry.context import WorkContext, current_context, set_context
+from mercato.platform.wire.problem import summarize
+from mercato.services import Services
 from mercato_contract.problems import OrderError
 
 NO_OPERATION: Final = "none"
@@ -36,7 +36,7 @@ def reason_of(problem: Problem) -> Reason:
 class Recorder:
     """Requests are recorded that are refused, that take `slow` seconds, or whose operation is among `operations`."""
 
-    def __init__(self, app: Runtime, operations: Iterable[Operation]) -> None:
+    def __init__(self, app: Services, operations: Iterable[Operation]) -> None:
         self._app = app
         mode = app.settings.request_log
         self.slow = math.inf if mode == "off" else app.settings.slow_ms / 1000

@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.http.operations import Operation
-from mercato.kernel import errors
-from mercato.kernel.errors import Problem
+from mercato.platform import errors
+from mercato.platform.errors import Problem
 from mercato_contract.wire import parse_uuid
 
 CACHED_PATHS: Final = 8192

@@ -6,8 +6,8 @@ from typing import Any
 
 from mercato.http.body import Message, Receive
 from mercato.http.edge import Edge
-from mercato.kernel.telemetry import tracing
-from mercato.kernel.telemetry.context import current_context
+from mercato.platform.telemetry import tracing
+from mercato.platform.telemetry.context import current_context
 
 HEADER = b"traceparent"
 FIRST_SERVER_ERROR = 500

@@ -15,14 +15,14 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import note, print_json, sanitize, say, wrap
-from mercato.domain.catalog.building.model import Built
-from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.ids import NO_ONBOARDING
-from mercato.domain.catalog.lint import LintFinding, LintReport, refused
-from mercato.domain.catalog.lint import lint as lint_document
-from mercato.domain.catalog.validation.findings import Rule
-from mercato.kernel.plurals import count_of
-from mercato.kernel.settings import Settings
+from mercato.features.catalogs.building.model import Built
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.catalogs.lint import LintFinding, LintReport, refused
+from mercato.features.catalogs.lint import lint as lint_document
+from mercato.features.catalogs.validation.findings import Rule
+from mercato.platform.plurals import count_of
+from mercato.platform.settings import Settings
 
 MAX_ALIKE: Final = 10
 """Warnings shown per rule."""
@@ -105,7 +105,7 @@ def diff(
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
     before, after = (unpack(_build(name, bounds, onboarding)[1].compiled) for name in (old, new))
-    from mercato.domain.catalog.diff import diff as compare
+    from mercato.features.catalogs.diff import diff as compare
 
     found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
     if json:

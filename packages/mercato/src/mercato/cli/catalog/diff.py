@@ -6,13 +6,13 @@ from typing import Final
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.output import sanitize, say, wrap
-from mercato.domain.carts.lines import check_bounds
-from mercato.domain.carts.pricing import price
-from mercato.domain.catalog.model import CompiledCatalog
-from mercato.kernel.clock import new_id
-from mercato.kernel.errors import Problem
-from mercato.kernel.settings import MiB
-from mercato.kernel.wire import Decoder
+from mercato.features.carts.lines import check_bounds
+from mercato.features.carts.pricing import price
+from mercato.features.catalogs.model import CompiledCatalog
+from mercato.platform.clock import new_id
+from mercato.platform.errors import Problem
+from mercato.platform.settings import MiB
+from mercato.platform.wire import Decoder
 from mercato_contract.carts import LineItem
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.money import minor_to_decimal

@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from mercato.cli.output import cells, sanitize, truncate, width
-from mercato.domain.catalog.building.model import Built
-from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.menu import Menu, Node, hours, rule
-from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.kernel.plurals import count_of
+from mercato.features.catalogs.building.model import Built
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.menu import Menu, Node, hours, rule
+from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.platform.plurals import count_of
 from mercato_contract.money import minor_to_decimal
 
 MAX_DEPTH: Final = 16

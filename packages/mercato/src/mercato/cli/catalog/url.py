@@ -10,14 +10,14 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import settings
 from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say
-from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
-from mercato.domain.catalog.lint import lint
-from mercato.domain.catalog.validation.findings import Rule
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import PullLimits
-from mercato.kernel.plurals import count_of
-from mercato.kernel.settings import Settings
-from mercato.kernel.wire.checks import uri_fault
+from mercato.features.catalogs.lint import lint
+from mercato.features.catalogs.validation.findings import Rule
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import PullLimits
+from mercato.platform.plurals import count_of
+from mercato.platform.settings import Settings
+from mercato.platform.wire.checks import uri_fault
+from mercato.tools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
 
 url = group("url", "URLs: doctor.")
 

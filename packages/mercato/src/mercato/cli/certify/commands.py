@@ -23,21 +23,21 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_valid_document, settings
 from mercato.cli.options import BearerToken, DataDir, Json, between, check_secrets, group, read_secret
 from mercato.cli.output import note, print_json, say, wrap
-from mercato.devtools.certify.merchant.certification import MERCHANT, certify_merchant
-from mercato.devtools.certify.merchant.context import MerchantOptions
-from mercato.devtools.certify.redaction import without_credentials
-from mercato.devtools.certify.storefront.certification import (
+from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.certification.report import Outcome, UnsignedReport
+from mercato.platform import clock
+from mercato.platform.wire.checks import uri_fault
+from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
+from mercato.tools.certify.merchant.context import MerchantOptions
+from mercato.tools.certify.redaction import without_credentials
+from mercato.tools.certify.storefront.certification import (
     SECONDS,
     STOREFRONT,
     StorefrontOptions,
     certify_storefront,
 )
-from mercato.devtools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
-from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
-from mercato.domain.catalog.ids import NO_ONBOARDING
-from mercato.domain.certification.report import Outcome, UnsignedReport
-from mercato.kernel import clock
-from mercato.kernel.wire.checks import uri_fault
+from mercato.tools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
+from mercato.tools.certify.suite import Check, Suite, UnusableTargetError
 from mercato_contract.stores import timezone_fault
 
 KEY: Final = "mk_marketfront_certify"
@@ -195,7 +195,7 @@ def storefront(
     targets = ["the requests of its command"] if command is not None else []
     targets += ["the requests to this port"] if listen is not None else []
     targets += [without_credentials(event_url)] if event_url is not None else []
-    from mercato.kernel.telemetry import configure_logs
+    from mercato.platform.telemetry import configure_logs
 
     # The service that runs in this process logs nothing unless it fails.
     configure_logs(level="error", form="console")

@@ -16,8 +16,7 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap
-from mercato.devtools.certify.suite import Check, Suite
-from mercato.domain.certification.report import (
+from mercato.features.certification.report import (
     MAX_BYTES,
     Counts,
     Exchange,
@@ -33,16 +32,17 @@ from mercato.domain.certification.report import (
     public_keys,
     sign,
 )
-from mercato.domain.certification.report import verify as verify_report
-from mercato.domain.partners.queries import find_newest_secret
-from mercato.domain.partners.vault import FILE, Vault, load_keys
-from mercato.kernel import clock
-from mercato.kernel.db.engine import open_database
-from mercato.kernel.db.migrate import find_revision
-from mercato.kernel.db.url import FILE as DATABASE
-from mercato.kernel.environment import load
-from mercato.kernel.plurals import count_of
-from mercato.kernel.settings import Settings
+from mercato.features.certification.report import verify as verify_report
+from mercato.features.partners.queries import find_newest_secret
+from mercato.features.partners.vault import FILE, Vault, load_keys
+from mercato.platform import clock
+from mercato.platform.db.engine import open_database
+from mercato.platform.db.migrate import find_revision
+from mercato.platform.db.url import FILE as DATABASE
+from mercato.platform.environment import load
+from mercato.platform.plurals import count_of
+from mercato.platform.settings import Settings
+from mercato.tools.certify.suite import Check, Suite
 from mercato_contract.wire import Wire, instant
 
 MAX_LINES: Final = 14

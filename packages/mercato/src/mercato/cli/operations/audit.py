@@ -10,10 +10,10 @@ from msgspec import Struct
 from mercato.cli.options import PAGE, DataDir, Duration, Json, Limit, OnlyPartner
 from mercato.cli.output import Column, format_detail, print_objects, print_page, view
 from mercato.cli.session import opened
-from mercato.domain.partners.queries import find_names, find_prefixes
-from mercato.kernel import clock
-from mercato.kernel.db.audit import Entry, list_entries
-from mercato.kernel.db.engine import Read
+from mercato.features.partners.queries import find_names, find_prefixes
+from mercato.platform import clock
+from mercato.platform.db.audit import Entry, list_entries
+from mercato.platform.db.engine import Read
 from mercato_contract.wire import Instant, Wire, parse_uuid
 
 

@@ -12,13 +12,13 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir
 from mercato.cli.output import note
 from mercato.cli.session import opened
-from mercato.domain.partners.vault import FILE
-from mercato.kernel.db import backup as copies
-from mercato.kernel.db.audit import audit
-from mercato.kernel.db.migrate import HEAD, find_revision
-from mercato.kernel.db.url import database_url, is_postgresql
-from mercato.kernel.environment import load
-from mercato.kernel.settings import Settings
+from mercato.features.partners.vault import FILE
+from mercato.platform.db import backup as copies
+from mercato.platform.db.audit import audit
+from mercato.platform.db.migrate import HEAD, find_revision
+from mercato.platform.db.url import database_url, is_postgresql
+from mercato.platform.environment import load
+from mercato.platform.settings import Settings
 
 
 def backup(file: Path, /, *, data_dir: DataDir = None) -> None:

@@ -9,12 +9,12 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, say
 from mercato.cli.session import opened
-from mercato.domain.console import sessions
-from mercato.domain.console.model import Grant
-from mercato.kernel import clock
-from mercato.kernel.plurals import count_of
-from mercato.kernel.settings import Settings
-from mercato.kernel.telemetry.context import current_context
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.platform import clock
+from mercato.platform.plurals import count_of
+from mercato.platform.settings import Settings
+from mercato.platform.telemetry.context import current_context
 from mercato_contract.wire import Instant, Wire, redacted, rfc3339
 
 console = group("console", "The console: sign in, end sessions.")

@@ -9,10 +9,10 @@ from mercato.cli.failures import explain
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
-from mercato.domain.doctor import Check, State, checks
-from mercato.kernel import clock
-from mercato.kernel.environment import load
-from mercato.kernel.settings import Settings, SettingsError
+from mercato.features.doctor import Check, State, checks
+from mercato.platform import clock
+from mercato.platform.environment import load
+from mercato.platform.settings import Settings, SettingsError
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 
@@ -53,8 +53,8 @@ async def _check(data_dir: Path | None) -> list[Check]:
 
 async def check_sign_on(settings: Settings) -> Check:
     """Return whether the settings are complete, and the provider's configuration and keys can be read."""
-    from mercato.domain.console.people import People
-    from mercato.domain.console.provider import Provider, ProviderFailed
+    from mercato.features.sign_in.people import People
+    from mercato.features.sign_in.provider import Provider, ProviderFailed
 
     name: Final = "sign-on"
     try:

@@ -8,8 +8,16 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened
-from mercato.kernel.jobs import MAX_MEASURED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
-from mercato.kernel.plurals import count_of
+from mercato.platform.jobs import (
+    MAX_MEASURED,
+    DeadJob,
+    Revival,
+    is_capped,
+    list_dead,
+    list_depths,
+    revive_job,
+)
+from mercato.platform.plurals import count_of
 from mercato_contract.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")

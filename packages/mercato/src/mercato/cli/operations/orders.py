@@ -24,17 +24,17 @@ from mercato.cli.output import (
     wrap,
 )
 from mercato.cli.session import opened
-from mercato.domain.orders import operators
-from mercato.domain.orders.changes import CANCELLED_BY_OPERATOR, Changes
-from mercato.domain.orders.operators import OrderDetail, OrderFilter, OrderSummary
-from mercato.domain.orders.record import StoreAnswer
-from mercato.domain.orders.service import Orders
-from mercato.domain.orders.timeline import ATTEMPT, describe
-from mercato.domain.stores.operators import get_store_id
-from mercato.kernel import clock
-from mercato.kernel.db.prefixes import shorten
-from mercato.kernel.db.tables import orders as orders_table
-from mercato.kernel.telemetry.activity import Activity, EventLog
+from mercato.features.orders import operators
+from mercato.features.orders.changes import CANCELLED_BY_OPERATOR, Changes
+from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
+from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.service import Orders
+from mercato.features.orders.timeline import ATTEMPT, describe
+from mercato.features.stores.operators import get_store_id
+from mercato.platform import clock
+from mercato.platform.db.prefixes import shorten
+from mercato.platform.db.tables import orders as orders_table
+from mercato.platform.telemetry.activity import Activity, EventLog
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire

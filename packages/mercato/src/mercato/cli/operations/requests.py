@@ -6,9 +6,9 @@ from uuid import UUID
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, group
 from mercato.cli.output import Column, print_objects, print_page, view
 from mercato.cli.session import opened
-from mercato.domain.partners.queries import find_names
-from mercato.domain.requests.queries import Filter, list_refused
-from mercato.domain.stores.operators import get_store_id
+from mercato.features.partners.queries import find_names
+from mercato.features.requests.queries import Filter, list_refused
+from mercato.features.stores.operators import get_store_id
 from mercato_contract.requests import RefusedRequest
 
 request = group("request", "Refused requests: list.")

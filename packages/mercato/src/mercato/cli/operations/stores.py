@@ -18,12 +18,12 @@ from mercato.cli.output import (
     view,
 )
 from mercato.cli.session import opened
-from mercato.domain.discovery.index import refresh
-from mercato.domain.stores import operators
-from mercato.domain.stores.operators import StoreDetail, StoreFilter, StoreSummary
-from mercato.kernel import clock
-from mercato.kernel.db.prefixes import shorten
-from mercato.kernel.db.tables import stores as stores_table
+from mercato.features.discovery.index import refresh
+from mercato.features.stores import operators
+from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
+from mercato.platform import clock
+from mercato.platform.db.prefixes import shorten
+from mercato.platform.db.tables import stores as stores_table
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 from mercato_contract.wire import Instant, Wire, instant
 

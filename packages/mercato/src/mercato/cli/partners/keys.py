@@ -9,10 +9,10 @@ from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPar
 from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import opened
-from mercato.domain.partners import accounts, credentials, descent, queries
-from mercato.domain.partners.credentials import OVERLAP, NewKey
-from mercato.domain.partners.model import ApiKey, KeyState, Partner, Surface
-from mercato.kernel import clock
+from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners.credentials import OVERLAP, NewKey
+from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
+from mercato.platform import clock
 from mercato_contract.wire import Instant, Wire, instant, redacted
 
 key = group("key", "API keys: create, list, roll, revoke.")

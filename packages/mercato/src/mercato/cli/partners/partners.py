@@ -10,14 +10,14 @@ from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin
 from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
 from mercato.cli.partners.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
-from mercato.domain import offboarding
-from mercato.domain.partners import accounts, queries
-from mercato.domain.partners.accounts import NewPartner
-from mercato.domain.partners.model import Limits, Partner, PartnerKind
-from mercato.domain.partners.webhook_tokens import list_token_origins, set_webhook_token
-from mercato.domain.stores.queries import list_webhook_urls
-from mercato.domain.webhooks.outbox import change_event_url
-from mercato.kernel import clock
+from mercato.features import offboarding
+from mercato.features.partners import accounts, queries
+from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.model import Limits, Partner, PartnerKind
+from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
+from mercato.features.stores.queries import list_webhook_urls
+from mercato.features.webhooks.outbox import change_event_url
+from mercato.platform import clock
 from mercato_contract.wire import Instant, Wire, redacted
 
 partner = group("partner", "Partners: organisations that use the network.")

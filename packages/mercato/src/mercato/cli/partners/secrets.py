@@ -7,9 +7,9 @@ from mercato.cli.options import DataDir, Duration, Json, PartnerName, group
 from mercato.cli.output import note, print_json, print_table, view
 from mercato.cli.partners.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
-from mercato.domain.partners import accounts
-from mercato.domain.partners.credentials import OVERLAP
-from mercato.domain.partners.resealing import reseal as reseal_batch
+from mercato.features.partners import accounts
+from mercato.features.partners.credentials import OVERLAP
+from mercato.features.partners.resealing import reseal as reseal_batch
 from mercato_contract.wire import Instant, Wire, redacted
 
 BATCH: Final = 100

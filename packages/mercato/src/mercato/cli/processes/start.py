@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from mercato.kernel.environment import load
-from mercato.kernel.processes import allow_open_files, return_memory
-from mercato.kernel.settings import Settings
+from mercato.platform.environment import load
+from mercato.platform.processes import allow_open_files, return_memory
+from mercato.platform.settings import Settings
 
 
 def serve(**given: Any) -> int:
@@ -22,8 +22,8 @@ def serve(**given: Any) -> int:
 
 def serve_one(handle: int, parent: int, place: int) -> int:
     """Run one worker process of `mercato serve --workers`; it ends with its parent."""
-    from mercato.kernel.processes import exit_with_parent
-    from mercato.kernel.telemetry import multiprocess
+    from mercato.platform.processes import exit_with_parent
+    from mercato.platform.telemetry import multiprocess
 
     exit_with_parent(parent)
     multiprocess.join(place)
@@ -47,7 +47,7 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     return_memory()
     import uvloop
 
-    from mercato.kernel.telemetry import configure_logs
+    from mercato.platform.telemetry import configure_logs
 
     settings = load(os.environ, **overrides)
     allow_open_files()
@@ -91,7 +91,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     with listen(settings.host, settings.port) as listener:
         if settings.workers > 1:
             from mercato.cli.processes.workers import Workers
-            from mercato.kernel.telemetry.multiprocess import metrics_directory
+            from mercato.platform.telemetry.multiprocess import metrics_directory
 
             with metrics_directory() as directory:
                 await Workers(settings, listener, directory).run(stop)
@@ -116,9 +116,9 @@ async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) ->
 
 async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.Event, *, ready: str) -> None:
     """Serve on the socket and do the background work until stopped; print `ready` once it serves."""
-    from mercato.http.app import application
+    from mercato.app import GRACE, running
+    from mercato.asgi import application
     from mercato.http.server import serving
-    from mercato.runtime import GRACE, running
 
     async with running(settings) as app:
         async with serving(application(app), listener=listener):
@@ -142,7 +142,7 @@ def _settle_memory() -> None:
 
 
 async def _work(settings: Settings, stop: asyncio.Event) -> None:
-    from mercato.runtime import running
+    from mercato.app import running
 
     if settings.database_url is None and not settings.data_dir.exists():
         from mercato.cli.failures import UnusableError  # imported only for the error
@@ -159,7 +159,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
-    from mercato.kernel.db.migrate import HEAD
+    from mercato.platform.db.migrate import HEAD
 
     before = await _migrate(settings)
     if before is None:
@@ -174,8 +174,8 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
 
 async def _migrate(settings: Settings) -> str | None:
     """Migrate the database to this version's schema; return its previous revision, None if it is new."""
-    from mercato.kernel.db.migrate import migrate as migrate_database
-    from mercato.kernel.db.url import database_url, refuse_pooled_replica
+    from mercato.platform.db.migrate import migrate as migrate_database
+    from mercato.platform.db.url import database_url, refuse_pooled_replica
 
     await refuse_pooled_replica(settings)
     if settings.database_url is None:

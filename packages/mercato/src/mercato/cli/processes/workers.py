@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from mercato.kernel.settings import Settings
-from mercato.kernel.telemetry import multiprocess
+from mercato.platform.settings import Settings
+from mercato.platform.telemetry import multiprocess
 
 log = structlog.get_logger("mercato.workers")
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 
 from mercato.cli import FAILED, INTERRUPTED
-from mercato.devtools.sandbox.context import DemoContext, ProofFailed
-from mercato.devtools.sandbox.demo import run_demo
-from mercato.domain.console import sessions
-from mercato.domain.console.model import Grant
-from mercato.domain.partners.model import PartnerKind
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.tools.sandbox.context import DemoContext, ProofFailed
+from mercato.tools.sandbox.demo import run_demo
 from mercato_client.testing.caller import Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.storefront import StorefrontDouble
 
 if TYPE_CHECKING:
-    from mercato.devtools.sandbox.context import Watch
-    from mercato.http.local import LocalService
+    from mercato.tools.local import LocalService
+    from mercato.tools.sandbox.context import Watch
 
 POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"
@@ -166,8 +166,8 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
 @asynccontextmanager
 async def _context(screen: Screen) -> "AsyncIterator[tuple[DemoContext, LocalService]]":
     """Run everything on free loopback ports until the block ends; the environment isn't read."""
-    from mercato.http.local import temporary_service
-    from mercato.kernel.telemetry import configure_logs
+    from mercato.platform.telemetry import configure_logs
+    from mercato.tools.local import temporary_service
 
     configure_logs(level="error", form="console")
     async with (

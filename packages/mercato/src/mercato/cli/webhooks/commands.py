@@ -11,17 +11,17 @@ from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartn
 from mercato.cli.output import note, print_json, print_page, print_table, view
 from mercato.cli.session import Session, opened
 from mercato.cli.webhooks.delivery import detail_of, print_detail, print_rows, summary_of
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import UnknownAccountError
-from mercato.domain.partners.webhook_tokens import list_token_origins
-from mercato.domain.webhooks import endpoints, operators, queries
-from mercato.domain.webhooks.deliveries import enable_endpoints_below
-from mercato.domain.webhooks.masking import is_about_order
-from mercato.domain.webhooks.model import DELIVERY_WORDS
-from mercato.domain.webhooks.queries import DeliveryFilter
-from mercato.kernel import clock, errors
-from mercato.kernel.db.audit import audit
-from mercato.kernel.outbound.urls import origin_of
+from mercato.features.partners import accounts
+from mercato.features.partners.model import UnknownAccountError
+from mercato.features.partners.webhook_tokens import list_token_origins
+from mercato.features.webhooks import endpoints, operators, queries
+from mercato.features.webhooks.deliveries import enable_endpoints_below
+from mercato.features.webhooks.masking import is_about_order
+from mercato.features.webhooks.model import DELIVERY_WORDS
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform import clock, errors
+from mercato.platform.db.audit import audit
+from mercato.platform.outbound.urls import origin_of
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Wire
 

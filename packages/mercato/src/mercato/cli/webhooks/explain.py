@@ -15,10 +15,10 @@ from mercato.cli.inputs import STANDARD_INPUT, read_file
 from mercato.cli.options import DataDir, Json, Secrets, read_secrets
 from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
-from mercato.domain.partners import accounts
-from mercato.domain.partners.model import Caller
-from mercato.domain.webhooks.explanations import list_copies, list_own_secrets
-from mercato.kernel import clock
+from mercato.features.partners import accounts
+from mercato.features.partners.model import Caller
+from mercato.features.webhooks.explanations import list_copies, list_own_secrets
+from mercato.platform import clock
 from mercato_contract.debugger.explain import (
     Secret,
     SecretOrigin,

@@ -18,12 +18,12 @@ from mercato.cli.failures import UnusableError, cannot_listen
 from mercato.cli.options import DataDir, Json, Port, Secrets, check_secrets, read_secrets
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 from mercato.cli.session import opened
-from mercato.domain.partners import accounts
-from mercato.domain.webhooks.explanations import list_own_secrets
-from mercato.kernel import clock
-from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.urls import UrlRefused, check_url
+from mercato.features.partners import accounts
+from mercato.features.webhooks.explanations import list_own_secrets
+from mercato.platform import clock
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.debugger.findings import ERROR
 from mercato_contract.wire import Instant, Wire, as_json, redacted

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
-from mercato.kernel import clock
-from mercato.kernel.outbound.client import Fault, Outbound, RequestFailed
+from mercato.platform import clock
+from mercato.platform.outbound.client import Fault, Outbound, RequestFailed
 from mercato_client.testing.server import listening
 from mercato_contract.debugger.explain import Secret, SignatureExplanation, Webhook, explain
 

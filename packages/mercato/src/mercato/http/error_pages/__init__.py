@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.kernel.errors import Problem
+from mercato.platform.errors import Problem
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "URL": "the address of the service, without a trailing slash",

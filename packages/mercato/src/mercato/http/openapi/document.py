@@ -5,14 +5,14 @@ from functools import cache
 from types import new_class
 from typing import Any, Final, Literal
 
-from mercato.domain.orders.validation.replies import REFUSALS
+from mercato.features.orders.validation.replies import REFUSALS
 from mercato.http.openapi import headers
 from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import Access, Operation
 from mercato.http.problems import PROBLEM_DETAILS
 from mercato.http.routing import PATH_PARAMETERS
-from mercato.kernel import errors
-from mercato.kernel.errors import Problem
+from mercato.platform import errors
+from mercato.platform.errors import Problem
 from mercato_contract.events import EVENTS, Event, StoreRefusal
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Instant, Wire

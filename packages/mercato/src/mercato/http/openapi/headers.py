@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from mercato.http.operations import Access, Operation
 from mercato.http.problems import PROBLEM_DETAILS
-from mercato.kernel import errors
-from mercato.kernel.errors import Problem
+from mercato.platform import errors
+from mercato.platform.errors import Problem
 
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}

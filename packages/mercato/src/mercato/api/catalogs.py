@@ -1,0 +1,256 @@
+"""Catalogs: merchants publish and check them, and either side reads a CatalogSet."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from email.utils import format_datetime
+from functools import lru_cache
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from msgspec import UNSET, Meta
+
+from mercato.features.catalogs.building.compress import CODINGS
+from mercato.features.catalogs.check import Subject
+from mercato.features.catalogs.ingest import RETRY_AFTER
+from mercato.features.catalogs.runs import Run
+from mercato.features.stores.catalogs import IDENTITY, Body
+from mercato.http.codings import best_coding
+from mercato.http.operations import Access, Answer, Call, Operations, Upload
+from mercato.http.routing import COMMERCE_STORES
+from mercato.platform import errors
+from mercato.platform.wire.cursor import read_cursor
+from mercato_contract.catalogs import (
+    CatalogIngestAccepted,
+    CatalogIngestPage,
+    CatalogIngestRun,
+    CatalogIngestStatusResponse,
+    CatalogSet,
+    CatalogSetNotification,
+    CatalogValidation,
+    StoreIds,
+)
+from mercato_contract.pages import Page
+from mercato_contract.wire import Wire, instant, parse_http_date, parse_uuid
+
+commerce_catalogs = Operations(access=Access.COMMERCE, tag="Commerce")
+marketfront_catalogs = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+
+CONDITIONS: Final = ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since")
+
+MAX_URL_LENGTH: Final = 8192
+"""Characters of a callbackUrl in the list of runs, so that a page of a hundred stays small."""
+
+
+class StoreQuery(Wire):
+    """The store of a request."""
+
+    store_id: (
+        Annotated[str, Meta(description="The store's id.", extra_json_schema={"format": "uuid"})] | None
+    ) = None
+
+
+@commerce_catalogs.post(
+    "/v1/commerce/catalogset-notification",
+    summary="Notify Catalog Update",
+    takes=CatalogSetNotification,
+    query=StoreQuery,
+    required_query=("storeId",),
+    returns=CatalogIngestAccepted,
+    status=202,
+    reply_headers=("Retry-After", "Location"),
+    problems=(errors.MissingStoreId, errors.StoreNotFound),
+)
+async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) -> Answer:
+    """Queue a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
+    store_id = _store_id(call.query)
+    run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
+    url = f"{COMMERCE_STORES}/{store_id}/catalog-ingest/{run.id}/status"
+    headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
+    accepted = CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=call.head.path_prefix + url)
+    return Answer(accepted, headers=headers)
+
+
+@commerce_catalogs.get(
+    COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
+    summary="Get Catalog Ingest Status",
+    returns=CatalogIngestStatusResponse,
+)
+async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
+    """Return the status of a run. `succeeded` means that the store has switched to the new catalog."""
+    run = await call.app.stores.get_run(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
+    return CatalogIngestStatusResponse(
+        catalog_ingest_id=run.id,
+        status=run.status,
+        updated_at=instant(run.updated_at) or "",
+        errors=run.errors,
+        warnings=run.warnings,
+    )
+
+
+@commerce_catalogs.get(
+    COMMERCE_STORES + "/{storeId}/catalog-ingest",
+    summary="List Catalog Ingest Runs",
+    query=Page,
+    returns=CatalogIngestPage,
+)
+async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
+    """Return the runs of a store, newest first, without the pulls of its onboarding."""
+    before = read_cursor(call.query.cursor)
+    runs, cursor = await call.app.stores.list_runs(
+        call.caller, call.ids["storeId"], before=before, limit=call.query.limit
+    )
+    return CatalogIngestPage(runs=[_run_entry(run) for run in runs], next_cursor=cursor)
+
+
+@commerce_catalogs.post(
+    "/v1/commerce/catalogset-validation",
+    summary="Validate CatalogSet",
+    takes=dict[str, Any],
+    streams_body=True,
+    query=StoreQuery,
+    returns=CatalogValidation,
+    problems=(errors.StoreNotFound,),
+)
+async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
+    """Check a CatalogSet as a run does, without any change.
+
+    A body with `items` is the CatalogSet itself; any other body has a `callbackUrl` to pull it from. With `storeId`,
+    `diff` lists what would change for that store.
+    """
+    subject = None
+    if call.query.store_id is not None:
+        store = await call.app.cache.get_own(call.caller, _store_id(call.query))
+        subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
+    return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
+
+
+@commerce_catalogs.get(
+    "/v1/commerce/catalog-sets/{catalogSetId}",
+    summary="Get CatalogSet",
+    id="getCommerceCatalogSet",
+    returns=CatalogSet,
+    also=(304,),
+    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=CONDITIONS,
+    problems=(errors.PreconditionFailed,),
+)
+async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
+    """Return one of your own CatalogSets as storefronts get it. A superseded one stays readable for 30 days."""
+    coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
+    body = await call.app.bodies.get_own(call.caller, call.ids["catalogSetId"], coding)
+    return _answer(body, call.headers)
+
+
+@commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/ids", summary="Get Store Ids", returns=StoreIds)
+async def get_store_ids(call: Call[None, None]) -> Answer:
+    """Return the id under which the current CatalogSet serves each item and modifier group of your document."""
+    return Answer(raw=await call.app.stores.get_ids(call.caller, call.ids["storeId"]))
+
+
+@marketfront_catalogs.get(
+    "/v1/marketfront/catalog-sets/{catalogSetId}",
+    summary="Get CatalogSet",
+    returns=CatalogSet,
+    also=(304,),
+    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=CONDITIONS,
+    problems=(errors.PreconditionFailed,),
+)
+async def get_catalog_set(call: Call[None, None]) -> Answer:
+    """Return a CatalogSet. It never changes under its id, so cache it. A superseded one stays readable for 30 days."""
+    set_id, bodies = call.ids["catalogSetId"], call.app.bodies
+    coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
+    return _answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
+
+
+def _store_id(query: StoreQuery) -> UUID:
+    if not query.store_id:
+        raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
+    store_id = parse_uuid(query.store_id)
+    if store_id is None:
+        raise errors.StoreNotFound(query.store_id)
+    return store_id
+
+
+def _run_entry(run: Run) -> CatalogIngestRun:
+    return CatalogIngestRun(
+        catalog_ingest_id=run.id,
+        status=run.status,
+        callback_url=run.callback_url[:MAX_URL_LENGTH],
+        catalog_set_id=run.set_id or UNSET,
+        created_at=instant(run.created_at) or "",
+        updated_at=instant(run.updated_at) or "",
+        errors=run.errors,
+        warnings=run.warnings,
+    )
+
+
+# --- the bytes of a CatalogSet ------------------------------------------------------------------------
+
+_FOREVER: Final = b"private, max-age=31536000, immutable"
+
+
+def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
+    """Return the set, or 304 if the request has it. Raises PreconditionFailed.
+
+    The preconditions are evaluated in the order of RFC 9110 (13.2.2).
+    """
+    _check_preconditions(body, headers)
+    tag, reply_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
+    known = headers.get(b"if-none-match")
+    # Most clients send the one ETag that they got.
+    if known is not None:
+        if known == tag or "*" in (tags := _tags(known)) or _opaque(tags) & body.tags:
+            return unchanged
+    elif (since := _date(headers, b"if-modified-since")) is not None and body.modified_at <= since:
+        return unchanged
+    return Answer(raw=body.content, headers=reply_headers)
+
+
+def _check_preconditions(body: Body, headers: Mapping[bytes, bytes]) -> None:
+    """Raise PreconditionFailed unless the request is meant for this set, in any coding."""
+    wanted = headers.get(b"if-match")
+    if wanted is not None:
+        # A weak tag never matches here: it isn't a tag of exact bytes.
+        if not _tags(wanted) & {"*", *body.tags}:
+            raise errors.PreconditionFailed(
+                f"The CatalogSet has none of the tags of If-Match. Its ETag in this coding is {body.tag}."
+            )
+    elif (since := _date(headers, b"if-unmodified-since")) is not None and body.modified_at > since:
+        made = format_datetime(body.modified_at, usegmt=True)
+        raise errors.PreconditionFailed(
+            f"The CatalogSet was made after the instant of If-Unmodified-Since: {made}."
+        )
+
+
+@lru_cache(maxsize=4096)
+def _headers(
+    tag: str, coding: str, modified_at: datetime
+) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
+    """Return a body's ETag, its headers, and its 304."""
+    encoded = tag.encode()
+    modified = format_datetime(modified_at, usegmt=True).encode()
+    of_unchanged = (
+        (b"etag", encoded),
+        (b"last-modified", modified),
+        (b"vary", b"Accept-Encoding"),
+        (b"cache-control", _FOREVER),
+    )
+    headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
+    return encoded, headers, Answer(status=304, headers=of_unchanged)
+
+
+def _tags(value: bytes) -> set[str]:
+    """Return the entity tags of a list, or `*`."""
+    return {tag.strip() for tag in value.decode("latin-1").split(",")}
+
+
+def _opaque(tags: Iterable[str]) -> set[str]:
+    """Return the tags, weak ones as strong ones."""
+    return {tag.removeprefix("W/") for tag in tags}
+
+
+def _date(headers: Mapping[bytes, bytes], name: bytes) -> datetime | None:
+    """Return a header's date. One that isn't a date is ignored, as RFC 9110 says."""
+    value = headers.get(name)
+    return None if value is None else parse_http_date(value.decode("latin-1"))

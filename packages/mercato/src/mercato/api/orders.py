@@ -1,0 +1,220 @@
+"""Orders: validated, placed and read by storefronts; read and updated by merchants."""
+
+import re
+from http import HTTPStatus
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta
+
+from mercato.features.orders.record import commerce_order_of, order_of
+from mercato.http import problems
+from mercato.http.head import Head
+from mercato.http.operations import Access, Answer, Call, Operations, Rate
+from mercato.platform import errors
+from mercato.platform.wire.cursor import read_cursor
+from mercato_contract.orders import (
+    MAX_BYTES,
+    CommerceOrder,
+    Order,
+    OrderCore,
+    OrderPage,
+    OrderState,
+    OrderStatusResponse,
+    OrderStatusUpdate,
+    OrderTimeline,
+    PlaceOrderRequest,
+    ValidateOrderResponse,
+    state_fault,
+)
+from mercato_contract.pages import PAGE, Cursor, PageLimit
+from mercato_contract.wire import Wire, validator
+
+commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
+marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
+
+COMMERCE: Final = "/v1/commerce/orders"
+MARKETFRONT: Final = "/v1/marketfront/orders"
+
+_KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
+
+REFUSAL_REASONS: Final = (
+    errors.CartEmpty,
+    errors.ModifierRequired,
+    errors.ModifierLimitExceeded,
+    errors.ItemUnavailable,
+    errors.ItemPriceChanged,
+    errors.StoreClosed,
+    errors.AddressInvalid,
+    errors.AddressOutOfRange,
+    errors.OrderBelowMinimum,
+    errors.PaymentDeclined,
+    errors.PaymentMethodInvalid,
+    errors.PaymentFailed,
+    errors.Other,
+)
+"""The reasons for which a store or this service refuses an order."""
+
+
+# --- storefronts ----------------------------------------------------------------------------------
+
+
+def _key(head: Head) -> str:
+    """Return the Idempotency-Key. Raises MissingIdempotencyKey, ValidationFailed."""
+    key = head.headers.get(b"idempotency-key", b"").strip()
+    if not key:
+        raise errors.MissingIdempotencyKey(
+            "Send the header Idempotency-Key: a new UUID for each order, the same one when you repeat a request."
+        )
+    if not _KEY.fullmatch(key):
+        raise errors.ValidationFailed.at(
+            None, "Idempotency-Key may have 1 to 255 printable ASCII characters."
+        )
+    return key.decode()
+
+
+@marketfront_orders.post(
+    MARKETFRONT + "/validate",
+    summary="Validate order",
+    takes=OrderCore,
+    body_limit=MAX_BYTES,
+    returns=ValidateOrderResponse,
+    rate=Rate.READ,
+    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
+)
+async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
+    """Return whether the order can be placed, what it costs, and the token that places it within 15 minutes.
+
+    An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
+
+    Errors of the order are returned with 200, `isValid` false and `order.errors`. The store's system is called and may
+    add fees, taxes, promotions and adjustments.
+    """
+    return await call.app.validations.validate(call.caller, call.body, trace=call.trace)
+
+
+@marketfront_orders.post(
+    MARKETFRONT + "/place",
+    summary="Place order",
+    takes=PlaceOrderRequest,
+    body_limit=MAX_BYTES,
+    returns=Order,
+    status=201,
+    reply_headers=("Location", "Idempotent-Replayed"),
+    request_headers=("Idempotency-Key",),
+    checks_head=_key,
+    problems=(
+        errors.MissingIdempotencyKey,
+        errors.IdempotencyKeyReused,
+        errors.RequestInProgress,
+        errors.StoreNotFound,
+        errors.CatalogSetNotFound,
+        errors.OrderTokenInvalid,
+        errors.OrderTotalDifferent,
+        errors.OrderAlreadyPlaced,
+        errors.OrderClosed,
+        errors.StoreUnreachable,
+        *REFUSAL_REASONS,
+    ),
+)
+async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
+    """Place an order, once for each Idempotency-Key.
+
+    A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
+    store hasn't answered, the answer is 503 with `orderId`: the order is kept, and a repeat with the same key resumes
+    it.
+
+    An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
+    """
+    reply = await call.app.placements.place(
+        call.caller, call.body, key=_key(call.head), trace=call.trace, problem_context=call.head.context
+    )
+    is_order = reply.status == HTTPStatus.CREATED
+    headers = [(b"location", f"{MARKETFRONT}/{reply.order_id}".encode()) if is_order else problems.VARY]
+    if reply.replayed:
+        headers.append((b"idempotent-replayed", b"true"))
+    if reply.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % reply.retry_after))
+    return Answer(
+        raw=reply.body, status=reply.status, media_type=reply.media_type.encode(), headers=tuple(headers)
+    )
+
+
+@marketfront_orders.get(
+    MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder", returns=Order
+)
+async def get_marketfront_order(call: Call[None, None]) -> Order:
+    """Return the current state of an order that this account placed."""
+    return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
+
+
+# --- merchants ------------------------------------------------------------------------------------
+
+
+class OrdersQuery(Wire):
+    """Filters of the list of orders."""
+
+    store_id: Annotated[UUID, Meta(description="Only orders of this store.")] | None = None
+    state: (
+        Annotated[
+            str,
+            Meta(
+                description="`open`, `completed` or `cancelled`, in any case.", extra=validator(state_fault)
+            ),
+        ]
+        | None
+    ) = None
+    limit: PageLimit = PAGE
+    cursor: Cursor | None = None
+
+
+@commerce_orders.get(COMMERCE, summary="List Orders", query=OrdersQuery, returns=OrderPage)
+async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
+    """Return the orders of this account's stores, newest first."""
+    query = call.query
+    return await call.app.orders.list(
+        call.caller,
+        store_id=query.store_id,
+        state=None if query.state is None else OrderState(query.state.lower()),
+        before=read_cursor(query.cursor),
+        limit=query.limit,
+    )
+
+
+@commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder", returns=CommerceOrder)
+async def get_order(call: Call[None, None]) -> CommerceOrder:
+    """Return the current state of an order of this account's stores, with your own ids on its lines."""
+    return commerce_order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
+
+
+@marketfront_orders.get(
+    MARKETFRONT + "/{orderId}/timeline",
+    summary="Get Order Timeline",
+    id="getMarketfrontOrderTimeline",
+    returns=OrderTimeline,
+)
+@commerce_orders.get(
+    COMMERCE + "/{orderId}/timeline",
+    summary="Get Order Timeline",
+    id="getOrderTimeline",
+    returns=OrderTimeline,
+)
+async def get_timeline(call: Call[None, None]) -> OrderTimeline:
+    """Return what happened to an order, every webhook attempt included, oldest first."""
+    return await call.app.orders.timeline(call.caller, call.ids["orderId"])
+
+
+@commerce_orders.post(
+    COMMERCE + "/{orderId}/status",
+    summary="Update Order Status",
+    takes=OrderStatusUpdate,
+    returns=OrderStatusResponse,
+    problems=(errors.InvalidStatusTransition, errors.OrderClosed),
+)
+async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
+    """Update an order's status, close it, or set when it will be ready. The storefront is notified.
+
+    `status` only moves forward and may skip steps. `state` `cancelled` needs a `cancelReason`. A repeated update
+    changes nothing.
+    """
+    return await call.app.orders.update(call.caller, call.ids["orderId"], call.body)

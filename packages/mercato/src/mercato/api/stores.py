@@ -1,0 +1,258 @@
+"""Stores: merchants register, read and change their own, storefronts find and read them."""
+
+from datetime import MAXYEAR, MINYEAR
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.stores.availability import read_status_update
+from mercato.features.stores.model import StoreRow
+from mercato.features.stores.onboarding import PATH
+from mercato.features.stores.service import store_of
+from mercato.features.stores.storefront import availability_of, storefront_of
+from mercato.http.operations import Access, Answer, Call, Operations, Rate
+from mercato.http.routing import COMMERCE_STORES
+from mercato.platform import errors
+from mercato.platform.wire.cursor import read_cursor
+from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
+from mercato_contract.pages import Page
+from mercato_contract.stores import (
+    ItemAvailabilityRequest,
+    ItemAvailabilityResponse,
+    MarketfrontStore,
+    OnboardingPage,
+    OnboardingRequest,
+    OnboardingStatus,
+    RetryRequest,
+    Store,
+    StoreAvailability,
+    StorePage,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    StoreUpdate,
+)
+from mercato_contract.wire import Wire, parse_instant, validator
+
+onboarding = Operations(access=Access.COMMERCE, tag="Commerce")
+commerce_stores = Operations(access=Access.COMMERCE, tag="Commerce")
+marketfront_stores = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+discovery = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+
+_NO_STORE: Final = ((b"cache-control", b"no-store"),)
+
+
+@onboarding.post(
+    PATH,
+    summary="Register Store",
+    takes=OnboardingRequest,
+    returns=OnboardingStatus,
+    status=201,
+    reply_headers=("Location",),
+    problems=(errors.StoreAlreadyRegistered,),
+)
+async def register_store(call: Call[OnboardingRequest, None]) -> Answer:
+    """Start the onboarding of a store. The catalog is pulled at once; poll Get Onboarding Status."""
+    status = await call.app.onboardings.register(call.caller, call.body, trace=call.trace)
+    return Answer(status, headers=((b"location", f"{PATH}/{status.onboarding_id}".encode()),))
+
+
+@onboarding.get(PATH, summary="List Onboardings", query=Page, returns=OnboardingPage)
+async def list_onboardings(call: Call[None, Page]) -> OnboardingPage:
+    """Return the onboardings that aren't cancelled, newest first."""
+    before = read_cursor(call.query.cursor)
+    return await call.app.onboardings.list(call.caller, before=before, limit=call.query.limit)
+
+
+@onboarding.get(PATH + "/{onboardingId}", summary="Get Onboarding Status", returns=OnboardingStatus)
+async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
+    """Return the status of an onboarding; if its catalog has failed, every error with a pointer."""
+    return await call.app.onboardings.get(call.caller, call.ids["onboardingId"])
+
+
+@onboarding.delete(
+    PATH + "/{onboardingId}", summary="Cancel Onboarding", status=204, problems=(errors.OnboardingActive,)
+)
+async def cancel_onboarding(call: Call[None, None]) -> None:
+    """Cancel an onboarding that isn't active. A running pull is abandoned; the onboarding is then not found."""
+    await call.app.onboardings.cancel(call.caller, call.ids["onboardingId"])
+
+
+@onboarding.post(
+    PATH + "/{onboardingId}/retry",
+    summary="Retry Onboarding",
+    takes=RetryRequest,
+    body_optional=True,
+    returns=OnboardingStatus,
+    problems=(errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
+)
+async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
+    """Pull the catalog of a failed onboarding again, from another URL if one is given."""
+    url = call.body.catalog_callback_url if call.body is not None else None
+    return await call.app.onboardings.retry(call.caller, call.ids["onboardingId"], url, trace=call.trace)
+
+
+@onboarding.post(
+    PATH + "/{onboardingId}/activate",
+    summary="Activate Store",
+    returns=Store,
+    problems=(errors.OnboardingNotReady,),
+)
+async def activate_store(call: Call[None, None]) -> Store:
+    """Make the store live with the validated catalog. The status must be ready_to_activate."""
+    row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
+    return store_of(row, call.app.clock())
+
+
+# --- merchants ------------------------------------------------------------------------------------
+
+
+def _status_fault(text: str) -> str | None:
+    return None if text.lower() in tuple(StoreStatusValue) else "status must be online or paused."
+
+
+class StoresQuery(Page):
+    """Filters of the list of stores."""
+
+    status: (
+        Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=validator(_status_fault))]
+        | None
+    ) = None
+    partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None
+
+
+@commerce_stores.get(COMMERCE_STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
+async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
+    """Return the account's live stores, newest first."""
+    return await call.app.stores.list(
+        call.caller,
+        before=read_cursor(call.query.cursor),
+        limit=call.query.limit,
+        status=None if call.query.status is None else StoreStatusValue(call.query.status.lower()),
+        partner_store_id=call.query.partner_store_id,
+    )
+
+
+@commerce_stores.get(COMMERCE_STORES + "/{storeId}", summary="Get Store", returns=Store)
+async def get_store(call: Call[None, None]) -> Store:
+    """Return a store."""
+    return await call.app.stores.get(call.caller, call.ids["storeId"])
+
+
+@commerce_stores.put(COMMERCE_STORES + "/{storeId}", summary="Update Store", takes=StoreUpdate, returns=Store)
+async def update_store(call: Call[StoreUpdate, None]) -> Store:
+    """Change the members that are present; null clears those that may be empty.
+
+    A `webhookUrl` of another origin (scheme, host, port) is called without your Authorization token unless
+    `webhookToken` comes with it. The event `endpoint.changed` says that it changed.
+    """
+    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body, trace=call.trace)
+
+
+@commerce_stores.get(
+    COMMERCE_STORES + "/{storeId}/status", summary="Get Store Status", returns=StoreStatusResponse
+)
+async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
+    """Return whether the store accepts orders now."""
+    return await call.app.stores.get_status(call.caller, call.ids["storeId"])
+
+
+@commerce_stores.post(
+    COMMERCE_STORES + "/{storeId}/status",
+    summary="Set Store Status",
+    takes=StoreStatusUpdate,
+    reader=read_status_update,
+    returns=StoreStatusResponse,
+)
+async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
+    """Pause the store, until `resumeAt` or until further notice, or bring it online."""
+    return await call.app.stores.set_status(call.caller, call.ids["storeId"], call.body)
+
+
+@commerce_stores.post(
+    COMMERCE_STORES + "/{storeId}/item-availability",
+    summary="Set Item Availability",
+    takes=ItemAvailabilityRequest,
+    returns=ItemAvailabilityResponse,
+)
+async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
+    """Mark items as sold out or available, without a new catalog."""
+    sold_out = await call.app.stores.set_items(call.caller, call.ids["storeId"], call.body)
+    return ItemAvailabilityResponse(unavailable_item_ids=sold_out)
+
+
+# --- storefronts ----------------------------------------------------------------------------------
+
+
+@discovery.post(
+    "/v1/marketfront/stores/discover",
+    summary="Discover Stores",
+    takes=DiscoverRequest,
+    returns=DiscoverResponse,
+    reply_headers=("Cache-Control",),
+    rate=Rate.DISCOVERY,
+)
+async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer:
+    """Find stores: by location, nearest first; else by query, best match first; else all by name.
+
+    With a location each store has its `distance` in metres. `totalCount` is the exact number of matches.
+    """
+    return Answer(await call.app.discovery.discover(call.body), headers=_NO_STORE)
+
+
+class AtQuery(Wire):
+    """The instant of the availability; the default is now."""
+
+    at: (
+        Annotated[
+            str,
+            Meta(
+                description="The instant; the default is now.",
+                extra_json_schema={"format": "date-time"},
+            ),
+        ]
+        | None
+    ) = None
+
+
+@marketfront_stores.get(
+    "/v1/marketfront/stores/{storeId}",
+    summary="Get Store",
+    id="getMarketfrontStore",
+    returns=MarketfrontStore,
+    reply_headers=("Cache-Control",),
+)
+async def get_marketfront_store(call: Call[None, None]) -> Answer:
+    """Return a store as it is now. Sold-out items and opening may change at any moment."""
+    row, catalog = await _store(call)
+    return Answer(storefront_of(row, catalog, call.app.clock()), headers=_NO_STORE)
+
+
+@marketfront_stores.get(
+    "/v1/marketfront/stores/{storeId}/availability",
+    summary="Get Store Availability",
+    query=AtQuery,
+    returns=StoreAvailability,
+    reply_headers=("Cache-Control",),
+)
+async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
+    """Return whether the store is open at an instant, and why."""
+    row, catalog = await _store(call)
+    at = call.app.clock()
+    if call.query.at is not None:
+        parsed = parse_instant(call.query.at)
+        # The first and last day of the calendar lack a local time in some zones.
+        if parsed is None or not MINYEAR < parsed.year < MAXYEAR:
+            raise errors.ValidationFailed.at(
+                None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
+            )
+        at = parsed
+    return Answer(availability_of(row, catalog, at), headers=_NO_STORE)
+
+
+async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
+    row = await call.app.cache.find(call.ids["storeId"])
+    if row is None:
+        raise errors.StoreNotFound(call.ids["storeId"])
+    return row, await call.app.compiled.get(row.catalog_set_id)

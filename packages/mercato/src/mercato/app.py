@@ -1,0 +1,424 @@
+"""Builds and runs the service from its settings: the only composition root."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import structlog
+from msgspec import Struct
+
+from mercato.features.catalogs import ingest as catalog_ingest
+from mercato.features.catalogs.building.builder import Builder
+from mercato.features.catalogs.check import Checker
+from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.discovery.index import refresh
+from mercato.features.discovery.service import Discovery
+from mercato.features.orders.changes import Changes
+from mercato.features.orders.placement import idempotency, submission
+from mercato.features.orders.placement.plan import Planner
+from mercato.features.orders.placement.replies import Replies
+from mercato.features.orders.placement.resend import Resender
+from mercato.features.orders.placement.service import Placements
+from mercato.features.orders.placement.submission import Submitter
+from mercato.features.orders.service import CANCELLED_KIND, CancelledJob, Orders
+from mercato.features.orders.validation import tokens as order_tokens
+from mercato.features.orders.validation.checks import OrderChecker
+from mercato.features.orders.validation.service import Validations
+from mercato.features.orders.validation.tokens import OrderTokens
+from mercato.features.partners.accounts import open_vault
+from mercato.features.partners.callers import Callers
+from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
+from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.tokens import PURPOSE, Tokens
+from mercato.features.partners.vault import Vault
+from mercato.features.requests.log import RequestLog
+from mercato.features.stores.cache import Menus, StoreCache
+from mercato.features.stores.catalogs import CatalogBodies, IdMappings
+from mercato.features.stores.events import StoreEvents
+from mercato.features.stores.menu_places import MenuPlaces
+from mercato.features.stores.onboarding import Onboardings
+from mercato.features.stores.places import TimezoneLookup
+from mercato.features.stores.service import Stores
+from mercato.features.upkeep import Upkeep
+from mercato.features.webhooks import model as webhooks
+from mercato.features.webhooks.calls import StoreCalls
+from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.sender import Sender
+from mercato.features.webhooks.validation_log import ValidationLog
+from mercato.platform import clock
+from mercato.platform.clock import Clock
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database, open_database
+from mercato.platform.db.health import WriteProbe
+from mercato.platform.jobs import Handler, Handlers, Worker
+from mercato.platform.jobs.maintenance import find_depths
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound, PullLimits
+from mercato.platform.outbound.document import DocumentSpace, NewDocument
+from mercato.platform.processes import trim_memory
+from mercato.platform.settings import Secret, Settings, SettingsError
+from mercato.platform.telemetry import Metrics, multiprocess, tracing
+from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry.exposition import serve_metrics
+from mercato.platform.telemetry.traffic import Traffic
+from mercato.services import Services
+
+if TYPE_CHECKING:
+    # Imported if they are set: they need extras.
+    from mercato.features.partners.shared_limits import SharedLimiter
+    from mercato.features.sign_in.sign_on import SignOn
+
+
+log = structlog.get_logger("mercato.app")
+
+GRACE: Final = timedelta(seconds=20)
+"""How long running jobs may take to finish when the worker stops."""
+
+_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
+
+
+def _is_local(settings: Settings) -> bool:
+    host = settings.host if settings.public_url is None else urlsplit(settings.public_url).hostname
+    return host in _LOOPBACK
+
+
+def address_policy(settings: Settings) -> AddressPolicy:
+    """Return which addresses pulls and webhooks may reach."""
+    return AddressPolicy(
+        allow_private=settings.allow_private_networks,
+        names_setting=not settings.allow_private_networks and _is_local(settings),
+    )
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, works: bool = True, now: Clock = clock.now, policy: AddressPolicy | None = None
+) -> AsyncIterator[Services]:
+    """Build the service, and run its tasks during the block; with `works`, also the background jobs.
+
+    `policy` says which addresses pulls and webhooks may reach; by default, the settings decide.
+    """
+    async with AsyncExitStack() as stack:
+        stack.enter_context(tracing.export_spans(settings.traces_endpoint, share=settings.traces_share))
+        db = await stack.enter_async_context(open_database(settings))
+        feed = ChangeFeed(db)
+        documents = DocumentSpace()
+        outbound = Outbound(policy or address_policy(settings), new_document=documents.document)
+        stack.push_async_callback(outbound.close)
+        builder = Builder(settings.build_memory)
+        stack.push_async_callback(builder.close)
+        async with db.read() as tx:
+            # Raises for a wrong key: a process must not seal data that others can't open.
+            vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
+        app = build(
+            settings,
+            now=now,
+            db=db,
+            feed=feed,
+            vault=vault,
+            outbound=outbound,
+            builder=builder,
+            new_document=documents.document,
+        )
+        await stack.enter_async_context(_serving_metrics(app))
+        tasks = {
+            "changes": feed.run,
+            "event log": app.event_log.run,
+            "request log": app.request_log.run,
+            "validation log": app.validation_log.run,
+            "callers": app.callers.run,
+            "metrics": app.metrics.run,
+            "traffic": app.traffic.run,
+            "memory": trim_memory,
+        }
+        if db.replica is not None:
+            tasks["replica"] = db.replica.run
+        for name, run in tasks.items():
+            await stack.enter_async_context(_alongside(run(), name))
+        if app.shared_limiter is not None:
+            await app.shared_limiter.start()
+            stack.push_async_callback(app.shared_limiter.close)
+        if app.sign_on is not None:
+            stack.push_async_callback(app.sign_on.close)
+        if works:
+            await stack.enter_async_context(_alongside(_upkeep(app).run(), "upkeep"))
+            await stack.enter_async_context(_working(app.worker))
+        yield app
+
+
+def _upkeep(app: Services) -> Upkeep:
+    settings = app.settings
+    return Upkeep(
+        app.db,
+        app.clock,
+        catalog_days=settings.catalog_retention_days,
+        delivery_days=settings.delivery_retention_days,
+        run_days=settings.run_retention_days,
+        customer_days=settings.customer_data_days,
+        audit_days=settings.audit_retention_days,
+    )
+
+
+@asynccontextmanager
+async def _serving_metrics(app: Services) -> AsyncIterator[None]:
+    """Register the caches and the queue with the metrics, and serve these on their own port if one is set."""
+    app.metrics.watch_cache("callers", app.callers.lookups)
+    app.metrics.watch_cache("stores", app.cache.lookups)
+    app.metrics.watch_cache("catalogs", app.compiled.lookups)
+    app.metrics.watch_cache("bodies", app.bodies.lookups)
+    app.metrics.watch_activity(app.activity.take)
+    app.metrics.watch_queue(partial(find_depths, app.db))
+    port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
+    if port is None or not multiprocess.owns_metrics_port():
+        yield
+        return
+    async with serve_metrics(app.metrics, host=app.settings.host, port=port, token=token):
+        yield
+
+
+def _revealed(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.reveal()
+
+
+@asynccontextmanager
+async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run an endless task during the block."""
+    running_task = asyncio.create_task(_log_failure(task, name), name=name)
+    try:
+        yield
+    finally:
+        running_task.cancel()
+        await asyncio.gather(running_task, return_exceptions=True)
+
+
+async def _log_failure(task: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await task
+    except Exception:  # the rest of the service goes on
+        log.exception("bug: a background task has failed", task=name)
+
+
+@asynccontextmanager
+async def _working(worker: Worker) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.run(), name="worker")
+    try:
+        yield
+    finally:
+        await worker.stop(grace=GRACE)
+        await task
+
+
+def build(
+    settings: Settings,
+    *,
+    now: Clock,
+    db: Database,
+    feed: ChangeFeed,
+    vault: Vault,
+    outbound: Outbound,
+    builder: Builder,
+    new_document: NewDocument,
+) -> Services:
+    """Return the service with the resources that have been opened for it. Nothing runs yet."""
+    cache = StoreCache(db, feed)
+    compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
+    limits = PullLimits.of(settings)
+    metrics, event_log = Metrics(), EventLog()
+    activity = Activity(event_log)
+    quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
+    ingest = Ingest(
+        db=db,
+        outbound=outbound,
+        builder=builder,
+        limits=limits,
+        default_currency=settings.default_currency,
+        clock=now,
+        new_id=clock.new_id,
+        on_finished=StoreEvents(clock.new_id, refresh).finished,
+        quota=quota,
+        metrics=metrics,
+        activity=activity,
+    )
+    credentials = WebhookCredentials(db, feed, vault, now)
+    sender = Sender(
+        db=db,
+        outbound=outbound,
+        credentials=credentials,
+        clock=now,
+        random=random.random,
+        seconds=settings.webhook_seconds,
+        metrics=metrics,
+    )
+    menus = Menus(db, cache, compiled)
+    calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
+    ordering = _ordering(
+        settings,
+        db=db,
+        now=now,
+        vault=vault,
+        menus=menus,
+        calls=calls,
+        quota=quota,
+        activity=activity,
+        metrics=metrics,
+    )
+    limiter = limiter_of(settings, now)
+    return Services(
+        settings=settings,
+        clock=now,
+        new_id=clock.new_id,
+        db=db,
+        metrics=metrics,
+        feed=feed,
+        vault=vault,
+        callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
+        quota=quota,
+        failures=Failures(now) if settings.rate_limits else None,
+        visitors=Visitors(now) if settings.rate_limits else None,
+        limiter=limiter,
+        shared_limiter=_shared_limiter(settings, now, limiter),
+        outbound=outbound,
+        builder=builder,
+        cache=cache,
+        compiled=compiled,
+        bodies=bodies,
+        places=MenuPlaces(bodies, compiled),
+        menus=menus,
+        onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
+        stores=Stores(
+            db,
+            now,
+            clock.new_id,
+            cache,
+            compiled,
+            IdMappings(compiled),
+            settings.ingest_waiting_per_store,
+            on_change=refresh,
+            vault=vault,
+            quota=quota,
+        ),
+        discovery=Discovery(db, now),
+        checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
+        validations=ordering.placements.validations,
+        placements=ordering.placements,
+        orders=ordering.orders,
+        worker=Worker(
+            db,
+            _handlers(settings, ingest, TimezoneLookup(db, refresh), sender, ordering),
+            observe=metrics.ran,
+        ),
+        write_probe=WriteProbe(db),
+        activity=activity,
+        event_log=event_log,
+        request_log=RequestLog(
+            db, event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
+        ),
+        validation_log=ordering.placements.validations.log,
+        traffic=Traffic(metrics, now),
+        sign_on=_sign_on(settings, vault, now),
+    )
+
+
+class _Ordering(Struct, frozen=True):
+    placements: Placements
+    orders: Orders
+    resender: Resender
+
+
+def _ordering(
+    settings: Settings,
+    *,
+    db: Database,
+    now: Clock,
+    vault: Vault,
+    menus: Menus,
+    calls: StoreCalls,
+    quota: StorageQuota,
+    activity: Activity,
+    metrics: Metrics,
+) -> _Ordering:
+    changes = Changes(clock.new_id, activity)
+    tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
+    submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
+    checker = OrderChecker(now, clock.new_id, menus)
+    validations = Validations(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        checker=checker,
+        calls=calls,
+        tokens=tokens,
+        seconds=settings.validate_seconds,
+        quota=quota,
+        activity=activity,
+        log=ValidationLog(db, metrics, clock=now, new_id=clock.new_id),
+    )
+    placements = Placements(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        planner=Planner(now, checker, tokens),
+        validations=validations,
+        submitter=submitter,
+        changes=changes,
+        secrets=vault.derive(idempotency.PURPOSE),
+        seconds=settings.place_seconds,
+        resend=timedelta(seconds=settings.place_resend_seconds),
+        quota=quota,
+        activity=activity,
+        replies=Replies(now, activity),
+    )
+    resender = Resender(db, now, submitter, changes, settings.place_seconds)
+    return _Ordering(placements, Orders(db, now, changes), resender)
+
+
+def _handlers(
+    settings: Settings, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, ordering: _Ordering
+) -> Handlers:
+    resender = ordering.resender
+    return {
+        catalog_ingest.KIND: Handler(
+            fn=ingest.handle,
+            payload=IngestJob,
+            timeout=timedelta(seconds=settings.pull_seconds + catalog_ingest.PROCESS_SECONDS),
+            concurrency=settings.ingest_concurrency,
+            total_concurrency=settings.ingest_concurrency,
+            group_concurrency=settings.ingest_concurrency_per_partner,
+            max_attempts=catalog_ingest.ATTEMPTS,
+            blocks_key_while_waiting=True,
+            on_dead=ingest.give_up,
+        ),
+        submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        CANCELLED_KIND: Handler(fn=ordering.orders.record_cancelled, payload=CancelledJob),
+        **timezones.handlers(),
+        webhooks.KIND: sender.handler(
+            concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
+        ),
+    }
+
+
+def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "SharedLimiter | None":
+    """Return the limiter that counts requests in Redis, if one is set. Raises SettingsError."""
+    if settings.redis_url is None or own is None:
+        return None
+    try:
+        from mercato.features.partners.shared_limits import SharedLimiter
+    except ImportError:
+        raise SettingsError("MERCATO_REDIS_URL needs an extra: pip install 'mercato[redis]'") from None
+    return SharedLimiter(settings.redis_url.reveal(), own, now)
+
+
+def _sign_on(settings: Settings, vault: Vault, now: Clock) -> "SignOn | None":
+    """Return the sign-in of operators with a provider, if one is set. Raises SettingsError."""
+    if not settings.has_sign_on:
+        return None
+    from mercato.features.sign_in.sign_on import SignOn
+
+    return SignOn(settings, vault, now)

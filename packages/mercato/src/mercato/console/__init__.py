@@ -1,0 +1,1 @@
+"""The console: its screens, sign-in and guides. A screen calls the services that the API calls; it has no rules of its own."""

@@ -1,0 +1,282 @@
+"""How a screen is written: a handler that gets a visit and returns a page or a result, declared with its path.
+
+A GET shows a page. A POST acts, with the services that the API calls, and says what was done on the page after it.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.console import uploads
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.sign_in.model import Session
+from mercato.http.head import Head
+from mercato.platform.errors import InvalidRequest, Problem
+from mercato.platform.telemetry.context import WorkContext
+from mercato.platform.wire import QueryDecoder
+from mercato.services import Services
+
+T = TypeVar("T")
+
+MAX_FIELDS: Final = 100
+"""Fields of a query or a form."""
+
+MAX_FORM: Final = 32 * 1024
+"""Bytes of a form, where its screen needs no more, and of every form without a session."""
+
+_NOT_ESCAPED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+_LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
+
+
+class Audience(Enum):
+    """Whose sessions see a screen."""
+
+    COMMERCE = Surface.COMMERCE
+    MARKETFRONT = Surface.MARKETFRONT
+    OPERATOR = "operator"
+
+
+PARTNERS: Final = frozenset({Audience.COMMERCE, Audience.MARKETFRONT})
+EVERYBODY: Final = frozenset(Audience)
+MERCHANTS: Final = frozenset({Audience.COMMERCE})
+STOREFRONTS: Final = frozenset({Audience.MARKETFRONT})
+OPERATORS: Final = frozenset({Audience.OPERATOR})
+
+NAVIGATION: Final = (
+    ("Overview", PARTNERS),
+    ("Health", OPERATORS),
+    ("Orders", EVERYBODY),
+    ("Stores", EVERYBODY),
+    ("Partners", OPERATORS),
+    ("Catalogs", MERCHANTS),
+    ("Playground", STOREFRONTS),
+    ("Deliveries", EVERYBODY),
+    ("Jobs", OPERATORS),
+    ("Requests", EVERYBODY),
+    ("Keys", PARTNERS),
+    ("Certification", MERCHANTS),
+    ("Audit", OPERATORS),
+    ("Erasure", OPERATORS),
+    ("Account", EVERYBODY),
+)
+"""The entries of the navigation in their order. An entry's path is its name in lower case."""
+
+
+def audiences_of(session: Session) -> frozenset[Audience]:
+    """Return whose screens the session sees: of both kinds, if it shows both sides of its partner."""
+    if session.partner is None:
+        return OPERATORS
+    return frozenset(Audience(surface) for surface in session.surfaces)
+
+
+class Page(Struct, frozen=True):
+    """A page to show: a template and its values. `title` is its title and its heading."""
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = {}
+    status: int = 200
+
+
+class Done(Struct, frozen=True):
+    """The result of an action: what was done, said on the page that is shown next."""
+
+    message: str
+    to: str
+
+
+class Question(Struct, frozen=True):
+    """What is asked before something that can't be undone. The page has the button `Confirm`.
+
+    `names` are listed below the text. `choice` is a checkbox: the field's name, which is sent as `true`, and its label.
+    """
+
+    title: str
+    text: str
+    back: str
+    names: tuple[str, ...] = ()
+    choice: tuple[str, str] | None = None
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request of somebody who is signed in."""
+
+    app: Services
+    head: Head
+    session: Session
+    action: str
+    path: str
+    ids: Mapping[str, UUID]
+    form: bytes
+
+    @property
+    def is_operator(self) -> bool:
+        return self.session.partner is None
+
+    @property
+    def store_id(self) -> UUID | None:
+        """The only store that the session sees, if it is for one."""
+        return self.session.grant.store_id
+
+    @property
+    def surfaces(self) -> tuple[Surface, ...]:
+        return self.session.surfaces
+
+    def caller(self, surface: Surface) -> Caller:
+        """Return the caller that the partner's services take, as for a request with its key."""
+        return self.session.caller(surface)
+
+    def caller_of(self, side: Surface | None) -> Caller:
+        """Return the caller of the side that was chosen, or of the account's first."""
+        return self.caller(side if side in self.surfaces else self.surfaces[0])
+
+    def filters(self, kind: type[T]) -> T:
+        """Return the query as a struct; an empty field of a form is one left out.
+
+        Raises InvalidRequest, ValidationFailed.
+        """
+        return decode_fields(kind, read_query(self.head.query))
+
+    def fields(self, kind: type[T]) -> T:
+        """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
+        content_type = self.head.headers.get(b"content-type", b"")
+        if content_type.lower().startswith(uploads.KIND):
+            return decode_fields(kind, uploads.read_upload(content_type, self.form))
+        return decode_form(kind, self.form)
+
+    def url_with(self, **changes: str) -> str:
+        """Return this page's path and query with other values."""
+        query = dict(parse_qsl(self.head.query.decode("ascii", "replace"))) | changes
+        return f"/console/{self.path}?{urlencode(query)}"
+
+    def check_store(self, store_id: UUID | None, missing: Problem) -> None:
+        """Raise the refusal if the session is for another store."""
+        if self.store_id is not None and self.store_id != store_id:
+            raise missing
+
+    def context(self) -> WorkContext:
+        """Return who acts, for the log and the audit trail."""
+        partner = self.session.partner
+        return WorkContext(
+            action=self.action,
+            console=self.session.grant.created_by,
+            partner_id=None if partner is None else partner.id,
+            store_id=self.ids.get("store"),
+            request_id=self.head.request_id,
+            trace_id=self.head.trace_id,
+        )
+
+
+def decode_form(kind: type[T], form: bytes) -> T:
+    """Return a form as a struct; an empty field is one left out. Raises InvalidRequest, ValidationFailed."""
+    return decode_fields(kind, read_fields(form))
+
+
+def read_fields(form: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
+    """Return a form's fields that aren't empty. Raises InvalidRequest, also for what no browser sends.
+
+    The standard library takes ten times as long for bytes that aren't ASCII, and for a `%` that begins no escape.
+    """
+    if not form.isascii() or _NOT_ESCAPED.search(form) is not None:
+        raise InvalidRequest("The form can't be read: it isn't percent-encoded. Send it as the page does.")
+    return read_query(form, most)
+
+
+def read_query(text: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
+    """Return the fields of a query that aren't empty; the last of a repeated one counts. Raises InvalidRequest."""
+    try:
+        return dict(parse_qsl(text.decode("ascii", "replace"), max_num_fields=most))
+    except ValueError:
+        raise InvalidRequest(f"The form has more than {most} fields. Send fewer.") from None
+
+
+def decode_fields(kind: type[T], fields: Mapping[str, str]) -> T:
+    """Return decoded fields as a struct; an empty one is one left out. Raises InvalidRequest, ValidationFailed."""
+    # A browser's field for a time has no zone; the console's times are UTC.
+    return QueryDecoder(kind).convert({name: _with_zone(value) for name, value in fields.items() if value})
+
+
+def _with_zone(value: str) -> str:
+    """Return the value of a browser's field for a time as RFC 3339: seconds are left out where they are 0."""
+    match = _LOCAL.fullmatch(value)
+    return value if match is None else f"{match[1]}{match[2] or ':00'}Z"
+
+
+Show = Callable[[Visit], Awaitable[Page]]
+Act = Callable[[Visit], Awaitable[Done | Page]]
+Ask = Callable[[Visit], Awaitable[Question]]
+
+
+class Screen(Struct, frozen=True, kw_only=True):
+    """A path below `/console`, with `{name}` for ids, and what is shown or done there."""
+
+    path: str
+    audiences: frozenset[Audience]
+    action: str
+    show: Show | None = None
+    act: Act | None = None
+    ask: Ask | None = None
+    whole_account: bool = False
+    """Not for sessions that see one store alone."""
+    changes: bool = True
+    """Whether the action changes something, so that a read-only session is refused."""
+    max_form: int = MAX_FORM
+    """Bytes of the action's form."""
+
+
+class Screens:
+    """The screens of one entry of the navigation."""
+
+    def __init__(self, audiences: frozenset[Audience], *, whole_account: bool = False) -> None:
+        self._audiences = audiences
+        self._whole_account = whole_account
+        self._all: list[Screen] = []
+
+    def __iter__(self) -> Iterator[Screen]:
+        return iter(self._all)
+
+    def get(self, path: str, *, audiences: frozenset[Audience] | None = None) -> Callable[[Show], Show]:
+        """Declare the handler below as what a path shows."""
+
+        def add(show: Show) -> Show:
+            self._add(path, show.__name__, audiences, show=show)
+            return show
+
+        return add
+
+    def post(
+        self,
+        path: str,
+        *,
+        audiences: frozenset[Audience] | None = None,
+        ask: Ask | None = None,
+        changes: bool = True,
+        max_form: int = MAX_FORM,
+    ) -> Callable[[Act], Act]:
+        """Declare the handler below as an action. With `ask`, a GET of the path shows the question."""
+
+        def add(act: Act) -> Act:
+            self._add(path, act.__name__, audiences, act=act, ask=ask, changes=changes, max_form=max_form)
+            return act
+
+        return add
+
+    def _add(self, path: str, name: str, audiences: frozenset[Audience] | None, **options: Any) -> None:
+        words = name.split("_")
+        self._all.append(
+            Screen(
+                path=path,
+                audiences=audiences or self._audiences,
+                action="console." + words[0] + "".join(word.title() for word in words[1:]),
+                whole_account=self._whole_account,
+                **options,
+            )
+        )

@@ -1,0 +1,118 @@
+"""Account: who is signed in and where, and an operator's passkeys."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from mercato.console.passkeys import challenges_of, site_of
+from mercato.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
+from mercato.features.sign_in import passkeys, sessions
+from mercato.features.sign_in.people import is_signed_on
+from mercato.platform import errors
+from mercato_contract.wire import Wire
+
+screens: Final = Screens(EVERYBODY)
+
+ACCOUNT: Final = "/console/account"
+
+
+@screens.get("account")
+async def show_account(visit: Visit) -> Page:
+    async with visit.app.db.read() as tx:
+        found = await sessions.list_sessions(tx, visit.session, now=visit.app.clock())
+        keys = await passkeys.list_all(tx) if visit.is_operator else None
+    return Page("account.html", "Account", {"session": visit.session, "sessions": found, "passkeys": keys})
+
+
+@screens.post("account/sessions/{session}/end")
+async def end_session(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        ended = await sessions.end_session(tx, visit.session, visit.ids["session"])
+    if not ended:
+        raise errors.NotFound("This account has no such session. It may have ended already.")
+    return Done("The session has ended.", to=ACCOUNT)
+
+
+async def _ask_to_end_all(visit: Visit) -> Question:
+    its = "this store" if visit.store_id is not None else "this account"
+    return Question(
+        "End all sessions?",
+        f"Everybody who is signed in to {its} is signed out at once, including you, and links that weren't opened yet "
+        "no longer sign in. Keys and passkeys stay valid: whoever has one can sign in again.",
+        back=ACCOUNT,
+    )
+
+
+@screens.post("account/sessions/end", ask=_ask_to_end_all)
+async def end_all_sessions(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        await sessions.end_all_sessions(
+            tx, visit.session.grant.partner_id, seen_by=visit.session, now=visit.app.clock()
+        )
+    return Done("All sessions have ended.", to="/console")
+
+
+class NewPasskey(Wire):
+    """The form of a new passkey; `credential` is what the browser made, as JSON."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    credential: Annotated[str, Meta(max_length=16_384)]
+
+
+def _adding(visit: Visit) -> str:
+    """Return what a challenge for a new passkey is bound to. Raises Forbidden.
+
+    A passkey outlives the session, so it can't be added after single sign-on: the provider may withdraw access.
+    """
+    if is_signed_on(visit.session.grant):
+        raise errors.Forbidden(
+            "You signed in with single sign-on. A passkey would still sign you in after your access there has ended. "
+            "To add one, sign in with a link of mercato console link --operator."
+        )
+    return f"add {visit.session.id}"
+
+
+@screens.get("account/passkeys/new", audiences=OPERATORS)
+async def new_passkey(visit: Visit) -> Page:
+    purpose, site = _adding(visit), site_of(visit.app, visit.head)
+    await passkeys.load()
+    async with visit.app.db.read() as tx:
+        existing = await passkeys.list_credential_ids(tx)
+    challenge = challenges_of(visit.app).new(purpose, site, now=visit.app.clock())
+    options = passkeys.creation_options(site, challenge, existing)
+    return Page("passkey_new.html", "Add a passkey", {"options": options})
+
+
+@screens.post("account/passkeys", audiences=OPERATORS)
+async def add_passkey(visit: Visit) -> Done:
+    form, purpose = visit.fields(NewPasskey), _adding(visit)
+    await passkeys.load()
+    async with visit.app.db.write() as tx:
+        await passkeys.add(
+            tx,
+            challenges_of(visit.app),
+            site_of(visit.app, visit.head),
+            form.credential,
+            name=form.name.strip(),
+            purpose=purpose,
+            created_by=visit.session.grant.created_by,
+            now=visit.app.clock(),
+        )
+    return Done("The passkey was added. You can now sign in with it.", to=ACCOUNT)
+
+
+async def _ask_to_remove(_visit: Visit) -> Question:
+    return Question(
+        "Remove the passkey?",
+        "It can no longer sign in, and its sessions end at once, including yours if you signed in with it.",
+        back=ACCOUNT,
+    )
+
+
+@screens.post("account/passkeys/{passkey}/remove", audiences=OPERATORS, ask=_ask_to_remove)
+async def remove_passkey(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        removed = await passkeys.remove(tx, visit.ids["passkey"])
+    if not removed:
+        raise errors.NotFound("This passkey was not found. It may have been removed already.")
+    return Done("The passkey was removed.", to=ACCOUNT)

@@ -1,0 +1,267 @@
+"""Deliveries: webhooks to the account, each with its attempts, and sending them again."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+from sqlalchemy import Row
+
+from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
+from mercato.console.screen import (
+    EVERYBODY,
+    PARTNERS,
+    Done,
+    Page,
+    Screens,
+    Visit,
+    read_fields,
+    read_query,
+)
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks import deliveries, operators
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform.db.engine import Read
+from mercato.platform.errors import DeliveryNotFound, ValidationFailed
+from mercato.platform.plurals import count_of
+from mercato.platform.wire.cursor import read_cursor
+from mercato_contract.debugger.findings import SignatureExplanation
+from mercato_contract.events import STORE_CALLS, EventType
+from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.webhooks import (
+    MAX_BODY,
+    MAX_HEADERS,
+    DeliveryStatus,
+    ExplainSignatureRequest,
+    WebhookDeliveryDetail,
+)
+from mercato_contract.wire import Instant, Wire, parse_instant, redacted, validator
+
+screens: Final = Screens(EVERYBODY)
+
+MAX_SECRET: Final = 512
+"""Characters of a signing secret that somebody pastes."""
+
+MAX_SIGNATURE_FORM: Final = 256 * 1024
+"""Bytes of the form with a webhook. It is sent as multipart/form-data, so nothing in it is escaped."""
+
+MAX_RESENT: Final = 200
+"""Deliveries that one press of `Resend failed` sends: each is a transaction of its own."""
+
+
+_RESENT: Final = ("side", "type", "storeId", "orderId", "since", "code", "partner")
+"""The filters that say what `Resend failed` sends."""
+
+
+def _type_fault(text: str) -> str | None:
+    """Return why no delivery is of the type, or of types that begin with it; None if some may be."""
+    words = text.removesuffix(".*")
+    known = any(one == words or one.startswith(f"{words}.") for one in EventType)
+    return None if known else "No type has this name."
+
+
+class DeliveriesQuery(Wire):
+    """The filters of the list and of `Resend failed`, besides store, order and, for operators, partner.
+
+    `code` is the HTTP status of an attempt's answer.
+    """
+
+    side: Surface | None = None
+    status: DeliveryStatus | None = None
+    type: Annotated[str, Meta(extra=validator(_type_fault))] | None = None
+    code: Annotated[int, Meta(ge=100, le=599)] | None = None
+    since: Instant | None = None
+    cursor: Cursor | None = None
+
+
+@screens.get("deliveries")
+async def list_deliveries(visit: Visit) -> Page:
+    filters = read_filters(DeliveriesQuery, read_query(visit.head.query))
+    page: Sequence[Row[Any]] = ()
+    cursor = None
+    async with visit.app.db.read() as tx:
+        criteria = await _criteria(tx, visit, filters)
+        if not filters.faults:
+            page, cursor = await operators.search(tx, criteria, limit=PAGE)
+    filters.listed(page, cursor)
+    values = {
+        "deliveries": page,
+        "next_cursor": cursor,
+        "search": filters,
+        "resent": {name: filters.texts.get(name) for name in _RESENT},
+        "statuses": list(DeliveryStatus),
+        "types": list(EventType),
+        "most": operators.MAX_SEARCHED,
+    }
+    return Page("deliveries.html", "Deliveries", values)
+
+
+@screens.get("deliveries/{delivery}")
+async def show_delivery(visit: Visit) -> Page:
+    delivery, _ = await _read(visit)
+    values = {
+        "delivery": delivery,
+        "body": msgspec.json.format(bytes(delivery.body), indent=2).decode(),
+        # The query may be what grants access, which is the partner's.
+        "address": delivery.url.partition("?")[0] if visit.is_operator else delivery.url,
+        "why_not": STORE_CALLS.get(delivery.type),
+        "partner": await _partner(visit) if visit.is_operator else None,
+    }
+    return Page("delivery.html", f"Delivery {delivery.delivery_id}", values)
+
+
+async def _partner(visit: Visit) -> tuple[UUID, str | None] | None:
+    """Return the id and the name of the partner that the delivery goes to."""
+    async with visit.app.db.read() as tx:
+        return await operators.find_partner(tx, visit.ids["delivery"])
+
+
+@screens.post("deliveries/{delivery}/resend")
+async def resend_delivery(visit: Visit) -> Done:
+    delivery, surface = await _read(visit)
+    now = visit.app.clock()
+    async with visit.app.db.write() as tx:
+        if surface is None:
+            await operators.redeliver_any(tx, delivery.delivery_id, now=now)
+        else:
+            await deliveries.redeliver(tx, visit.caller(surface), delivery.delivery_id, now=now)
+    return Done(
+        f"{delivery.type} is sent again, with the same id and body.",
+        to=f"/console/deliveries/{delivery.delivery_id}",
+    )
+
+
+@screens.post("deliveries/resend-failed")
+async def resend_failed(visit: Visit) -> Done:
+    filters = read_filters(DeliveriesQuery, read_fields(visit.form))
+    async with visit.app.db.read() as tx:
+        criteria = await _criteria(tx, visit, filters)
+    filters.check()
+    criteria = msgspec.structs.replace(criteria, status=DeliveryStatus.FAILED)
+    sent = 0
+    found = operators.redeliver_all(visit.app.db, criteria, now=visit.app.clock)
+    async with aclosing(found) as ids:
+        async for _ in ids:
+            sent += 1
+            if sent == MAX_RESENT:
+                break
+    more = " Press the button again for more." if sent == MAX_RESENT else ""
+    return Done(
+        f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}",
+        to="/console/deliveries",
+    )
+
+
+_NO_SIGNATURE: Final = (
+    "Add the header webhook-signature as your server received it: signatures aren't stored. "
+    "If your server received none, delete these lines and paste the headers that it did receive."
+)
+
+
+@redacted("headers", "body", "secret")
+class SignatureForm(Wire):
+    """A webhook as it was received, headers as lines, and the secret that it was verified with.
+
+    The secret is used once: it is on no page, and without it the account's own are tried.
+    """
+
+    headers: Annotated[str, Meta(max_length=16_384)] = ""
+    body: Annotated[str, Meta(max_length=MAX_BODY)] = ""
+    secret: Annotated[str, Meta(max_length=MAX_SECRET)] = ""
+    received_at: Instant | None = None
+
+
+@screens.get("deliveries/{delivery}/signature", audiences=PARTNERS)
+async def show_signature(visit: Visit) -> Page:
+    delivery, _ = await _read(visit)
+    last = delivery.attempt_log[-1].at if delivery.attempt_log else None
+    headers = "\n".join(f"{name}: {value}" for name, value in _known_headers(delivery).items())
+    form = SignatureForm(headers=headers, body=bytes(delivery.body).decode(), received_at=last)
+    return _signature_page(delivery, form, None)
+
+
+@screens.post(
+    "deliveries/{delivery}/signature", audiences=PARTNERS, changes=False, max_form=MAX_SIGNATURE_FORM
+)
+async def explain_signature(visit: Visit) -> Page:
+    """Explain the signature of a webhook as it was received. Nothing is changed or stored."""
+    # Imported on first use, as the API does.
+    from mercato.features.webhooks.explanations import load_case
+
+    delivery, surface = await _read(visit)
+    assert surface is not None, "a screen of partners"
+    form, app = visit.fields(SignatureForm), visit.app
+    # A browser sends every line end of a field as two characters.
+    headers, body = (text.replace("\r\n", "\n") for text in (form.headers, form.body))
+    form = msgspec.structs.replace(form, headers=headers, body=body)
+    lines = [line.partition(":") for line in headers.splitlines()]
+    if len(lines) > MAX_HEADERS:
+        raise ValidationFailed.at(
+            None, f"A webhook has at most {MAX_HEADERS} headers. Paste those that begin with webhook-."
+        )
+    sent = {name.strip(): value.strip() for name, _, value in lines if name.strip()}
+    if sent == _known_headers(delivery):
+        return _signature_page(delivery, form, None, fault=_NO_SIGNATURE)
+    request = ExplainSignatureRequest(
+        headers=sent,
+        body=body,
+        secrets=[form.secret] if form.secret else None,
+        delivery_id=delivery.delivery_id,
+        received_at=form.received_at,
+    )
+    async with app.db.read() as tx:
+        case = await load_case(tx, app.vault, visit.caller(surface), request, now=app.clock)
+    return _signature_page(delivery, form, await case.explain(app.clock()))
+
+
+def _known_headers(delivery: WebhookDeliveryDetail) -> dict[str, str]:
+    """Return the headers of the last attempt that are stored: its signature isn't."""
+    headers = {"webhook-id": str(delivery.webhook_id)}
+    at = parse_instant(delivery.attempt_log[-1].at) if delivery.attempt_log else None
+    return headers if at is None else headers | {"webhook-timestamp": str(int(at.timestamp()))}
+
+
+def _signature_page(
+    delivery: WebhookDeliveryDetail,
+    form: SignatureForm,
+    explanation: SignatureExplanation | None,
+    *,
+    fault: str | None = None,
+) -> Page:
+    values = {"delivery": delivery, "form": form, "explanation": explanation, "fault": fault}
+    return Page("signature.html", "Signature", values)
+
+
+async def _criteria(tx: Read, visit: Visit, filters: Filters[DeliveriesQuery]) -> DeliveryFilter:
+    """Return which deliveries: a partner's are its own, of one side, and of one store if the session is."""
+    query = filters.query
+    return DeliveryFilter(
+        partner_id=await partner_of(tx, visit, filters),
+        surface=query.side if visit.is_operator else visit.caller_of(query.side).surface,
+        http_status=query.code,
+        store_id=await store_of(tx, visit, filters, query.side),
+        order_id=await order_of(tx, visit, filters, query.side),
+        status=query.status,
+        types=query.type,
+        since=None if query.since is None else parse_instant(query.since),
+        before=read_cursor(query.cursor),
+    )
+
+
+async def _read(visit: Visit) -> tuple[WebhookDeliveryDetail, Surface | None]:
+    """Return the delivery and whose it is: the partner's side, None for the operator. Raises DeliveryNotFound."""
+    delivery_id = visit.ids["delivery"]
+    missing = DeliveryNotFound(delivery_id)
+    async with visit.app.db.read() as tx:
+        if visit.is_operator:
+            return await operators.get_delivery(tx, delivery_id), None
+        for surface in visit.surfaces:
+            try:
+                found = await deliveries.get_delivery(tx, visit.caller(surface), delivery_id)
+            except DeliveryNotFound:
+                continue
+            visit.check_store(found.store_id, missing)
+            return found, surface
+    raise missing

@@ -1,0 +1,281 @@
+"""Keys: API keys, signing secrets, where webhooks go and with which token, and how much of the limits is used.
+
+A new key or secret is on the page that answers the form, and nowhere else: no redirect, cookie or log has it.
+"""
+
+from datetime import timedelta
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from mercato.console.revocation import ask_to_revoke, revoke
+from mercato.console.screen import MERCHANTS, PARTNERS, STOREFRONTS, Done, Page, Question, Screens, Visit
+from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
+from mercato.features.partners.model import AccountError, ApiKey, KeyState, Partner, Surface
+from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
+from mercato.features.stores.queries import list_webhook_urls
+from mercato.features.webhooks.outbox import change_event_url
+from mercato.http.operations import Rate
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.errors import Forbidden, NotFound
+from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.stores import MAX_TOKEN
+from mercato_contract.wire import Wire, redacted
+
+screens: Final = Screens(PARTNERS, whole_account=True)
+
+KEYS: Final = "/console/keys"
+
+_HOURS: Final = int(OVERLAP / timedelta(hours=1))
+
+
+class KeysQuery(Wire):
+    cursor: Cursor | None = None
+
+
+class NewKeyForm(Wire):
+    """`surface` is needed for a partner of both kinds."""
+
+    surface: Surface | None = None
+    description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] | None = None
+    expires_in_days: Annotated[int, Meta(ge=1, le=3650)] | None = None
+
+
+class EventUrlForm(Wire):
+    event_url: Annotated[str, Meta(max_length=2048)] | None = None
+
+
+@redacted("webhook_token")
+class TokenForm(Wire):
+    """A webhook token. Without an origin, it goes to every origin that has one, as with the command line."""
+
+    webhook_token: Annotated[str, Meta(max_length=MAX_TOKEN)]
+    origin: Annotated[str, Meta(max_length=2048)] | None = None
+
+
+@redacted("text")
+class Secret(Struct, frozen=True):
+    """What is shown once, with what to know about it."""
+
+    name: str
+    text: str
+    notes: tuple[str, ...]
+
+
+class Usage(Struct, frozen=True):
+    """Requests of one kind: the limit a minute, and how many were counted in this minute."""
+
+    rate: str
+    limit: int
+    used: int
+
+
+@screens.get("keys")
+async def show_keys(visit: Visit) -> Page:
+    partner, app, now = _partner(visit), visit.app, visit.app.clock()
+    query = visit.filters(KeysQuery)
+    async with app.db.read() as tx:
+        rows = await queries.list_keys(
+            tx,
+            partner_id=partner.id,
+            surfaces=visit.surfaces,
+            after=read_cursor(query.cursor),
+            limit=PAGE + 1,
+        )
+        parents = {row.parent_key_id for row in rows if row.parent_key_id is not None}
+        prefixes = await descent.find_prefixes(tx, parents)
+        secrets = await accounts.list_signing_secrets(tx, partner.id, now=app.clock)
+        origins = await list_token_origins(tx, partner.id)
+        stored = await app.quota.used(tx, partner.id, now=now)
+    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+    values = {
+        "keys": [(key, key.state(now)) for key in page],
+        "next_cursor": cursor,
+        "active": KeyState.ACTIVE,
+        "own_key": visit.session.grant.key_id,
+        "prefixes": prefixes,
+        "may_rotate": visit.session.only_surface is None,
+        "partner": partner,
+        "hours": _HOURS,
+        "max_token": MAX_TOKEN,
+        "secrets": secrets,
+        "origins": origins,
+        "usage": await _usage(visit),
+        "shared": app.shared_limiter is not None and app.shared_limiter.connected,
+        "stored": stored,
+        "per_day": app.quota.per_day,
+    }
+    return Page("keys.html", "Keys", values)
+
+
+@screens.post("keys")
+async def create_key(visit: Visit) -> Page:
+    form, partner, now = visit.fields(NewKeyForm), _partner(visit), visit.app.clock
+    surface = form.surface or visit.surfaces[0]
+    if surface in partner.kind.surfaces and surface not in visit.surfaces:
+        raise Forbidden(
+            f"This session was begun by a {visit.surfaces[0]} key, so it makes no {surface} keys. "
+            f"Sign in with a link of a {surface} key."
+        )
+    days = form.expires_in_days
+    async with visit.app.db.write() as tx:
+        parent = await _parent(tx, visit)
+        await _check_room(tx, visit)
+        made = await credentials.create_key(
+            tx,
+            partner,
+            surface=surface,
+            description=form.description,
+            expires_at=None if days is None else now() + timedelta(days=days),
+            parent=parent,
+            now=now,
+        )
+    return _shown("Key created", _new_key(made, *_expiry(made, parent)))
+
+
+@screens.post("keys/{key}/roll")
+async def roll_key(visit: Visit) -> Page:
+    async with visit.app.db.write() as tx:
+        parent = await _parent(tx, visit)
+        old = await _key(tx, visit)
+        await _check_room(tx, visit)
+        made = await credentials.roll_key(tx, old, parent=parent, now=visit.app.clock)
+    until = f"The old key {old.prefix} works for {_HOURS} more hours. Revoke it if others may have it."
+    return _shown("Key rolled", _new_key(made, until, *_expiry(made, parent)))
+
+
+async def _ask_to_revoke(visit: Visit) -> Question:
+    async with visit.app.db.read() as tx:
+        return await ask_to_revoke(tx, visit, await _key(tx, visit), back=KEYS)
+
+
+@screens.post("keys/{key}/revoke", ask=_ask_to_revoke)
+async def revoke_key(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        done = await revoke(tx, visit, await _key(tx, visit))
+    return Done(done, to=KEYS)
+
+
+@screens.post("keys/rotate-secret")
+async def rotate_secret(visit: Visit) -> Page:
+    """Rotate the account's secret, which signs the webhooks of both sides of a partner of both kinds."""
+    app = visit.app
+    if visit.session.only_surface is not None:
+        raise Forbidden(
+            f"This session was begun by a {visit.session.only_surface} key, and the signing secret is also that of the "
+            "other surface. Ask the operator of this service: mercato secret rotate, or a link for the whole account."
+        )
+    async with app.db.write() as tx:
+        text = await accounts.rotate_signing_secret(tx, app.vault, _partner(visit).id, now=app.clock)
+    notes = (
+        f"Webhooks are signed with this secret and the one before for {_HOURS} hours, then with this one alone.",
+        "Let your receiver accept both until then.",
+    )
+    return _shown("Secret rotated", Secret("Signing secret", text, notes))
+
+
+@screens.post("keys/event-url", audiences=STOREFRONTS)
+async def set_event_url(visit: Visit) -> Done:
+    url = visit.fields(EventUrlForm).event_url
+    app = visit.app
+    async with app.db.write() as tx:
+        await change_event_url(tx, _partner(visit), url, now=app.clock(), new_id=app.new_id)
+    return Done("Order events go to the new URL." if url else "Order events are no longer sent.", to=KEYS)
+
+
+@screens.post("keys/webhook-token", audiences=MERCHANTS)
+async def set_token(visit: Visit) -> Done:
+    form = visit.fields(TokenForm)
+    await _set_token(visit, form.webhook_token, form.origin)
+    return Done("Calls to your stores carry the new token.", to=KEYS)
+
+
+async def _ask_to_remove(_visit: Visit) -> Question:
+    text = "Calls to your stores no longer carry a token. A server that requires one refuses orders."
+    return Question("Remove the webhook token?", text, back=KEYS)
+
+
+@screens.post("keys/webhook-token/remove", audiences=MERCHANTS, ask=_ask_to_remove)
+async def remove_token(visit: Visit) -> Done:
+    await _set_token(visit, None, None)
+    return Done("The webhook token was removed.", to=KEYS)
+
+
+async def _set_token(visit: Visit, token: str | None, origin: str | None) -> None:
+    partner, app = _partner(visit), visit.app
+    async with app.db.write() as tx:
+        used = await list_webhook_urls(tx, partner.id)
+        await set_webhook_token(tx, app.vault, partner.id, token, url=origin, used=used)
+
+
+# --- keys ---------------------------------------------------------------------------------------------
+
+
+def _partner(visit: Visit) -> Partner:
+    partner = visit.session.partner
+    assert partner is not None, "a screen of partners"
+    return partner
+
+
+async def _key(tx: Read, visit: Visit) -> ApiKey:
+    """Return the partner's key of the path. Raises NotFound, also for another partner's or the other surface's."""
+    key_id: UUID = visit.ids["key"]
+    key = await queries.find_key(tx, key_id)
+    if key is None or key.partner_id != _partner(visit).id or key.surface not in visit.surfaces:
+        raise NotFound("This account has no such key. The Keys page lists its keys.")
+    return key
+
+
+async def _parent(tx: Write, visit: Visit) -> ApiKey | None:
+    """Return the key of the session, locked, from which the keys that it makes descend. Raises Forbidden."""
+    key_id = visit.session.grant.key_id
+    if key_id is None:
+        return None
+    key = await descent.lock_parent(tx, key_id, now=visit.app.clock())
+    if key is None:
+        raise Forbidden("The key that began this session has ended. Sign in with a link of another key.")
+    return key
+
+
+def _expiry(made: NewKey, parent: ApiKey | None) -> tuple[str, ...]:
+    """Return the note for a key that expires with its parent."""
+    if parent is None or made.expires_at is None:
+        return ()
+    at = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
+    return (f"It expires on {at}, no later than {parent.prefix}, which began this session.",)
+
+
+async def _check_room(tx: Read, visit: Visit) -> None:
+    """Raise AccountError if the partner has as many active keys as the console makes."""
+    count = await queries.count_active_keys(tx, _partner(visit).id, now=visit.app.clock())
+    if count >= MAX_ACTIVE_KEYS:
+        raise AccountError(
+            f"This account has {count} active keys; the console makes at most {MAX_ACTIVE_KEYS}. "
+            "Revoke unused ones."
+        )
+
+
+def _new_key(made: NewKey, *notes: str) -> Secret:
+    side = "merchant" if made.surface is Surface.COMMERCE else "storefront"
+    return Secret(f"API key ({side})", made.text, (f"Its id is {made.id}.", *notes))
+
+
+def _shown(title: str, secret: Secret) -> Page:
+    return Page("shown_once.html", title, {"secret": secret})
+
+
+async def _usage(visit: Visit) -> list[Usage]:
+    """Return the partner's limits; none if this deployment has none."""
+    limiter, shared = visit.app.limiter, visit.app.shared_limiter
+    if limiter is None:
+        return []
+    caller = visit.caller_of(None)
+    rates = [Rate.READ, Rate.WRITE, *([Rate.DISCOVERY] if Surface.MARKETFRONT in visit.surfaces else [])]
+    usage = []
+    for name in (rate.value for rate in rates):
+        used = limiter.used(caller, name) if shared is None else await shared.used(caller, name)
+        usage.append(Usage(name, limiter.limit_of(caller, name), used))
+    return usage

@@ -1,0 +1,141 @@
+"""Overview: what needs attention, refused requests by their code, and the newest orders."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import Row
+
+from mercato.console.screen import PARTNERS, Page, Screens, Visit
+from mercato.features.catalogs import operators as catalogs
+from mercato.features.catalogs.operators import RunFilter
+from mercato.features.discovery.closed import MAX_SEARCHED, list_closed
+from mercato.features.orders.operators import OrderFilter, count_orders, list_orders
+from mercato.features.partners.model import Surface
+from mercato.features.requests.queries import Filter, count_by_code
+from mercato.features.stores import operators as stores
+from mercato.features.stores.operators import StoreFilter, StoreSummary
+from mercato.features.webhooks import operators
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform.db.engine import Read
+from mercato.platform.errors import all_problems
+from mercato_contract.orders import OrderState
+from mercato_contract.stores import StoreStatusValue
+from mercato_contract.webhooks import DeliveryStatus
+
+screens: Final = Screens(PARTNERS)
+
+_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+
+RECENT: Final = timedelta(days=1)
+RECENT_CALLS: Final = timedelta(hours=1)
+"""How long ago a failed call to a store may be to be named as a reason."""
+
+SHOWN: Final = 10
+MAX_COUNTED: Final = 1000
+"""A count ends here: how many more there are changes nothing for the reader."""
+
+
+class Closed(Struct, frozen=True):
+    """A store that may not be orderable now, and why."""
+
+    store_id: UUID
+    name: str
+    why: str
+    since: datetime
+
+
+@screens.get("overview")
+async def show_overview(visit: Visit) -> Page:
+    partner = visit.session.partner
+    assert partner is not None, "a screen of partners"
+    since = visit.app.clock() - RECENT
+    all_orders = OrderFilter(
+        partner_id=partner.id, surface=visit.session.only_surface, store_id=visit.store_id
+    )
+    open_orders, recent = replace(all_orders, state=OrderState.OPEN), replace(all_orders, since=since)
+    async with visit.app.db.read() as tx:
+        values = {
+            "most": MAX_COUNTED,
+            "open": await count_orders(tx, open_orders, most=MAX_COUNTED),
+            "placed": await count_orders(tx, recent, most=MAX_COUNTED),
+            "orders": await list_orders(tx, all_orders, limit=SHOWN),
+            **await _failed(tx, visit, since),
+            "refusals": [row async for row in _refusals(tx, visit, since)],
+            **await _catalogs_and_stores(tx, visit, since),
+        }
+    return Page("overview.html", "Overview", values)
+
+
+async def _failed(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
+    """Return the deliveries that failed, and how many: side by side, which is how the index has them."""
+    count = 0
+    rows: list[Row[Any]] = []
+    for surface in visit.surfaces:
+        failed = DeliveryFilter(
+            partner_id=visit.caller(surface).partner_id,
+            surface=surface,
+            store_id=visit.store_id,
+            status=DeliveryStatus.FAILED,
+            since=since,
+        )
+        count += await operators.count_deliveries(tx, failed, limit=MAX_COUNTED)
+        rows += await operators.list_rows(tx, failed, limit=SHOWN)
+    newest = sorted(rows, key=lambda row: row.id, reverse=True)[:SHOWN]
+    return {"failed": min(count, MAX_COUNTED), "deliveries": newest}
+
+
+async def _refusals(
+    tx: Read, visit: Visit, since: datetime
+) -> AsyncIterator[tuple[Surface, str, str | None, int]]:
+    """Yield the side, the code, its title and how many requests were refused so."""
+    for surface in visit.surfaces:
+        wanted = Filter(caller=visit.caller(surface), store_id=visit.store_id, since=since)
+        for code, count in await count_by_code(tx, wanted, limit=MAX_COUNTED):
+            yield surface, code, _TITLES.get(code), count
+
+
+async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
+    """Return a merchant's catalog runs that failed, its paused stores, and those whose calls failed last."""
+    if Surface.COMMERCE not in visit.surfaces:
+        return {"is_merchant": False, "runs": [], "stores": [], "closed": []}
+    partner_id, now = visit.caller(Surface.COMMERCE).partner_id, visit.app.clock()
+    failed = RunFilter(partner_id=partner_id, store_id=visit.store_id, failed=True, since=since)
+    paused = StoreFilter(partner_id=partner_id, store_id=visit.store_id, status=StoreStatusValue.PAUSED)
+    found = [_paused(store) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)]
+    calls = DeliveryFilter(
+        partner_id=partner_id,
+        surface=Surface.COMMERCE,
+        store_id=visit.store_id,
+        status=DeliveryStatus.FAILED,
+        since=now - RECENT_CALLS,
+    )
+    known = {store.store_id for store in found}
+    for call in await operators.list_rows(tx, calls, limit=SHOWN):
+        if call.store_id is None or call.store_id in known:
+            continue
+        known.add(call.store_id)
+        its_store = StoreFilter(partner_id=partner_id, store_id=call.store_id)
+        for store in await stores.list_stores(tx, its_store, limit=1, now=now):
+            why = f"A call to it failed. {call.type}: {call.error}"
+            found.append(Closed(store.id, store.name, why, call.created_at))
+    runs = await catalogs.list_runs(tx, failed, limit=SHOWN)
+    closed, more = await list_closed(tx, partner_id, store_id=visit.store_id, now=now)
+    return {
+        "is_merchant": True,
+        "runs": runs,
+        "stores": found,
+        "closed": closed[:SHOWN],
+        "closed_count": len(closed),
+        "searched": MAX_SEARCHED if more else None,
+    }
+
+
+def _paused(store: StoreSummary) -> Closed:
+    why = "It is paused" if store.pause_reason is None else f"It is paused: {store.pause_reason}"
+    until = store.resume_at
+    why += "." if until is None else f", until {until:%Y-%m-%d %H:%M} UTC."
+    return Closed(store.id, store.name, why, store.updated_at)

@@ -1,0 +1,96 @@
+"""Requests: those that were refused, each with its faults and where to read what helps."""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta
+
+from mercato.console.filters import Filters, partner_of, read_filters, store_of
+from mercato.console.screen import EVERYBODY, Page, Screens, Visit, read_query
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.queries import find_key, find_names
+from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
+from mercato.platform.db.engine import Read
+from mercato.platform.errors import NotFound, all_problems
+from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, validator
+
+screens: Final = Screens(EVERYBODY)
+
+_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+
+
+def _code_fault(text: str) -> str | None:
+    return None if text.upper() in _TITLES else "No code has this name."
+
+
+class RequestsQuery(Wire):
+    """The filters of the list, besides the store and, for operators, the partner."""
+
+    side: Surface | None = None
+    error_code: Annotated[str, Meta(extra=validator(_code_fault))] | None = None
+    since: Instant | None = None
+    cursor: Cursor | None = None
+
+
+@screens.get("requests")
+async def list_requests(visit: Visit) -> Page:
+    filters = read_filters(RequestsQuery, read_query(visit.head.query))
+    before = read_cursor(filters.query.cursor)
+    async with visit.app.db.read() as tx:
+        wanted = await _filter(tx, visit, filters)
+        rows = [] if filters.faults else await list_refused(tx, wanted, before=before, limit=PAGE + 1)
+        page, cursor = page_of(rows, PAGE, lambda row: row.id)
+        its = {row.partner_id for row in page if row.partner_id is not None}
+        names = await find_names(tx, its) if visit.is_operator else {}
+    filters.listed(page)
+    values = {"requests": page, "next_cursor": cursor, "search": filters, "names": names, "codes": _TITLES}
+    return Page("requests.html", "Requests", values)
+
+
+@screens.get("requests/{request}")
+async def show_request(visit: Visit) -> Page:
+    async with visit.app.db.read() as tx:
+        found = await _find(tx, visit)
+        if found is None:
+            raise NotFound("No refused request has this id. Refused requests are deleted after 7 days.")
+        key = None if found.key_id is None else await find_key(tx, found.key_id)
+        names = await find_names(tx, {found.partner_id}) if found.partner_id and visit.is_operator else {}
+    values = {
+        "request": found,
+        "meaning": _TITLES.get(found.error_code),
+        "codes": _TITLES,
+        "key": key,
+        "names": names,
+        "order_id": _order_id(found.path),
+    }
+    return Page("request.html", f"Request {found.request_id}", values)
+
+
+def _order_id(path: str) -> UUID | None:
+    """Return the order that a path names."""
+    _, orders, rest = path.partition("/orders/")
+    return parse_uuid(rest.partition("/")[0]) if orders else None
+
+
+async def _filter(tx: Read, visit: Visit, filters: Filters[RequestsQuery]) -> Filter:
+    """Return which requests: a partner's are its own, of one side."""
+    query = filters.query
+    return Filter(
+        caller=None if visit.is_operator else visit.caller_of(query.side),
+        partner_id=await partner_of(tx, visit, filters) if visit.is_operator else None,
+        error_code=None if query.error_code is None else query.error_code.upper(),
+        since=None if query.since is None else parse_instant(query.since),
+        store_id=await store_of(tx, visit, filters, query.side),
+    )
+
+
+async def _find(tx: Read, visit: Visit) -> Refusal | None:
+    """Return the request of the path as the account may see it: with any of its sides."""
+    sides: list[Caller | None] = [visit.caller(surface) for surface in visit.surfaces]
+    for caller in sides or [None]:
+        found = await find_refused(tx, Filter(caller=caller, store_id=visit.store_id), visit.ids["request"])
+        if found is not None:
+            return found
+    return None

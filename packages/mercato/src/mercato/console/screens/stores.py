@@ -1,0 +1,260 @@
+"""Stores: whether they can be ordered from and why, pausing them, and what is sold out."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+from urllib.parse import urlencode
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mercato.console.filters import Filters, partner_of, read_filters
+from mercato.console.screen import (
+    EVERYBODY,
+    MERCHANTS,
+    OPERATORS,
+    Done,
+    Page,
+    Screens,
+    Visit,
+    read_query,
+)
+from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.partners.model import Surface
+from mercato.features.stores import operators
+from mercato.features.stores.model import StoreRow
+from mercato.features.stores.operators import StoreFilter
+from mercato.features.stores.storefront import availability_of, windows_of
+from mercato.features.webhooks import operators as webhooks
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform.errors import StoreNotFound, ValidationFailed
+from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
+from mercato_contract.money import minor_to_decimal
+from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.stores import (
+    ItemAvailabilityEntry,
+    ItemAvailabilityRequest,
+    StoreStatusUpdate,
+    StoreStatusValue,
+)
+from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.wire import Instant, Wire, parse_instant
+
+screens: Final = Screens(EVERYBODY)
+
+MAX_ITEMS: Final = 50
+"""Items of a store that a page shows; a search narrows them."""
+
+RECENT_CALLS: Final = timedelta(hours=1)
+"""How long ago a failed call to a store may be to be named as a reason."""
+
+_YEARS: Final = range(2, 9999)
+"""The first and the last year of the calendar lack a local time in some zones."""
+
+
+class StoresQuery(Wire):
+    """The filters of the list, besides the partner for operators.
+
+    `side` is a partner's that is merchant and storefront, `query` a storefront's words.
+    """
+
+    side: Surface | None = None
+    status: StoreStatusValue | None = None
+    query: Annotated[str, Meta(max_length=200)] | None = None
+    offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    cursor: Cursor | None = None
+
+
+class StoreQuery(Wire):
+    """What one store's page shows: an instant, and which items."""
+
+    at: Instant | None = None
+    item: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class PauseForm(Wire):
+    pause_reason: str | None = None
+    resume_at: Instant | None = None
+
+
+class ItemForm(Wire):
+    """One switch. `item` is the search that it was found by."""
+
+    item_id: UUID
+    available: bool
+    item: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Item(Struct, frozen=True):
+    """An item in the list. `price` is a decimal, None for one that has none of its own."""
+
+    id: UUID
+    name: str
+    price: str | None
+    sold_out: bool
+
+
+@screens.get("stores")
+async def list_stores(visit: Visit) -> Page:
+    filters = read_filters(StoresQuery, read_query(visit.head.query))
+    query = filters.query
+    if not visit.is_operator and visit.caller_of(query.side).surface is Surface.MARKETFRONT:
+        return await _discover(visit, filters)
+    async with visit.app.db.read() as tx:
+        wanted = StoreFilter(
+            partner_id=await partner_of(tx, visit, filters),
+            store_id=visit.store_id,
+            status=query.status,
+            before=read_cursor(query.cursor),
+        )
+        now = visit.app.clock()
+        rows = [] if filters.faults else await operators.list_stores(tx, wanted, limit=PAGE + 1, now=now)
+    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+    filters.listed(page)
+    values = {"stores": page, "next_cursor": cursor, "search": filters, "statuses": list(StoreStatusValue)}
+    return Page("stores.html", "Stores", values)
+
+
+async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
+    """Show a storefront the stores of the network, as discovery finds them."""
+    query = filters.query
+    found: Sequence[DiscoveredStore] = ()
+    count, next_url = 0, None
+    if visit.store_id is None and not filters.faults:
+        request = DiscoverRequest(query=query.query, offset=query.offset, limit=PAGE)
+        answer = await visit.app.discovery.discover(request)
+        found = [msgspec.json.decode(one, type=DiscoveredStore) for one in answer.stores]
+        count = answer.total_count
+        if answer.has_more:
+            next_url = visit.url_with(offset=str(query.offset + PAGE))
+    values = {"found": found, "count": count, "next_url": next_url, "search": filters, "only": visit.store_id}
+    return Page("stores_found.html", "Stores", values)
+
+
+@screens.get("stores/{store}")
+async def show_store(visit: Visit) -> Page:
+    query, now = visit.filters(StoreQuery), visit.app.clock()
+    row = await _store(visit)
+    catalog = await visit.app.compiled.get(row.catalog_set_id)
+    at = None if query.at is None else _instant(query.at)
+    owns = _owns(visit, row)
+    values = {
+        "store": row,
+        "query": query,
+        "now": availability_of(row, catalog, now),
+        "then": None if at is None else availability_of(row, catalog, at),
+        "hours": windows_of(catalog),
+        "items": _items(row, catalog, query.item, now),
+        "most": MAX_ITEMS,
+        "currency": catalog.currency,
+        "may_pause": owns or visit.is_operator,
+        "may_sell_out": owns,
+        "failure": await _failed_call(visit, row) if owns or visit.is_operator else None,
+        "paused": row.paused_at(now),
+    }
+    return Page("store.html", row.name, values)
+
+
+@screens.post("stores/{store}/pause", audiences=MERCHANTS | OPERATORS)
+async def pause_store(visit: Visit) -> Done:
+    form = visit.fields(PauseForm)
+    status = StoreStatusUpdate(
+        status=StoreStatusValue.PAUSED, pause_reason=form.pause_reason, resume_at=form.resume_at
+    )
+    await _set_status(visit, status)
+    until = f" until {form.resume_at[:16].replace('T', ' ')} UTC" if form.resume_at else ""
+    return _done(visit, f"The store is paused{until}: it takes no orders.")
+
+
+@screens.post("stores/{store}/resume", audiences=MERCHANTS | OPERATORS)
+async def resume_store(visit: Visit) -> Done:
+    await _set_status(visit, StoreStatusUpdate(status=StoreStatusValue.ONLINE))
+    return _done(visit, "The store is resumed: it takes orders while it is open.")
+
+
+@screens.post("stores/{store}/items", audiences=MERCHANTS)
+async def set_item_availability(visit: Visit) -> Done:
+    form, row = visit.fields(ItemForm), await _store(visit)
+    entry = ItemAvailabilityEntry(item_id=str(form.item_id), available=form.available)
+    caller = visit.caller(Surface.COMMERCE)
+    await visit.app.stores.set_items(caller, row.id, ItemAvailabilityRequest(items=[entry]))
+    catalog = await visit.app.compiled.get(row.catalog_set_id)
+    item = catalog.items.get(form.item_id.int)
+    name = "The item" if item is None else item.name
+    return _done(visit, f"{name} is {'available' if form.available else 'sold out'}.", item=form.item)
+
+
+# --- the store -----------------------------------------------------------------------------------------
+
+
+async def _store(visit: Visit) -> StoreRow:
+    """Return the store: the partner's own, for a storefront any, for operators every. Raises StoreNotFound."""
+    store_id = visit.ids["store"]
+    row = await visit.app.cache.find_in_force(store_id)
+    may_see = row is not None and (
+        visit.is_operator or Surface.MARKETFRONT in visit.surfaces or _owns(visit, row)
+    )
+    if row is None or not may_see:
+        raise StoreNotFound(store_id)
+    visit.check_store(store_id, StoreNotFound(store_id))
+    return row
+
+
+def _owns(visit: Visit, row: StoreRow) -> bool:
+    partner = visit.session.partner
+    return partner is not None and Surface.COMMERCE in visit.surfaces and row.partner_id == partner.id
+
+
+async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
+    row = await _store(visit)
+    app = visit.app
+    if not visit.is_operator:
+        await app.stores.set_status(visit.caller(Surface.COMMERCE), row.id, status)
+        return
+    async with app.db.write() as tx:
+        await operators.change_status(tx, row.id, status, now=app.clock(), on_change=app.stores.on_change)
+
+
+async def _failed_call(visit: Visit, row: StoreRow) -> str | None:
+    """Return the reason of the newest call to the store that failed recently, if one did."""
+    wanted = DeliveryFilter(
+        partner_id=row.partner_id,
+        surface=Surface.COMMERCE,
+        store_id=row.id,
+        status=DeliveryStatus.FAILED,
+        since=visit.app.clock() - RECENT_CALLS,
+    )
+    async with visit.app.db.read() as tx:
+        found = await webhooks.list_rows(tx, wanted, limit=1)
+    return f"{found[0].type}: {found[0].error}" if found else None
+
+
+def _items(row: StoreRow, catalog: CompiledCatalog, words: str | None, now: datetime) -> list[Item]:
+    """Return the first items whose names contain the words, those that are sold out before the others."""
+    sold_out = {item_id.int for item_id in row.unavailable_at(now)}
+    wanted = (words or "").casefold()
+    found = [key for key, item in catalog.items.items() if wanted in item.name.casefold()]
+    found.sort(key=lambda key: key not in sold_out)
+    return [_item(key, catalog, sold_out=key in sold_out) for key in found[:MAX_ITEMS]]
+
+
+def _item(key: int, catalog: CompiledCatalog, *, sold_out: bool) -> Item:
+    item = catalog.items[key]
+    price = None if item.price is None else minor_to_decimal(item.price, catalog.scale)
+    return Item(UUID(int=key), item.name, price, sold_out)
+
+
+def _instant(text: str) -> datetime:
+    at = parse_instant(text)
+    if at is None or at.year not in _YEARS:
+        raise ValidationFailed.at(
+            None, f"The time {text!r} can't be checked. Choose one like 2026-01-31 18:30."
+        )
+    return at
+
+
+def _done(visit: Visit, message: str, *, item: str | None = None) -> Done:
+    query = "" if not item else "?" + urlencode({"item": item})
+    return Done(message, to=f"/console/stores/{visit.ids['store']}{query}")

@@ -1,0 +1,300 @@
+"""Price a cart by one CatalogSet, and find all its faults. Amounts are integers of minor units.
+
+The price of a unit is the item's own price and the prices of its modifiers, at every depth. A group's free units are
+its cheapest by the choices' own prices; modifiers of a free choice aren't free.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET, Struct, UnsetType
+
+from mercato.features.carts.faults import Fault, Path
+from mercato.features.carts.lines import replace_duplicate_ids
+from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.platform import errors
+from mercato.platform.clock import MakeId
+from mercato_contract.carts import (
+    CartAmounts,
+    CartModifierGroup,
+    LineItem,
+    LineItemAmounts,
+    PricedLineItem,
+    PricedModifierGroup,
+)
+from mercato_contract.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
+
+UNAVAILABLE: Final = errors.ItemUnavailable.code
+REQUIRED: Final = errors.ModifierRequired.code
+EXCEEDED: Final = errors.ModifierLimitExceeded.code
+INVALID: Final = errors.ValidationFailed.code
+
+MAX_FAULTS: Final = 100
+"""Faults listed in one response."""
+
+_Part = tuple[int, CartModifierGroup, PricedModifierGroup]
+"""One of a line's entries for the same group: its index, the request's, and the priced one."""
+
+
+class Priced(Struct, frozen=True):
+    """Lines with prices and ids. `total` is None if one of them has no price.
+
+    `faults` prevent an order by the CatalogSet's rules; `overflows` are amounts that int64 can't hold.
+    """
+
+    lines: list[PricedLineItem]
+    total: int | None
+    amounts: CartAmounts | UnsetType
+    faults: tuple[Fault, ...]
+    overflows: tuple[Fault, ...]
+
+
+def price(
+    lines: Sequence[LineItem], *, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId
+) -> Priced:
+    """Price the lines and find their faults, without raising.
+
+    The lines must be within bounds (`check_bounds`). Each keeps its id unless an earlier line has the same.
+    """
+    pricing = _Pricing(catalog, sold_out, new_id)
+    priced: list[PricedLineItem] = []
+    limited: list[tuple[int, LineItem, CompiledItem]] = []
+    total, is_complete = 0, True
+    for index, line in enumerate(lines):
+        item = catalog.items.get(line.item_id.int)
+        if item is None:
+            priced.append(pricing.mark_unknown(line, (index,)))
+            is_complete = False
+            continue
+        if item.maximum_quantity is not None:
+            limited.append((index, line, item))
+        answered, unit = pricing.price_line(line, item, item.price, (index,))
+        priced.append(answered)
+        if unit is None:
+            is_complete = False
+            continue
+        cost = unit * line.quantity
+        total += cost
+        if not MIN_MINOR <= cost <= MAX_MINOR:
+            pricing.note_overflow((index,))
+    if limited:
+        pricing.check_quantities(limited)
+    if not MIN_MINOR <= total <= MAX_MINOR and not pricing.overflows:
+        pricing.note_overflow(())
+    if len(set(pricing.ids)) != len(pricing.ids):
+        replace_duplicate_ids(priced, set(), new_id)
+    amounts: CartAmounts | UnsetType = UNSET
+    if is_complete:
+        text = minor_to_decimal(total, catalog.scale)
+        amounts = CartAmounts(currency=catalog.currency, sub_total=text, total=text)
+    return Priced(
+        lines=priced,
+        total=total if is_complete else None,
+        amounts=amounts,
+        faults=tuple(pricing.faults),
+        overflows=tuple(pricing.overflows),
+    )
+
+
+class _Pricing:
+    """One pass over a cart. `ids` are those of all its lines, as integers: a UUID's hash is Python code."""
+
+    __slots__ = ("_groups", "_items", "_new_id", "_scale", "_sold_out", "faults", "ids", "overflows")
+
+    def __init__(self, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId) -> None:
+        self._items = catalog.items
+        self._groups = catalog.groups
+        self._scale = catalog.scale
+        self._sold_out = {item_id.int for item_id in sold_out} if sold_out else set()
+        self._new_id = new_id
+        self.ids: list[int] = []
+        self.faults: list[Fault] = []
+        self.overflows: list[Fault] = []
+
+    def price_line(
+        self, line: LineItem, item: CompiledItem, own: int | None, path: Path
+    ) -> tuple[PricedLineItem, int | None]:
+        """Return the priced line and the price of a unit; None if something in it is unavailable.
+
+        `own` is the item's own price in this place, None if it isn't sold by itself.
+        """
+        line_id = line.line_item_id or self._new_id()
+        self.ids.append(line_id.int)
+        unit = own
+        is_out = not item.available or line.item_id.int in self._sold_out
+        if is_out:
+            self._note_fault(UNAVAILABLE, f"{item.name or line.item_id} is sold out.", path)
+            unit = None
+        groups: list[PricedModifierGroup] = []
+        if line.modifier_groups or item.groups:
+            extra = self._price_modifiers(line, item, groups, path)
+            unit = None if unit is None or extra is None else unit + extra
+        if own is None and not is_out:
+            self._note_fault(UNAVAILABLE, f"{item.name or line.item_id} is not sold by itself.", path)
+        amounts: LineItemAmounts | UnsetType = UNSET
+        if unit is not None and len(path) == 1:
+            scale = self._scale
+            amounts = LineItemAmounts(
+                unit_price=minor_to_decimal(unit, scale), total=minor_to_decimal(unit * line.quantity, scale)
+            )
+        priced = PricedLineItem(
+            item_id=line.item_id,
+            modifier_groups=groups,
+            quantity=line.quantity,
+            line_item_id=line_id,
+            amounts=amounts,
+            unavailable=True if unit is None else UNSET,
+        )
+        return priced, unit
+
+    def mark_unknown(self, line: LineItem, path: Path) -> PricedLineItem:
+        """Return a line of the cart whose item isn't in the CatalogSet."""
+        self._note_fault(UNAVAILABLE, f"Item {line.item_id} is not in the store's current CatalogSet.", path)
+        return self._copy_unpriced(line)
+
+    def check_quantities(self, lines: Sequence[tuple[int, LineItem, CompiledItem]]) -> None:
+        """Note every item with more units in all top-level lines than its maximum."""
+        units: dict[Key, int] = {}
+        for index, line, item in lines:
+            key = line.item_id.int
+            units[key] = count = units.get(key, 0) + line.quantity
+            if item.maximum_quantity is not None and count > item.maximum_quantity:
+                message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
+                self._note_fault(INVALID, message, (index,), "/quantity")
+
+    def note_overflow(self, path: Path) -> None:
+        """Note an amount that int64 minor units can't hold."""
+        self.overflows.append(Fault(INVALID, "The amount is out of range.", path))
+
+    def _price_modifiers(
+        self, line: LineItem, item: CompiledItem, answered: list[PricedModifierGroup], path: Path
+    ) -> int | None:
+        """Return the price of one unit's modifiers. The priced groups are appended to `answered`.
+
+        Several entries for the same group count as one.
+        """
+        chosen: dict[Key, list[_Part]] = {}
+        for number, part in enumerate(line.modifier_groups):
+            group = PricedModifierGroup(modifier_group_id=part.modifier_group_id, line_items=[])
+            answered.append(group)
+            chosen.setdefault(part.modifier_group_id.int, []).append((number, part, group))
+        total: int | None = 0
+        for key, parts in chosen.items():
+            extra = None
+            if key in item.groups:
+                extra = self._price_group(self._groups[key], parts, path)
+            else:
+                self._mark_unknown_group(item, parts, path)
+            total = None if total is None or extra is None else total + extra
+        for key in dict.fromkeys(item.groups):
+            if key not in chosen and self._groups[key].minimum > 0:
+                self._check_rules(self._groups[key], 0, {}, path, "/modifierGroups")
+        return total
+
+    def _price_group(self, group: CompiledGroup, parts: Sequence[_Part], path: Path) -> int | None:
+        """Return the price of a group's choices."""
+        total: int | None = 0
+        units = 0
+        limited: dict[Key, int] = {}
+        costs: list[tuple[int, int]] = []
+        for number, part, answered in parts:
+            for index, choice in enumerate(part.line_items):
+                key, quantity = choice.item_id.int, choice.quantity
+                units += quantity
+                own, item, unit = group.choices.get(key), self._items.get(key), None
+                if own is None or item is None:
+                    # Its units count: the choice is reported once, as unavailable.
+                    name = group.name or "The group"
+                    message = f"{name} has no choice {choice.item_id} in the current CatalogSet."
+                    self._note_fault(UNAVAILABLE, message, (*path, number, index))
+                    priced = self._copy_unpriced(choice)
+                elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
+                    priced, unit = self.price_line(choice, item, own, (*path, number, index))
+                else:
+                    # Most choices have no modifiers: a call for each would double the cost of the pass.
+                    unit = own
+                    line_id = choice.line_item_id or self._new_id()
+                    self.ids.append(line_id.int)
+                    priced = PricedLineItem(
+                        item_id=choice.item_id, modifier_groups=[], quantity=quantity, line_item_id=line_id
+                    )
+                answered.line_items.append(priced)
+                total = None if total is None or unit is None else total + quantity * unit
+                if own is not None:
+                    costs.append((own, quantity))
+                if group.maximum_per_item is not None or (
+                    item is not None and item.maximum_quantity is not None
+                ):
+                    limited[key] = limited.get(key, 0) + quantity
+        if limited or units < group.minimum or (group.maximum is not None and units > group.maximum):
+            self._check_rules(group, units, limited, (*path, parts[0][0]))
+        if group.free and total is not None:
+            total -= _cheapest(costs, group.free)
+        return total
+
+    def _check_rules(
+        self, group: CompiledGroup, units: int, limited: Mapping[Key, int], path: Path, member: str = ""
+    ) -> None:
+        """Note at most one fault of a group: too few or too many units, of the group or of a `limited` choice."""
+        name = group.name or "The group"
+        if units < group.minimum:
+            self._note_fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {units}.", path, member)
+        elif group.maximum is not None and units > group.maximum:
+            self._note_fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {units}.", path, member)
+        else:
+            for key, count in limited.items():
+                item = self._items.get(key)
+                limits = (group.maximum_per_item, None if item is None else item.maximum_quantity)
+                maximum = min(limit for limit in limits if limit is not None)
+                if count > maximum:
+                    message = f"{name}: choose at most {maximum} of one choice, not {count}."
+                    self._note_fault(EXCEEDED, message, path, member)
+                    return
+
+    def _mark_unknown_group(self, item: CompiledItem, parts: Sequence[_Part], path: Path) -> None:
+        number, group, _ = parts[0]
+        name = item.name or "The item"
+        message = f"{name} has no modifier group {group.modifier_group_id} in the current CatalogSet."
+        self._note_fault(UNAVAILABLE, message, (*path, number))
+        for _, part, answered in parts:
+            for line in part.line_items:
+                answered.line_items.append(self._copy_unpriced(line, below=True))
+
+    def _copy_unpriced(
+        self, line: LineItem, *, unavailable: bool = True, below: bool = False
+    ) -> PricedLineItem:
+        """Return a line without a price; `below`: its modifiers are unavailable too."""
+        line_id = line.line_item_id or self._new_id()
+        self.ids.append(line_id.int)
+        return PricedLineItem(
+            item_id=line.item_id,
+            line_item_id=line_id,
+            quantity=line.quantity,
+            modifier_groups=[
+                PricedModifierGroup(
+                    modifier_group_id=group.modifier_group_id,
+                    line_items=[
+                        self._copy_unpriced(choice, unavailable=below, below=below)
+                        for choice in group.line_items
+                    ],
+                )
+                for group in line.modifier_groups
+            ],
+            unavailable=unavailable or UNSET,
+        )
+
+    def _note_fault(self, code: str, message: str, path: Path, member: str = "") -> None:
+        # A line has only a few unavailable items, and they determine the status. Broken rules may be any number.
+        if code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(code, message, path, member))
+
+
+def _cheapest(costs: list[tuple[int, int]], free: int) -> int:
+    """Return the price of the cheapest units, from (price of a unit, units)."""
+    waived = 0
+    for own, quantity in sorted(costs):
+        units = min(free, quantity)
+        waived += units * own
+        free -= units
+    return waived

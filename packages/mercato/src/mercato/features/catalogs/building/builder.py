@@ -1,0 +1,197 @@
+"""Builds catalogs: large documents in a process of their own, so that no cart waits for one.
+
+A thread would hold the interpreter's lock while 5 MB are decoded, and delay every other request.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from mercato.features.catalogs.building.model import LENGTH, NO_MEMORY, BuildRequest, Built, Result, Task
+from mercato.platform.outbound.document import Document
+
+SMALL: Final = 64 * 1024
+"""Bytes up to which a document is built in place: in a few milliseconds, and in a tenth of a second at worst."""
+
+LARGE: Final = 8 * 1024 * 1024
+"""Bytes beyond which a document gets a process of its own, which then ends and frees all its memory. Starting one takes
+a fraction of the build."""
+
+BUILD_SECONDS: Final = 60.0
+"""The time limit of one document; the largest that can be pulled takes a fraction of it."""
+
+IDLE_SECONDS: Final = 60.0
+"""How long an idle process is kept."""
+
+DOCUMENTS: Final = 100
+"""Documents after which a process is replaced, because its memory is fragmented."""
+
+MEMORY: Final = 448 * 1024 * 1024
+"""Bytes of memory for the building process. With them the whole service stays below 600 MB."""
+
+_OUT_OF_MEMORY: Final = frozenset({NO_MEMORY, -signal.SIGSEGV, -signal.SIGABRT})
+"""Exit codes when the memory isn't enough: a decoder in C may crash without it."""
+
+_PIECE: Final = 1024 * 1024
+_START: Final = "from mercato.features.catalogs.building.worker import main; main()"
+
+
+class BuildOverrunError(Exception):
+    """The document takes too much time or memory. Building it again would fail too."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class _WorkerEndedError(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(f"The process that builds a document ended with {code}.")
+        self.code = code
+
+
+class Builder:
+    """Builds and compresses. One process at a time, started on first use, stopped when idle."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory = memory
+        self._lock = asyncio.Lock()
+        self._worker: Process | None = None
+        self._documents = 0
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def build(self, document: Document, request: BuildRequest, *, serves: bool = True) -> Result:
+        """Return the document's result. Raises BuildOverrunError.
+
+        A dry run, which `serves` nothing, doesn't compress a large document.
+        """
+        if document.size <= SMALL:
+            # Imported with the first document, not when the service starts.
+            from mercato.features.catalogs.building.build import build
+
+            return build(await document.read(), request)
+        async with self._lock:
+            return await self._build_apart(document, Task(document.size, request, serves))
+
+    async def compress(self, built: Built) -> dict[str, bytes]:
+        """Return the served bytes in each coding."""
+        if built.bodies is not None:
+            return built.bodies
+        from mercato.features.catalogs.building.compress import compress
+
+        return await asyncio.to_thread(compress, built.body)
+
+    async def close(self) -> None:
+        """Kill the process."""
+        worker = self._worker
+        self._stop()
+        if worker is not None:
+            await _end(worker)
+
+    async def _build_apart(self, document: Document, task: Task) -> Result:
+        if document.size > LARGE or self._documents >= DOCUMENTS:
+            # The old process ends first, so that there is never the memory of two.
+            await self.close()
+        elif self._idle is not None:
+            self._idle.cancel()
+        try:
+            async with asyncio.timeout(BUILD_SECONDS):
+                try:
+                    return await self._run(document, task)
+                except _WorkerEndedError as ended:
+                    if ended.code != -signal.SIGKILL:
+                        raise
+                    # Killed from outside, which isn't the document's fault: try once more in a new process.
+                    return await self._run(document, task)
+        except TimeoutError:
+            message = "The document took too long to check. Make it smaller, or nest it less deeply."
+            raise BuildOverrunError(message) from None
+        except _WorkerEndedError as ended:
+            if ended.code not in _OUT_OF_MEMORY:
+                raise
+            raise BuildOverrunError(
+                f"Checking the document takes more than the available {self._memory >> 20} MiB of memory. "
+                "Make it smaller: shorten its texts, or leave out what storefronts don't show."
+            ) from None
+        finally:
+            if document.size > LARGE:
+                self._stop()
+            else:
+                self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._stop)
+
+    async def _run(self, document: Document, task: Task) -> Result:
+        worker = self._worker or await self._start()
+        self._documents += 1
+        try:
+            output = await _exchange(worker, document, task)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            closed, self._worker = self._worker is not worker, None
+            raise _WorkerEndedError(0 if closed else await worker.wait()) from None
+        except BaseException:
+            # Nothing waits for the document any more, so the next one must not wait for it either.
+            self._worker = None
+            await _end(worker)
+            raise
+        result: Result = msgspec.msgpack.decode(output, type=Result)
+        return result
+
+    async def _start(self) -> Process:
+        self._documents = 0
+        self._worker = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _START,
+            str(os.getpid()),
+            str(self._memory),
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=_PIECE,
+            # A Ctrl-C is the service's to handle.
+            start_new_session=True,
+        )
+        return self._worker
+
+    def _stop(self) -> None:
+        """Close the process's input; it ends at the end of its input."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            assert worker.stdin is not None
+            worker.stdin.close()
+
+
+async def _end(worker: Process) -> None:
+    if worker.returncode is None:
+        worker.kill()
+    await worker.wait()
+
+
+async def _exchange(worker: Process, document: Document, task: Task) -> bytes:
+    """Send the document; return the result's bytes. Raises IncompleteReadError or ConnectionError."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    head = msgspec.msgpack.encode(task)
+    worker.stdin.write(len(head).to_bytes(LENGTH) + head)
+    async for piece in _pieces(document):
+        worker.stdin.write(piece)
+        await worker.stdin.drain()
+    length = await worker.stdout.readexactly(LENGTH)
+    return await worker.stdout.readexactly(int.from_bytes(length))
+
+
+async def _pieces(document: Document) -> AsyncIterator[bytes]:
+    """Yield a large document from its file in pieces: the service never holds all of it."""
+    if document.size <= LARGE:
+        yield await document.read()
+        return
+    file = await document.file()
+    while piece := await asyncio.to_thread(file.read, _PIECE):
+        yield piece

@@ -1,0 +1,154 @@
+"""The dry run: reports what a run would find in a document, and changes nothing."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
+from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.diff import diff
+from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.platform.errors import RateLimited
+from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
+from mercato.platform.outbound.document import Document, NewDocument
+from mercato.platform.wire import Decoder
+from mercato.platform.wire.checks import refuse, uri_fault
+from mercato_contract.catalogs import CatalogFault, CatalogValidation, CatalogWarning
+from mercato_contract.wire import Wire
+
+CONCURRENCY: Final = 2
+"""Dry runs of one partner at a time: all partners share one building process."""
+
+MAX_REQUEST: Final = 1024 * 1024
+"""Bytes up to which a body is searched for a callbackUrl. A longer one is always a document."""
+
+RETRY_AFTER: Final = 2
+"""Seconds for Retry-After when a partner has too many."""
+
+
+class CatalogSource(Wire):
+    """The URL from which the document to check is pulled."""
+
+    callback_url: str
+
+
+class _Items(Struct):
+    items: msgspec.Raw | UnsetType = UNSET
+
+
+_read_items: Final = msgspec.json.Decoder(_Items).decode
+"""Skips all other members: a body of 32 MiB may have millions."""
+
+_request: Final = Decoder(CatalogSource)
+
+
+Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Reads a request's body and passes each chunk to the function."""
+
+
+class Subject(Struct, frozen=True):
+    """The store that a document is checked for."""
+
+    onboarding_id: UUID
+    store_id: UUID
+    catalog_set_id: UUID
+
+
+class Checker(Struct, frozen=True):
+    """Checks documents, given or pulled."""
+
+    outbound: Outbound
+    builder: Builder
+    compiled: CompiledCatalogs
+    limits: PullLimits
+    default_currency: str
+    new_document: NewDocument
+    running: Counter[UUID] = field(default_factory=Counter)
+
+    async def check(
+        self, receive: Receive, *, partner_id: UUID, subject: Subject | None
+    ) -> CatalogValidation:
+        """Return what a run would report of the document in the body that `receive` reads, or at the URL in it.
+
+        The limit is checked before the body is read, so that refused requests take no memory.
+        Raises what `receive` raises, ValidationFailed for a callbackUrl that isn't a URL, and RateLimited.
+        """
+        if self.running[partner_id] >= CONCURRENCY:
+            raise RateLimited(
+                f"{CONCURRENCY} dry runs of this account are in progress. Wait until one has ended.",
+                retry_after=RETRY_AFTER,
+            )
+        self.running[partner_id] += 1
+        try:
+            with self.new_document() as document:
+                await receive(document.write)
+                return await self._pull_and_check(document, subject)
+        finally:
+            self.running[partner_id] -= 1
+            if not self.running[partner_id]:
+                del self.running[partner_id]
+
+    async def _pull_and_check(self, document: Document, subject: Subject | None) -> CatalogValidation:
+        url = callback_url(await document.read()) if document.size <= MAX_REQUEST else None
+        if url is None:
+            return await self._check(document, subject)
+        refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])
+        try:
+            pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
+        except RequestFailed as failure:
+            return _invalid(failure.message)
+        assert not isinstance(pulled, NotModified)
+        with pulled.document:
+            return await self._check(pulled.document, subject)
+
+    async def _check(self, document: Document, subject: Subject | None) -> CatalogValidation:
+        owner = (
+            (NO_ONBOARDING, NO_ONBOARDING) if subject is None else (subject.onboarding_id, subject.store_id)
+        )
+        request = BuildRequest(owner[0], NO_ONBOARDING, owner[1], self.default_currency)
+        try:
+            result = await self.builder.build(document, request, serves=False)
+        except BuildOverrunError as overrun:
+            return _invalid(overrun.message)
+        assert not isinstance(result, Unchanged)
+        faults = result.faults if isinstance(result, BuildFailed) else ()
+        changes = None
+        if isinstance(result, Built) and subject is not None:
+            changes = diff(await self.compiled.get(subject.catalog_set_id), unpack(result.compiled))
+        return CatalogValidation(
+            valid=not faults,
+            errors=tuple(CatalogFault(message=one.message, path=one.path) for one in faults),
+            warnings=tuple(CatalogWarning(message=one.message, path=one.path) for one in result.warnings),
+            summary=result.summary if isinstance(result, Built) else None,
+            diff=changes,
+        )
+
+
+def callback_url(document: bytes) -> str | None:
+    """Return the URL that a request has in place of a document; None if the body itself is the document.
+
+    A body of broken JSON is treated as a document: the check reports where it breaks.
+    Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string.
+    """
+    if b'"items"' in document and b'"callbackUrl"' not in document:
+        return None
+    try:
+        has_items = not isinstance(_read_items(document).items, UnsetType)
+    except msgspec.ValidationError:
+        has_items = False
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if document.strip():
+            return None
+        has_items = False
+    return None if has_items else _request(document).callback_url
+
+
+def _invalid(message: str) -> CatalogValidation:
+    fault = CatalogFault(message=message, path="")
+    return CatalogValidation(valid=False, errors=(fault,), warnings=(), summary=None, diff=None)

@@ -1,0 +1,294 @@
+"""The SQL of catalogs: owners, sets with their bytes, and runs."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
+
+from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run
+from mercato.features.compression import compress, decompress
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.db.tables import catalog_bodies as bodies
+from mercato.platform.db.tables import catalog_owners as owners
+from mercato.platform.db.tables import catalog_runs as runs
+from mercato.platform.db.tables import catalog_sets as sets
+from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+from mercato_contract.wire import as_json
+
+COMPILED: Final = "compiled"
+"""The coding under which the compiled catalog is stored."""
+
+SEARCH: Final = "search"
+"""The coding under which a set's words and opening hours are stored, for discovery."""
+
+_faults: Final = msgspec.json.Decoder(tuple[CatalogFault, ...])
+_warnings: Final = msgspec.json.Decoder(tuple[PartnerWarning, ...])
+_texts: Final = msgspec.json.Decoder(tuple[str, ...])
+
+_OF_OWNER: Final = owners.c.id == bindparam("owner_id")
+_IS_OPEN: Final = owners.c.closed_at.is_(None)
+_OF_SET: Final = sets.c.id == bindparam("set_id")
+_OF_RUN: Final = runs.c.id == bindparam("run_id")
+_RUN_OF_OWNER: Final = runs.c.owner_id == bindparam("owner_id")
+_RUN_IS_OPEN: Final = or_(*(runs.c.status == status.value for status in OPEN))
+
+# --- owners ---------------------------------------------------------------------------------------
+
+_INSERT_OWNER: Final = prepared_insert(owners, "id", "store_id", "partner_id")
+_CLOSE_OWNER: Final = prepared_update(owners, "closed_at", where=[_OF_OWNER])
+_SUPERSEDE_CURRENT: Final = prepared_update(
+    sets,
+    "superseded_at",
+    where=[sets.c.id == select(owners.c.current_set_id).where(_OF_OWNER).scalar_subquery()],
+)
+_LOCK_OWNER: Final = prepared(select(owners.c.id).where(_OF_OWNER, _IS_OPEN).with_for_update())
+
+
+async def insert_owner(tx: Write, owner: Owner) -> None:
+    await tx.execute(_INSERT_OWNER, msgspec.structs.asdict(owner))
+
+
+async def close_owner(tx: Write, owner_id: UUID, *, now: datetime) -> None:
+    """Close the owner: a run in progress can't switch it any more, and its set is superseded."""
+    await tx.execute(_CLOSE_OWNER, {"owner_id": owner_id, "closed_at": now})
+    await tx.execute(_SUPERSEDE_CURRENT, {"owner_id": owner_id, "superseded_at": now})
+
+
+async def lock_owner(tx: Write, owner_id: UUID) -> bool:
+    """Lock the owner's row until the transaction ends; False if it is closed or doesn't exist."""
+    return await tx.first(_LOCK_OWNER, {"owner_id": owner_id}) is not None
+
+
+# --- sets -----------------------------------------------------------------------------------------
+
+_FIND_CURRENT: Final = prepared(
+    select(sets.c.id, sets.c.content_hash, sets.c.currency, sets.c.source_url, sets.c.source_etag)
+    .join(owners, owners.c.current_set_id == sets.c.id)
+    .where(_OF_OWNER)
+)
+_INSERT_SET: Final = prepared_insert(sets, *NewSet.__struct_fields__)
+_SERVE: Final = {
+    leaves_one: prepared_update(
+        owners,
+        "current_set_id",
+        where=[
+            _OF_OWNER,
+            _IS_OPEN,
+            owners.c.current_set_id == bindparam("leaves")
+            if leaves_one
+            else owners.c.current_set_id.is_(None),
+        ],
+    )
+    for leaves_one in (True, False)
+}
+_SUPERSEDE: Final = prepared_update(sets, "superseded_at", where=[_OF_SET])
+_TOUCH_SOURCE: Final = prepared_update(sets, "source_url", "source_etag", where=[_OF_SET])
+_FIND_OWNER_OF_SET: Final = prepared(select(sets.c.owner_id).where(_OF_SET))
+
+
+async def find_current(tx: Read, owner_id: UUID) -> CurrentSet | None:
+    """Return the set that the owner serves now, if any."""
+    row = await tx.first(_FIND_CURRENT, {"owner_id": owner_id})
+    return None if row is None else CurrentSet(*row)
+
+
+async def insert_set(tx: Write, new: NewSet, parts: Mapping[str, bytes]) -> None:
+    """Store a set and its bytes (coding → body); it isn't served before `switch`."""
+    await tx.execute(_INSERT_SET, msgspec.structs.asdict(new))
+    for coding, body in parts.items():
+        # Not prepared: megabytes are written in a thread.
+        await tx.execute(insert(bodies).values(set_id=new.id, coding=coding, body=body))
+
+
+async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, now: datetime) -> bool:
+    """Make `to` the owner's current set; False if `leaves` isn't the current one any more, or the owner is closed."""
+    moved = await tx.execute(
+        _SERVE[leaves is not None], {"owner_id": owner_id, "leaves": leaves, "current_set_id": to}
+    )
+    if leaves is not None:
+        await tx.execute(_SUPERSEDE, {"set_id": leaves, "superseded_at": now})
+    return moved.rowcount == 1
+
+
+async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -> None:
+    """Store where the set's content was last pulled from, for the next conditional pull."""
+    await tx.execute(_TOUCH_SOURCE, {"set_id": set_id, "source_url": url, "source_etag": etag})
+
+
+async def find_body(tx: Read, set_id: UUID, coding: str) -> bytes | None:
+    """Return the set's bytes in one coding (`zstd`, `br`, `gzip`, COMPILED or SEARCH)."""
+    body: bytes | None = await tx.scalar(
+        select(bodies.c.body).where(bodies.c.set_id == set_id, bodies.c.coding == coding)
+    )
+    return body
+
+
+async def find_owner_of_set(tx: Read, set_id: UUID) -> UUID | None:
+    """Return the owner that serves or has served the set, while the set is kept."""
+    owner_id: UUID | None = await tx.scalar(_FIND_OWNER_OF_SET, {"set_id": set_id})
+    return owner_id
+
+
+async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` sets that were superseded before the instant; return how many."""
+    served = select(owners.c.current_set_id).where(owners.c.current_set_id.is_not(None), _IS_OPEN)
+    old = select(sets.c.id).where(sets.c.superseded_at < before, ~sets.c.id.in_(served)).limit(limit)
+    ids = [row.id for row in await tx.all(old)]
+    if ids:
+        await tx.execute(delete(bodies).where(bodies.c.set_id.in_(ids)))
+        await tx.execute(delete(sets).where(sets.c.id.in_(ids)))
+    return len(ids)
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+_RUN: Final = [column for column in runs.c if column.name != "excerpts"]
+_INSERT_RUN: Final = prepared_insert(runs, *(column.name for column in _RUN if column.name != "set_id"))
+_COUNT_WAITING: Final = prepared(
+    select(func.count()).where(_RUN_OF_OWNER, runs.c.status == RunStatus.QUEUED.value)
+)
+_FIND_RUN: Final = prepared(select(*_RUN).where(_OF_RUN))
+_LIST_NOTIFIED: Final = prepared(
+    select(*_RUN)
+    .where(_RUN_OF_OWNER, runs.c.notified, runs.c.id < bindparam("before"))
+    .order_by(runs.c.id.desc())
+    .limit(bindparam("limit"))
+)
+_LAST: Final = UUID(int=2**128 - 1)
+_MOVE_RUN: Final = prepared_update(runs, "status", "updated_at", where=[_OF_RUN, _RUN_IS_OPEN])
+_END: Final = ("status", "errors", "updated_at")
+_END_RUN: Final = prepared_update(
+    runs, *_END, "warnings", "excerpts", "set_id", where=[_OF_RUN, _RUN_IS_OPEN]
+)
+_END_OPEN_RUNS: Final = prepared_update(runs, *_END, where=[_RUN_OF_OWNER, _RUN_IS_OPEN])
+_FIND_WARNINGS: Final = prepared(
+    select(runs.c.warnings)
+    .where(_RUN_OF_OWNER, runs.c.set_id == bindparam("set_id"))
+    .order_by(runs.c.id.desc())
+    .limit(1)
+)
+
+
+async def insert_run(tx: Write, run: Run) -> None:
+    row = msgspec.structs.asdict(run) | {
+        "owner_id": run.owner.id,
+        "store_id": run.owner.store_id,
+        "partner_id": run.owner.partner_id,
+        "status": run.status.value,
+        "errors": "[]",
+        "warnings": "[]",
+    }
+    await tx.execute(_INSERT_RUN, row)
+
+
+async def count_waiting(tx: Read, owner_id: UUID) -> int:
+    """Return how many of the owner's runs are queued."""
+    return int(await tx.scalar(_COUNT_WAITING, {"owner_id": owner_id}))
+
+
+async def find_run(tx: Read, run_id: UUID) -> Run | None:
+    row = await tx.first(_FIND_RUN, {"run_id": run_id})
+    return None if row is None else _run(row)
+
+
+async def find_excerpts(tx: Read, run_id: UUID) -> tuple[str, ...]:
+    """Return what the run's document has at each of its errors, nothing if it couldn't be pulled."""
+    stored: bytes | None = await tx.scalar(select(runs.c.excerpts).where(runs.c.id == run_id))
+    return () if stored is None else _texts.decode(decompress(stored))
+
+
+async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit: int) -> list[Run]:
+    """Return the runs that a partner requested, newest first, at most `limit`, older than the run `before`."""
+    given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit}
+    return [_run(row) for row in await tx.all(_LIST_NOTIFIED, given)]
+
+
+async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
+    """Return each owner's newest run."""
+    other = runs.alias()
+    # PostgreSQL before version 18 has no max() of UUIDs.
+    newest = (
+        select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
+    )
+    rows = await tx.all(
+        select(*_RUN).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
+    )
+    return {row.owner_id: _run(row) for row in rows}
+
+
+async def move_run(tx: Write, run_id: UUID, *, to: RunStatus, now: datetime) -> bool:
+    """Move an open run on; False when it has ended already."""
+    moved = await tx.execute(_MOVE_RUN, {"run_id": run_id, "status": to.value, "updated_at": now})
+    return moved.rowcount == 1
+
+
+async def end_run(
+    tx: Write,
+    run_id: UUID,
+    *,
+    status: RunStatus,
+    errors: Sequence[CatalogFault],
+    warnings: Sequence[PartnerWarning],
+    excerpts: Sequence[str],
+    set_id: UUID | None,
+    now: datetime,
+) -> bool:
+    """End an open run; False when it has ended already. `excerpts` are those of the errors, in their order."""
+    end = {
+        "run_id": run_id,
+        "status": status.value,
+        "errors": as_json(errors).decode(),
+        "warnings": as_json(warnings).decode(),
+        "excerpts": compress(as_json(excerpts)) if any(excerpts) else None,
+        "set_id": set_id,
+        "updated_at": now,
+    }
+    return (await tx.execute(_END_RUN, end)).rowcount == 1
+
+
+async def find_warnings(tx: Read, owner_id: UUID, set_id: UUID) -> tuple[PartnerWarning, ...]:
+    """Return the warnings of the newest run that ended with the set."""
+    found = await tx.scalar(_FIND_WARNINGS, {"owner_id": owner_id, "set_id": set_id})
+    return () if found is None else _warnings.decode(found)
+
+
+async def end_open_runs(tx: Write, owner_id: UUID, *, fault: CatalogFault, now: datetime) -> None:
+    """End every open run of an owner `failed`, for the one reason given."""
+    errors = as_json([fault]).decode()
+    await tx.execute(
+        _END_OPEN_RUNS,
+        {"owner_id": owner_id, "status": RunStatus.FAILED.value, "errors": errors, "updated_at": now},
+    )
+
+
+async def prune_runs(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete runs that ended before an instant, never the newest of an onboarding or a store; return how many."""
+    later = runs.alias("later")
+    superseded = exists().where(
+        later.c.owner_id == runs.c.owner_id, later.c.notified == runs.c.notified, later.c.id > runs.c.id
+    )
+    old = select(runs.c.id).where(runs.c.updated_at < before, ~_RUN_IS_OPEN, superseded)
+    ids = [row.id for row in await tx.all(old.order_by(runs.c.updated_at).limit(limit))]
+    if ids:
+        await tx.execute(delete(runs).where(runs.c.id.in_(ids)))
+    return len(ids)
+
+
+def _run(row: Row[Any]) -> Run:
+    return Run(
+        id=row.id,
+        owner=Owner(id=row.owner_id, store_id=row.store_id, partner_id=row.partner_id),
+        notified=row.notified,
+        callback_url=row.callback_url,
+        status=RunStatus(row.status),
+        errors=_faults.decode(row.errors),
+        warnings=_warnings.decode(row.warnings),
+        set_id=row.set_id,
+        traceparent=row.traceparent,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,96 @@
+"""An ingest run: its states, their transitions, and the warnings that are stored with it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.features.catalogs.model import Finding
+from mercato.features.catalogs.validation.findings import Rule
+from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+
+TRANSITIONS: Final = {
+    RunStatus.QUEUED: {RunStatus.PULLING, RunStatus.FAILED},
+    RunStatus.PULLING: {RunStatus.PROCESSING, RunStatus.SUCCEEDED, RunStatus.FAILED},
+    RunStatus.PROCESSING: {RunStatus.SUCCEEDED, RunStatus.FAILED},
+    RunStatus.SUCCEEDED: set[RunStatus](),
+    RunStatus.FAILED: set[RunStatus](),
+}
+"""The transitions of one attempt. Two are beyond the specification: after a 304 a run succeeds from `pulling`, since
+there is nothing to process, and one that can't be performed fails from `queued`."""
+
+OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
+"""The states that aren't terminal."""
+
+
+class Owner(Struct, frozen=True):
+    """Whose catalog it is. `id` is the onboarding's, `store_id` the store that it is or will be."""
+
+    id: UUID
+    store_id: UUID
+    partner_id: UUID
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run as it is stored."""
+
+    id: UUID
+    owner: Owner
+    notified: bool
+    callback_url: str
+    status: RunStatus
+    errors: tuple[CatalogFault, ...] = ()
+    warnings: tuple[PartnerWarning, ...] = ()
+    set_id: UUID | None = None
+    traceparent: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class CurrentSet(Struct, frozen=True):
+    """The facts of the set that an owner serves now."""
+
+    id: UUID
+    content_hash: str
+    currency: str
+    source_url: str
+    source_etag: str | None
+
+
+class NewSet(Struct, frozen=True):
+    """A set as it is stored; `summary` is JSON."""
+
+    id: UUID
+    owner_id: UUID
+    store_id: UUID
+    partner_id: UUID
+    content_hash: str
+    currency: str
+    summary: str
+    source_url: str
+    source_etag: str | None
+    created_at: datetime
+
+
+MAX_WARNINGS: Final = 100
+"""Warnings stored with a run; the last one has the count of the others."""
+
+
+def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
+    """Return warnings with their rules as codes. If there are too many, every rule keeps an equal share."""
+    kept = list(found)
+    if len(found) > MAX_WARNINGS:
+        share = max((MAX_WARNINGS - 1) // len({one.rule for one in found}), 1)
+        counted: Counter[str] = Counter()
+        kept = []
+        for one in found:
+            counted[one.rule] += 1
+            if counted[one.rule] <= share and len(kept) < MAX_WARNINGS - 1:
+                kept.append(one)
+        more = f"{len(found) - len(kept)} more warnings are not listed."
+        more += " `mercato catalog lint` lists more of a document."
+        kept.append(Finding(Rule.NOT_LISTED.id, more, ""))
+    return tuple(PartnerWarning(code=one.rule, message=one.message, pointer=one.path) for one in kept)

@@ -1,0 +1,139 @@
+"""Discover stores by location, words, categories, fulfilment and opening hours."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from mercato.features.discovery import queries
+from mercato.features.discovery.hours import Openings
+from mercato.features.discovery.model import EncodedDiscoverResponse
+from mercato.features.discovery.places import RINGS, Circle, circle_of, metres_of
+from mercato.features.discovery.queries import Hit, Search
+from mercato.features.discovery.text import text_query_of
+from mercato.platform import errors
+from mercato.platform.clock import Clock, to_ms
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.wire.checks import refuse
+from mercato_contract.discovery import INCOMPLETE_LOCATION, RADIUS, DiscoverRequest, Location, mode_fault
+from mercato_contract.problems import OrderError
+from mercato_contract.stores import FulfillmentMode, StoreStatusValue
+from mercato_contract.wire import as_json
+
+LIMIT: Final = 50
+
+_COLUMNS: Final = {
+    None: None,
+    FulfillmentMode.PICKUP: "pickup",
+    FulfillmentMode.DELIVERY_BY_MERCHANT: "delivery",
+}
+
+
+def _status(value: StoreStatusValue, *, is_open: bool) -> bytes:
+    return b',"status":"%b","isOpen":%b,"unavailableItemIds":' % (value.encode(), as_json(is_open))
+
+
+_PAUSED: Final = _status(StoreStatusValue.PAUSED, is_open=False)
+_OPEN: Final = _status(StoreStatusValue.ONLINE, is_open=True)
+_CLOSED: Final = _status(StoreStatusValue.ONLINE, is_open=False)
+
+
+class Discovery(Struct, frozen=True):
+    """Searches of live stores."""
+
+    db: Database
+    clock: Clock
+
+    async def discover(self, request: DiscoverRequest) -> EncodedDiscoverResponse:
+        """Return a page of stores and the exact total. Raises InvalidRequest, ValidationFailed."""
+        now = self.clock()
+        circle, mode = _circle(request), _COLUMNS[_mode(request)]
+        search = Search(
+            circle=circle,
+            text_query=text_query_of(request.query, request.categories or (), mode=mode, circle=circle),
+            mode=mode,
+            now_ms=to_ms(now),
+        )
+        offset, limit = request.offset or 0, request.limit or LIMIT
+        openings = Openings(now)
+        open_now = bool(request.open_now)
+        total, hits = await self.db.read_replica(
+            lambda tx: _search(tx, search, openings, offset, limit, open_now=open_now)
+        )
+        return EncodedDiscoverResponse(
+            stores=[_render(hit, search.now_ms, openings) for hit in hits],
+            total_count=total,
+            has_more=offset + len(hits) < total,
+        )
+
+
+async def _search(
+    tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, open_now: bool
+) -> tuple[int, list[Hit]]:
+    """Return the total and the page."""
+    keys: list[int] | None = None
+    if open_now:
+        rings, open_hours = [0] * len(RINGS), set()
+        for key, timezone, spans, ring, stores in await queries.list_hours(tx, search):
+            if openings.is_open(timezone, spans):
+                rings[ring] += stores
+                open_hours.add(key)
+        keys = sorted(open_hours)
+    elif search.circle is not None and search.text_query is None:
+        rings = await queries.count_rings(tx, search)
+    else:
+        counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit)
+        return counted or 0, hits
+    total = sum(rings)
+    if offset >= total:
+        return total, []
+    _, hits = await queries.list_hits(
+        tx, _narrow(search, rings, offset + limit), offset=offset, limit=limit, keys=keys
+    )
+    return total, hits
+
+
+def _narrow(search: Search, rings: Sequence[int], most: int) -> Search:
+    """Return the search within the smallest circle that has enough hits."""
+    if search.circle is None or search.text_query is not None:
+        return search
+    known = accumulate(rings)
+    enough = next((ring for ring, stores in enumerate(known) if stores >= most), len(RINGS) - 1)
+    return search._replace(circle=search.circle.inner(enough))
+
+
+def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
+    """Return a DiscoveredStore: its card with its status, sold-out items and distance."""
+    _, chord, paused_until, card, timezone, spans, sold_out = hit
+    status = _PAUSED if paused_until > now_ms else _OPEN if openings.is_open(timezone, spans) else _CLOSED
+    items = as_json(sorted(str(UUID(item)) for item in sold_out.split(","))) if sold_out else b"[]"
+    end = b"}" if chord is None else b',"distance":%.1f}' % metres_of(chord)
+    return msgspec.Raw(b"".join((card[:-1], status, items, end)))
+
+
+def _circle(request: DiscoverRequest) -> Circle | None:
+    location = request.location
+    if location is None:
+        return None
+    radius = RADIUS if request.radius is None else request.radius
+    return circle_of(*_place(location), radius)
+
+
+def _place(location: Location) -> tuple[float, float]:
+    """Return latitude and longitude. Raises InvalidRequest for half a location."""
+    latitude = location.latitude if location.latitude is not None else location.lat
+    longitude = location.longitude if location.longitude is not None else location.lng
+    if latitude is not None and longitude is not None:
+        return latitude, longitude
+    reason = OrderError(code=errors.InvalidRequest.code, message=INCOMPLETE_LOCATION, pointer="/location")
+    raise errors.InvalidRequest(INCOMPLETE_LOCATION, errors=[reason])
+
+
+def _mode(request: DiscoverRequest) -> FulfillmentMode | None:
+    if request.fulfillment_type is None:
+        return None
+    refuse([("/fulfillmentType", mode_fault(request.fulfillment_type))])
+    return FulfillmentMode(request.fulfillment_type.upper())

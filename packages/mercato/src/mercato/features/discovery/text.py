@@ -1,0 +1,140 @@
+"""A store's words in the full-text index, and a request's query to it, for both databases.
+
+Besides words the index has marks: a word of the store's name, a category, a fulfilment type that the store lacks, and
+its cells in two coarse grids. They begin with a character that no word has, so that one index finds "ramen, delivered,
+of this category, within these cells" without reading a row.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, words_of
+from mercato.features.discovery.places import COLUMNS, Circle, cell_of
+from mercato.features.stores.model import StoreRow
+from mercato.platform.db.types import Dialect
+
+_NAME: Final = "\ue000n"
+_CATEGORY: Final = "\ue000c"
+_MODE_MISSING: Final = {"pickup": "\ue000x", "delivery": "\ue000y"}
+"""Marks of what is missing, because nearly every store has both."""
+
+_GRIDS: Final = (("\ue000f", 25), ("\ue000g", 250))
+"""Each grid's mark and its cells' width in cells of `places`: half a degree, and five degrees."""
+
+_PREFIX: Final = "\ue000p"
+"""The mark of a word's first letters, for PostgreSQL's index."""
+
+MAX_CELLS: Final = 64
+"""Cells of a coarse grid that one question names; a circle that covers more uses the coarser grid, or none."""
+
+
+class TextQuery(NamedTuple):
+    """A full-text query: every term, at least one mark of each group, and not the mark `excluded`."""
+
+    terms: tuple[Term, ...]
+    marks: tuple[tuple[str, ...], ...]
+    excluded: str | None
+
+    @property
+    def best(self) -> "TextQuery":
+        """The same query for stores that have every term in their name."""
+        named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
+        return self._replace(terms=named)
+
+
+def category_of(text: str) -> str:
+    """Return the mark of a category, which ignores case, width and blanks."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return _CATEGORY + blake2b(plain.encode(), digest_size=8).hexdigest()
+
+
+def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list[str]:
+    """Return the distinct words and marks of a store; `catalog` are the words of its catalog."""
+    named = words_of([row.name])
+    found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
+    if dialect == "postgresql":
+        starts = [word[:MIN_PREFIX] for word in found if len(word) > MIN_PREFIX]
+        found.update(dict.fromkeys(_PREFIX + start for start in starts))
+    found.update(dict.fromkeys(_NAME + word for word in named))
+    found.update(dict.fromkeys(map(category_of, row.categories)))
+    found.update(
+        dict.fromkeys(
+            _MODE_MISSING[mode]
+            for mode, there in (("pickup", row.pickup_allowed), ("delivery", row.delivery_allowed))
+            if not there
+        )
+    )
+    if row.latitude is not None and row.longitude is not None:
+        cell = cell_of(row.latitude, row.longitude)
+        found.update(dict.fromkeys(_mark(grid, cell) for grid in _GRIDS))
+    return list(found)
+
+
+def text_query_of(
+    query: str | None, categories: Sequence[str], *, mode: str | None, circle: Circle | None
+) -> TextQuery | None:
+    """Return the query, or None without words and categories."""
+    terms = terms_of(query or "")
+    marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
+    if not terms and not marks:
+        return None
+    cells = _cells(circle) if circle is not None else ()
+    if cells:
+        marks.append(cells)
+    return TextQuery(tuple(terms), tuple(marks), _MODE_MISSING[mode] if mode is not None else None)
+
+
+def render_query(dialect: Dialect, text_query: TextQuery) -> str:
+    """Return the query in the syntax of FTS5 or PostgreSQL.
+
+    A request can't inject syntax: its words are letters and digits.
+    """
+    return _fts5_query(text_query) if dialect == "sqlite" else _tsquery(text_query)
+
+
+def exclude(dialect: Dialect, text_query: str, other: str) -> str:
+    """Return a query for what the first finds and the second doesn't."""
+    return f"({text_query}) NOT ({other})" if dialect == "sqlite" else f"({text_query}) & !({other})"
+
+
+def _fts5_query(text_query: TextQuery) -> str:
+    parts = [f'"{term.text}"{" *" if term.prefix else ""}' for term in text_query.terms]
+    parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in text_query.marks]
+    found = " AND ".join(parts)
+    return f'({found}) NOT "{text_query.excluded}"' if text_query.excluded else found
+
+
+def _tsquery(text_query: TextQuery) -> str:
+    parts = [_lexeme(term) for term in text_query.terms]
+    parts += ["(" + " | ".join(f"'{mark}'" for mark in group) + ")" for group in text_query.marks]
+    if text_query.excluded:
+        parts.append(f"!'{text_query.excluded}'")
+    return " & ".join(parts)
+
+
+def _lexeme(term: Term) -> str:
+    if term.prefix and len(term.text) == MIN_PREFIX:
+        return f"('{term.text}' | '{_PREFIX}{term.text}')"
+    return f"'{term.text}'{':*' if term.prefix else ''}"
+
+
+def _cells(circle: Circle) -> tuple[str, ...]:
+    for grid in _GRIDS:
+        _, size = grid
+        found: dict[str, None] = {}
+        for first, last in circle.ranges:
+            found.update(dict.fromkeys(_mark(grid, cell) for cell in range(first, last + 1, size)))
+            found[_mark(grid, last)] = None
+            if len(found) > MAX_CELLS:
+                break
+        else:
+            return tuple(found)
+    return ()
+
+
+def _mark(grid: tuple[str, int], cell: int) -> str:
+    name, size = grid
+    row, column = divmod(cell, COLUMNS)
+    return f"{name}{row // size}x{column // size}"

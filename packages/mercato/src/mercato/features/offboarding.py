@@ -1,0 +1,150 @@
+"""Suspends and deletes partners, with their keys, stores and deliveries; orders stay.
+
+Each step is a transaction of its own, so that servers can write in between. After an interruption the same call
+continues.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Table, func, or_, select
+
+from mercato.features.certification import queries as certification
+from mercato.features.discovery.index import refresh
+from mercato.features.discovery.writes import remove
+from mercato.features.partners import accounts
+from mercato.features.partners.model import AccountError
+from mercato.features.requests import queries as requests
+from mercato.features.sign_in import sessions as console
+from mercato.features.stores import onboarding_queries, queries
+from mercato.features.stores.cache import TOPIC, publish_change
+from mercato.features.webhooks import retention as webhooks
+from mercato.platform.clock import Clock
+from mercato.platform.db.changes import announce
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.tables import api_keys, deliveries, onboardings, orders, stores
+from mercato_contract.orders import OrderState
+from mercato_contract.webhooks import DeliveryStatus
+
+STORES: Final = 50
+"""Stores in one transaction."""
+
+DELIVERIES: Final = 500
+"""Deliveries in one transaction."""
+
+
+class Holdings(Struct, frozen=True, kw_only=True):
+    """Counts of what a partner has. Orders are those of its stores and those that it placed."""
+
+    keys: int
+    stores: int
+    onboardings: int
+    deliveries: int
+    pending_deliveries: int
+    orders: int
+    open_orders: int
+
+
+async def count_holdings(tx: Read, partner_id: UUID) -> Holdings:
+    """Return the partner's counts."""
+    placed_orders = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
+    own_deliveries = deliveries.c.partner_id == partner_id
+    return Holdings(
+        keys=await _count(tx, api_keys, api_keys.c.partner_id == partner_id),
+        stores=await _count(tx, stores, stores.c.partner_id == partner_id),
+        onboardings=await _count(tx, onboardings, onboardings.c.partner_id == partner_id),
+        deliveries=await _count(tx, deliveries, own_deliveries),
+        pending_deliveries=await _count(
+            tx, deliveries, own_deliveries, deliveries.c.status == DeliveryStatus.PENDING
+        ),
+        orders=await _count(tx, orders, placed_orders),
+        open_orders=await _count_open(tx, partner_id),
+    )
+
+
+async def suspend(db: Database, partner_id: UUID, *, now: Clock) -> None:
+    """Disable the partner's keys, and hide its stores. Raises AccountError.
+
+    Orders that wait for a store, and deliveries, go on.
+    """
+    async with db.write() as tx:
+        partner = await accounts.get_partner(tx, partner_id)
+        if partner.suspended_at is None:
+            await accounts.set_suspended(tx, partner_id, now())
+    await _refresh_stores(db, partner_id)
+
+
+async def resume(db: Database, partner_id: UUID) -> None:
+    """Undo `suspend`. Raises AccountError."""
+    async with db.write() as tx:
+        await accounts.set_suspended(tx, partner_id, None)
+    await _refresh_stores(db, partner_id)
+
+
+async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
+    """Delete the partner with everything but its orders. Raises AccountError while an order is open.
+
+    The partner is suspended first, and stays so if an order was placed in the meantime.
+    """
+    async with db.read() as look:
+        await _refuse_open(look, partner_id)
+    await suspend(db, partner_id, now=now)
+    while await _delete_stores(db, partner_id):
+        pass
+    more = True
+    while more:
+        async with db.write() as tx:
+            more = await webhooks.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
+    more = True
+    while more:
+        async with db.write() as tx:
+            more = await requests.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
+    async with db.write() as tx:
+        await certification.delete_of_partner(tx, partner_id)
+        await console.delete_of_partner(tx, partner_id)
+        await accounts.delete_partner(tx, partner_id)
+
+
+async def _delete_stores(db: Database, partner_id: UUID) -> bool:
+    async with db.write() as tx:
+        await _refuse_open(tx, partner_id)
+        gone = await onboarding_queries.delete_onboardings(tx, partner_id, limit=STORES)
+        for store_id in gone:
+            await remove(tx, store_id)
+            await announce(tx, TOPIC, str(store_id))
+    return bool(gone)
+
+
+async def _refresh_stores(db: Database, partner_id: UUID) -> None:
+    """Show or hide the partner's stores everywhere, depending on its suspension."""
+    after: UUID | None = None
+    while True:
+        async with db.write() as tx:
+            found = await queries.list_store_ids(tx, partner_id, after=after, limit=STORES)
+            for store_id in found:
+                await publish_change(tx, store_id, refresh)
+        if not found:
+            return
+        after = found[-1]
+
+
+async def _refuse_open(tx: Read, partner_id: UUID) -> None:
+    count = await _count_open(tx, partner_id)
+    if count:
+        raise AccountError(
+            f"The partner has open orders: {count:,}. Deleting it would leave the other side "
+            "without an answer.",
+            command=f"Complete or cancel them first: mercato order list --state open --partner {partner_id}",
+            console="See them on the page Orders, and let them be completed or cancelled first.",
+        )
+
+
+async def _count_open(tx: Read, partner_id: UUID) -> int:
+    side = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
+    return await _count(tx, orders, side, orders.c.state == OrderState.OPEN)
+
+
+async def _count(tx: Read, table: Table, *conditions: ColumnElement[bool]) -> int:
+    found: int = await tx.scalar(select(func.count()).select_from(table).where(*conditions))
+    return found

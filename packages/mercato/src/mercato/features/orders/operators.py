@@ -1,0 +1,159 @@
+"""Orders as the service's operators see them: of every partner, masked."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Row, Select, func, select, union
+
+from mercato.features.orders import queries
+from mercato.features.orders.masking import mask_entry, mask_order, mask_reason, mask_text, private_texts
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.service import list_timeline
+from mercato.features.partners.model import Surface
+from mercato.platform.clock import first_id
+from mercato.platform.db.engine import Read
+from mercato.platform.db.prefixes import get_id
+from mercato.platform.db.tables import orders, partners, stores
+from mercato_contract.money import to_text
+from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.problems import OrderError
+
+
+class OrderFilter(Struct, frozen=True, kw_only=True):
+    """Which orders to list: all that fit. `before` is the last id shown.
+
+    `partner_id` is either side's, with `surface` that side's.
+    """
+
+    partner_id: UUID | None = None
+    surface: Surface | None = None
+    store_id: UUID | None = None
+    state: OrderState | None = None
+    since: datetime | None = None
+    before: UUID | None = None
+
+
+class OrderSummary(Struct, frozen=True, kw_only=True):
+    """An order in a list. Names are None once the partner or store is deleted; `total` is a decimal."""
+
+    id: UUID
+    partner_id: UUID
+    partner: str | None
+    storefront_id: UUID
+    storefront: str | None
+    store_id: UUID
+    partner_store_id: str
+    store: str | None
+    state: OrderState
+    status: OrderStatus
+    answer: StoreAnswer
+    partner_order_id: str | None
+    cancel_reason: str | None
+    total: str
+    currency: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class OrderDetail(Struct, frozen=True, kw_only=True):
+    """An order with its lines, the store's reasons for a refusal, and everything that happened to it."""
+
+    summary: OrderSummary
+    lines: tuple[CommerceLine, ...]
+    errors: tuple[OrderError, ...]
+    estimated_ready_at: datetime | None
+    timeline: list[TimelineEntry]
+
+
+_storefronts: Final = partners.alias()
+
+_PRIVATE: Final = ("customer", "client_context", "fulfillment")
+"""The columns that say who ordered: partners' words in a list may repeat them."""
+
+_SUMMARY: Final = (
+    select(
+        *(orders.c[name] for name in (*OrderSummary.__struct_fields__, *_PRIVATE) if name in orders.c),
+        partners.c.name.label("partner"),
+        _storefronts.c.name.label("storefront"),
+        stores.c.name.label("store"),
+    )
+    .join(partners, partners.c.id == orders.c.partner_id, isouter=True)
+    .join(_storefronts, _storefronts.c.id == orders.c.storefront_id, isouter=True)
+    .join(stores, stores.c.id == orders.c.store_id, isouter=True)
+)
+
+
+async def list_orders(tx: Read, wanted: OrderFilter, *, limit: int) -> list[OrderSummary]:
+    """Return at most `limit` orders, newest first."""
+    query = _SUMMARY.where(orders.c.id.in_(_ids(wanted, limit))).order_by(orders.c.id.desc())
+    return [_summary(row) for row in await tx.all(query.limit(limit))]
+
+
+async def count_orders(tx: Read, wanted: OrderFilter, *, most: int) -> int:
+    """Return how many orders there are, at most `most`."""
+    count: int = await tx.scalar(select(func.count()).select_from(_ids(wanted, most).limit(most).subquery()))
+    return count
+
+
+async def get_order_id(tx: Read, text: str) -> UUID:
+    """Return the id of the order that begins with the text. Raises UnknownIdError."""
+    return await get_id(tx, orders.c.id, text, noun="order")
+
+
+async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
+    """Return the order with its timeline. Raises OrderNotFound."""
+    row, timeline = await get_row(tx, order_id)
+    found = await tx.first(_SUMMARY.where(orders.c.id == order_id))
+    assert found is not None, "orders are never deleted"
+    return OrderDetail(
+        summary=_summary(found),
+        lines=row.cart.line_items,
+        errors=row.errors,
+        estimated_ready_at=row.estimated_ready_at,
+        timeline=timeline,
+    )
+
+
+async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
+    """Return the order and its timeline as neither side sees it: with the attempts of both. Raises OrderNotFound."""
+    row = await queries.get_any_order(tx, order_id)
+    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    return mask_order(row), [mask_entry(entry, private) for entry in await list_timeline(tx, row)]
+
+
+def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
+    """Return the query of the ids: for a partner one of each side, so that either has its index."""
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.store_id is not None:
+        conditions.append(orders.c.store_id == wanted.store_id)
+    if wanted.state is not None:
+        conditions.append(orders.c.state == wanted.state)
+    if wanted.since is not None:
+        conditions.append(orders.c.id >= first_id(wanted.since))
+    if wanted.before is not None:
+        conditions.append(orders.c.id < wanted.before)
+    newest = select(orders.c.id).where(*conditions).order_by(orders.c.id.desc()).limit(limit)
+    if wanted.partner_id is None:
+        return select(newest.subquery().c.id)
+    columns = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
+    sides = [columns[side] for side in (Surface if wanted.surface is None else (wanted.surface,))]
+    its = (newest.where(side == wanted.partner_id) for side in sides)
+    return select(union(*(select(side.subquery().c.id) for side in its)).subquery().c.id)
+
+
+def _summary(row: Row[Any]) -> OrderSummary:
+    members = row._asdict()
+    private = private_texts(*(queries.decode_document(name, members.pop(name)) for name in _PRIVATE))
+    return OrderSummary(
+        **members
+        | {
+            "partner_order_id": mask_text(row.partner_order_id, private),
+            "cancel_reason": mask_reason(row.cancel_reason, StoreAnswer(row.answer), private),
+            "state": OrderState(row.state),
+            "status": OrderStatus(row.status),
+            "answer": StoreAnswer(row.answer),
+            "total": to_text(row.total, row.currency),
+        }
+    )

@@ -1,0 +1,118 @@
+"""Resend orders in the background after a crash or while their store doesn't answer, and cancel them in the end.
+
+The first background attempt of an order and the later ones are two kinds of job, each with its own concurrency: a new
+order doesn't wait behind the tenth attempts of others.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+
+from mercato.features.orders import queries
+from mercato.features.orders.changes import Changes
+from mercato.features.orders.placement.submission import (
+    Submission,
+    SubmissionOutcome,
+    SubmitJob,
+    Submitter,
+    end_record,
+    schedule,
+)
+from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.validation.replies import InvalidReply
+from mercato.platform import crash
+from mercato.platform.clock import Clock
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, fence, finish
+from mercato.platform.telemetry.context import set_partner
+
+log = structlog.get_logger("mercato.orders")
+
+RETRY_INTERVAL: Final = timedelta(seconds=15)
+"""Between two attempts: short for a store that recovers, and forty calls in ten minutes don't load it."""
+
+MIN_WAIT: Final = timedelta(seconds=1)
+
+RECENT: Final = timedelta(seconds=20)
+"""An order is given up only after an attempt that ended so recently: `RETRY_INTERVAL` and a wait in the queue."""
+
+_SLACK: Final = timedelta(seconds=15)
+
+
+class Resender(Struct, frozen=True):
+    """Finishes placements. `seconds` is the timeout of one call."""
+
+    db: Database
+    clock: Clock
+    submitter: Submitter
+    changes: Changes
+    seconds: float
+
+    def handler(self, *, concurrency: int) -> Handler[SubmitJob]:
+        """Return the handler of both kinds of job."""
+        return Handler(
+            fn=self.handle,
+            payload=SubmitJob,
+            timeout=timedelta(seconds=self.seconds) + _SLACK,
+            concurrency=concurrency,
+            on_dead=self.end,
+        )
+
+    async def handle(self, job: Job[SubmitJob]) -> Outcome:
+        """Make one attempt, and cancel the order if it was the last one."""
+        async with self.db.read() as tx:
+            order = await queries.get_order(tx, job.payload.order_id)
+            waits = order.answer is StoreAnswer.WAITING
+            submission = await self.submitter.find(tx, order) if waits else None
+        if submission is None:
+            return Done()
+        call = submission.call
+        set_partner(partner_id=call.partner_id, store_id=call.store_id, traceparent=call.traceparent)
+        if _is_exhausted(submission, job.payload.attempted_at, self.clock()):
+            async with self.db.write() as tx:
+                await fence(tx, job)
+                await self._cancel(tx, call.webhook_id, submission.base_url)
+            return Done()
+        called, reply = await self.submitter.attempt(submission, seconds=self.seconds)
+        self.changes.activity.record(
+            "order resent", call.webhook_id, call.store_id, answered=called.error is None
+        )
+        crash.point("order.resent")
+        async with self.db.write() as tx:
+            await finish(tx, job)
+            outcome = SubmissionOutcome(reply, (called,))
+            await self.submitter.settle(tx, submission, outcome, notify_unanswered=False)
+            if isinstance(reply, InvalidReply):
+                await self._continue(tx, submission)
+        return Settled()
+
+    async def _continue(self, tx: Write, submission: Submission) -> None:
+        """Enqueue the next attempt, or cancel the order if this was the last one."""
+        now = self.clock()
+        if now >= submission.give_up_at:
+            await self._cancel(tx, submission.call.webhook_id, submission.base_url)
+        else:
+            wait = max(MIN_WAIT, min(RETRY_INTERVAL, submission.give_up_at - now))
+            await schedule(tx, submission.call, wait=wait, attempted_at=now)
+
+    async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
+        """Cancel the order of a dead job, which nothing else would close."""
+        log.error("order submission failed", order_id=str(job.payload.order_id), reason=reason)
+        stored = await queries.find_submission(tx, job.payload.order_id)
+        if stored is not None:
+            await self._cancel(tx, job.payload.order_id, stored[0])
+
+    async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
+        order = await queries.get_order(tx, order_id, lock=True)
+        if order.answer is StoreAnswer.WAITING:
+            await end_record(tx, order_id, delivered=False, now=self.clock())
+            await self.changes.give_up(tx, order, url=url, now=self.clock())
+
+
+def _is_exhausted(submission: Submission, attempted_at: datetime | None, now: datetime) -> bool:
+    """Return whether the order's time is over and a recent attempt was the last one."""
+    is_recent = attempted_at is not None and now - attempted_at <= RECENT
+    return is_recent and now >= submission.give_up_at

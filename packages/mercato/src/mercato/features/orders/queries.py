@@ -1,0 +1,247 @@
+"""The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import asdict
+from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
+
+from mercato.features.compression import compress, decompress
+from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
+from mercato.features.partners.model import Caller, Surface
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.db.tables import order_history as history
+from mercato.platform.db.tables import order_submissions as submissions
+from mercato.platform.db.tables import orders, stores
+from mercato.platform.db.types import Instant
+from mercato.platform.errors import OrderNotFound
+from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
+from mercato_contract.problems import OrderError
+from mercato_contract.wire import as_json
+
+_DOCUMENTS: Final[dict[str, Any]] = {
+    "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
+    "fulfillment": msgspec.json.Decoder(Fulfillment),
+    "customer": msgspec.json.Decoder(Customer | None),
+    "client_context": msgspec.json.Decoder(ClientContext | None),
+}
+"""The columns that hold JSON."""
+
+_content: Final = msgspec.json.Decoder(OrderContent)
+
+_BY_ID: Final = (orders.c.id == bindparam("where_id"),)
+_UNCHANGED: Final = (
+    *_BY_ID,
+    orders.c.entries == literal_column("0"),
+    orders.c.answer == literal_column(f"'{StoreAnswer.WAITING.value}'"),
+    # Nor was its customer erased.
+    orders.c.client_context.is_not(None),
+)
+"""Every change of an order adds to its history, or erases its customer."""
+
+_INSERT_ORDER: Final = prepared(
+    insert(orders).from_select(
+        orders.c.keys(),
+        select(*(bindparam(column.name, type_=column.type) for column in orders.c)).where(
+            select(stores.c.id)
+            .where(stores.c.id == bindparam("where_store"), stores.c.version == bindparam("where_version"))
+            .exists()
+        ),
+        include_defaults=False,
+    )
+)
+_FIND: Final = prepared(select(orders).where(*_BY_ID))
+_LOCK: Final = prepared(_FIND.with_for_update())
+_FIND_BY_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("where_token")))
+_INSERT_SUBMISSION: Final = prepared_insert(submissions)
+_DELETE_SUBMISSION: Final = prepared(
+    delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
+)
+_INSERT_ENTRY: Final = prepared_insert(history)
+
+_ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+class StoreChanged(Exception):  # noqa: N818  # not a failure: check the order again
+    """The store has changed since the order was checked."""
+
+
+async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
+    """Insert an order that was checked against this version of its store. Raises StoreChanged if it has another.
+
+    The version is the committed one when the statement starts, so that every acknowledged change counts. A change that
+    commits at the same moment comes after the order: the row needn't be locked, and a store's orders don't wait for
+    each other. The unique index refuses a second order of the same token.
+    """
+    values = _to_columns(asdict(order))
+    values |= {"where_store": order.store_id, "where_version": store_version}
+    if (await tx.execute(_INSERT_ORDER, values)).rowcount != 1:
+        raise StoreChanged
+
+
+async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
+    """Return an order of the caller's stores, or placed by the caller; `lock` locks its row. Raises OrderNotFound."""
+    query = select(orders).where(orders.c.id == order_id, _side(caller) == caller.partner_id)
+    row = await tx.first(query.with_for_update() if lock else query)
+    if row is None:
+        raise OrderNotFound(order_id)
+    return _order(row)
+
+
+async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
+    """Return an order of any partner, for background work; `lock` locks its row until the transaction ends."""
+    row = await tx.first(_LOCK if lock else _FIND, {"where_id": order_id})
+    assert row is not None, "orders are never deleted"
+    return _order(row)
+
+
+async def get_any_order(tx: Read, order_id: UUID) -> OrderRow:
+    """Return the order of whichever partner, for operators. Raises OrderNotFound."""
+    row = await tx.first(_FIND, {"where_id": order_id})
+    if row is None:
+        raise OrderNotFound(order_id)
+    return _order(row)
+
+
+async def find_order_by_token(tx: Read, token_id: UUID) -> UUID | None:
+    """Return the order that was placed with the token."""
+    found: UUID | None = await tx.scalar(_FIND_BY_TOKEN, {"where_token": token_id})
+    return found
+
+
+async def find_webhook_url(tx: Read, store_id: UUID) -> str | None:
+    """Return the webhookUrl of the store of an order."""
+    url: str | None = await tx.scalar(select(stores.c.webhook_url).where(stores.c.id == store_id))
+    return url
+
+
+async def list_orders(
+    tx: Read,
+    caller: Caller,
+    *,
+    store_id: UUID | None,
+    state: OrderState | None,
+    before: UUID | None,
+    limit: int,
+) -> list[OrderRow]:
+    """Return the caller's orders, newest first."""
+    query: Select[Any] = select(orders).where(_side(caller) == caller.partner_id)
+    if store_id is not None:
+        query = query.where(orders.c.store_id == store_id)
+    if state is not None:
+        query = query.where(orders.c.state == state.value)
+    if before is not None:
+        query = query.where(orders.c.id < before)
+    return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
+
+
+async def update_order(tx: Write, order_id: UUID, *, if_unchanged: bool = False, **values: Any) -> bool:
+    """Set columns; return whether the order exists, and with `if_unchanged` is as it was stored."""
+    statement = _update(tuple(values), if_unchanged=if_unchanged)
+    return (await tx.execute(statement, _to_columns(values) | {"where_id": order_id})).rowcount == 1
+
+
+@cache
+def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> Update:
+    """Return the update of these columns: there are a handful of such sets."""
+    return prepared_update(orders, *columns, where=_UNCHANGED if if_unchanged else _BY_ID)
+
+
+def _side(caller: Caller) -> Any:
+    return orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
+
+
+def _to_columns(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of columns."""
+    for name in _DOCUMENTS.keys() & values.keys():
+        if values[name] is not None:
+            values[name] = as_json(values[name]).decode()
+    if "content" in values:
+        values["content"] = compress(values["content"])
+    return values
+
+
+def decode_document(name: str, text: str | None) -> Any:
+    """Return the value of a column that holds JSON."""
+    return None if text is None else _DOCUMENTS[name].decode(text)
+
+
+def _order(row: Row[Any]) -> OrderRow:
+    values = dict(row._asdict())
+    values["content"] = decompress(values["content"])
+    content = _content.decode(values["content"])
+    for name in _DOCUMENTS:
+        values[name] = decode_document(name, values[name])
+    for name, kind in _ENUMS.items():
+        values[name] = kind(values[name])
+    return OrderRow(cart=content.cart, amounts=content.amounts, **values)
+
+
+# --- submissions ----------------------------------------------------------------------------------
+
+
+async def insert_submission(
+    tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
+) -> None:
+    """Store the sealed body until the store has answered or the order is given up."""
+    row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
+    tx.defer(_INSERT_SUBMISSION, row)
+
+
+async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
+    """Return the URL, the sealed body, and when to give up; None once the store has answered.
+
+    The URL is the store's current one: a merchant who fixes it gets the waiting orders.
+    """
+    row = await tx.first(
+        select(
+            func.coalesce(stores.c.webhook_url, submissions.c.url).label("url"),
+            submissions.c.body,
+            submissions.c.give_up_at,
+        )
+        .join(orders, orders.c.id == submissions.c.order_id)
+        .join(stores, stores.c.id == orders.c.store_id)
+        .where(submissions.c.order_id == order_id)
+    )
+    return None if row is None else (row.url, row.body, row.give_up_at)
+
+
+async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
+    """Return how many orders wait for their store's answer, and when the oldest was placed."""
+    row = await tx.first(
+        select(func.count(), func.min(orders.c.created_at, type_=Instant)).join_from(
+            submissions, orders, orders.c.id == submissions.c.order_id
+        )
+    )
+    return (0, None) if row is None else (row[0], row[1])
+
+
+async def delete_submission(tx: Write, order_id: UUID) -> None:
+    """Delete the sealed body, and the card token with it."""
+    tx.defer(_DELETE_SUBMISSION, {"where_order": order_id})
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+async def insert_entry(
+    tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: dict[str, Any]
+) -> None:
+    """Add to an order's history."""
+    row = {"order_id": order_id, "number": number, "at": at, "actor": actor, "type": type_}
+    tx.defer(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
+
+
+async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
+    """Return an order's history, oldest first."""
+    return await tx.all(
+        select(history).where(history.c.order_id == order_id).order_by(history.c.number).limit(limit)
+    )

@@ -1,0 +1,219 @@
+"""The stored order, and its representations for the merchant, the storefront and their webhooks."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.webhooks.model import envelope
+from mercato_contract.carts import PricedLineItem
+from mercato_contract.events import (
+    EventType,
+    OrderCancelledData,
+    OrderEventData,
+    OrderPlaceData,
+    WebhookOrder,
+)
+from mercato_contract.orders import (
+    Amounts,
+    ClientContext,
+    CommerceCart,
+    CommerceLine,
+    CommerceModifierGroup,
+    CommerceOrder,
+    Customer,
+    Fulfillment,
+    Order,
+    OrderCart,
+    OrderLine,
+    OrderModifierGroup,
+    OrderState,
+    OrderStatus,
+)
+from mercato_contract.problems import OrderError
+from mercato_contract.wire import Wire, rfc3339, uuid_text
+
+
+class StoreAnswer(StrEnum):
+    """The store's answer to the placement. `given_up`: it never answered, and the order was cancelled."""
+
+    WAITING = "waiting"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    GIVEN_UP = "given_up"
+
+
+class OrderContent(Wire, frozen=True):
+    """The part of an order that never changes and is never erased."""
+
+    cart: CommerceCart
+    amounts: Amounts
+
+
+class OrderRow(Struct, frozen=True, kw_only=True):
+    """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
+
+    `content` is the stored OrderContent, byte for byte: other bodies are compressed with it. `total` is in minor
+    units. `sequence` counts the events for the storefront, `entries` those of the history.
+    """
+
+    id: UUID
+    partner_id: UUID
+    storefront_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    state: OrderState
+    status: OrderStatus
+    answer: StoreAnswer
+    errors: tuple[OrderError, ...]
+    partner_order_id: str | None
+    estimated_ready_at: datetime | None
+    cancel_reason: str | None
+    currency: str
+    total: int
+    content: bytes
+    cart: CommerceCart
+    amounts: Amounts
+    fulfillment: Fulfillment
+    customer: Customer | None
+    client_context: ClientContext | None
+    token_id: UUID | None
+    sequence: int
+    entries: int
+    traceparent: str
+    created_at: datetime
+    updated_at: datetime
+
+
+def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
+    """Return priced lines with the names of their items and the ids of the merchant's document."""
+    converted = []
+    for line in lines:
+        groups = []
+        for group in line.modifier_groups:
+            group_id = group.modifier_group_id
+            compiled = catalog.groups.get(group_id.int)
+            partner_id = None if compiled is None else compiled.document_id
+            groups.append(
+                CommerceModifierGroup(
+                    modifier_group_id=group_id,
+                    partner_modifier_group_id=uuid_text(group_id) if partner_id is None else partner_id,
+                    line_items=order_lines(group.line_items, catalog),
+                )
+            )
+        item = catalog.items.get(line.item_id.int)
+        partner_id = None if item is None else item.document_id
+        converted.append(
+            CommerceLine(
+                item_id=line.item_id,
+                partner_item_id=uuid_text(line.item_id) if partner_id is None else partner_id,
+                line_item_id=line.line_item_id,
+                quantity=line.quantity,
+                modifier_groups=tuple(groups),
+                name=UNSET if item is None else item.name or UNSET,
+                amounts=line.amounts,
+                unavailable=line.unavailable,
+            )
+        )
+    return tuple(converted)
+
+
+def storefront_cart(cart: CommerceCart) -> OrderCart:
+    """Return the cart without the ids of the merchant's document."""
+    return OrderCart(
+        catalog_set_id=cart.catalog_set_id,
+        line_items=_storefront_lines(cart.line_items),
+        store_id=cart.store_id,
+        amounts=cart.amounts,
+    )
+
+
+def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
+    converted = []
+    for line in lines:
+        groups = []
+        for group in line.modifier_groups:
+            below = _storefront_lines(group.line_items)
+            groups.append(OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=below))
+        converted.append(
+            OrderLine(
+                item_id=line.item_id,
+                modifier_groups=tuple(groups),
+                quantity=line.quantity,
+                line_item_id=line.line_item_id,
+                name=line.name,
+                amounts=line.amounts,
+                unavailable=line.unavailable,
+            )
+        )
+    return tuple(converted)
+
+
+def order_of(row: OrderRow) -> Order:
+    """Return the storefront's representation."""
+    return Order(cart=storefront_cart(row.cart), **_members(row))
+
+
+def commerce_order_of(row: OrderRow) -> CommerceOrder:
+    """Return the merchant's representation."""
+    return CommerceOrder(cart=row.cart, **_members(row))
+
+
+def _members(row: OrderRow) -> dict[str, Any]:
+    """Return the members that both representations share."""
+    return {
+        "order_id": row.id,
+        "store_id": row.store_id,
+        "partner_store_id": row.partner_store_id,
+        "state": row.state,
+        "status": row.status,
+        "partner_order_id": row.partner_order_id,
+        "estimated_ready_at": row.estimated_ready_at and rfc3339(row.estimated_ready_at),
+        "cancel_reason": row.cancel_reason,
+        "client_context": row.client_context or UNSET,
+        "fulfillment": row.fulfillment,
+        "amounts": row.amounts,
+        "customer": row.customer or UNSET,
+        "errors": row.errors,
+        "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at),
+    }
+
+
+# --- webhook bodies -------------------------------------------------------------------------------
+
+
+def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
+    """Return the body of a place call, the same for every attempt."""
+    has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
+    data = OrderPlaceData(**_ids(row), order=_webhook_order(row), payment=payment if has_payment else UNSET)
+    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
+
+
+def cancelled_data(row: OrderRow) -> OrderCancelledData:
+    """Return the data of `order.cancelled`, for the store."""
+    return OrderCancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_webhook_order(row))
+
+
+def event_data(row: OrderRow) -> OrderEventData:
+    """Return the data of `order.created` and `order.updated`, for the storefront."""
+    return OrderEventData(**_ids(row), sequence=row.sequence, order=order_of(row))
+
+
+def _ids(row: OrderRow) -> dict[str, Any]:
+    return {"order_id": row.id, "store_id": row.store_id, "partner_store_id": row.partner_store_id}
+
+
+def _webhook_order(row: OrderRow) -> WebhookOrder:
+    return WebhookOrder(
+        cart=row.cart,
+        client_context=row.client_context or UNSET,
+        fulfillment=row.fulfillment,
+        amounts=row.amounts,
+        customer=row.customer or UNSET,
+    )

@@ -1,0 +1,106 @@
+"""The allowed transitions of orders, for the service, the simulators and certification."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from mercato.platform import errors
+from mercato.platform.wire.checks import refuse
+from mercato_contract.orders import (
+    STATE_TRANSITIONS,
+    STATUS_TRANSITIONS,
+    OrderState,
+    OrderStatus,
+    OrderStatusUpdate,
+    find_member,
+    state_fault,
+    status_fault,
+)
+from mercato_contract.wire import parse_instant
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """The state and status of an order."""
+
+    state: OrderState = OrderState.OPEN
+    status: OrderStatus = OrderStatus.PENDING
+    estimated_ready_at: datetime | None = None
+    cancel_reason: str | None = None
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A change of an order's progress."""
+
+    before: Progress
+    after: Progress
+    at: datetime
+
+
+class _Update(Struct, frozen=True):
+    status: OrderStatus | None
+    state: OrderState | None
+    ready_at: datetime | None
+    reason: str | None
+
+
+def change(current: Progress, update: OrderStatusUpdate, now: datetime) -> Change | None:
+    """Return the merchant's change, or None if the update changes nothing.
+
+    Raises ValidationFailed for every fault of the update, OrderClosed, InvalidStatusTransition.
+    """
+    parsed = _parse(update)
+    after = _moved(current, parsed) if STATE_TRANSITIONS[current.state] else _closed(current, parsed)
+    return None if after == current else Change(before=current, after=after, at=now)
+
+
+def _moved(current: Progress, update: _Update) -> Progress:
+    """Return an open order's progress after the update: status first, then state."""
+    status, state = update.status or current.status, update.state or current.state
+    if status is not current.status and status not in STATUS_TRANSITIONS[current.status]:
+        raise errors.InvalidStatusTransition(
+            f"The order is {current.status.value} already; its status can't go back to {status.value}."
+        )
+    return Progress(
+        state=state,
+        status=status,
+        estimated_ready_at=update.ready_at or current.estimated_ready_at,
+        cancel_reason=update.reason if state is OrderState.CANCELLED else None,
+    )
+
+
+def _closed(current: Progress, update: _Update) -> Progress:
+    """Return a closed order's progress if the update repeats it. Raises OrderClosed."""
+    again = (
+        update.state is current.state
+        and update.status in (None, current.status)
+        and update.ready_at in (None, current.estimated_ready_at)
+    )
+    if not again:
+        raise errors.OrderClosed(f"The order is {current.state.value} and can't change any more.")
+    return current
+
+
+def _parse(update: OrderStatusUpdate) -> _Update:
+    """Return the parsed update. Raises ValidationFailed."""
+    status, state = find_member(OrderStatus, update.status), find_member(OrderState, update.state)
+    ready_at = None if update.estimated_ready_at is None else parse_instant(update.estimated_ready_at)
+    reason = (update.cancel_reason or "").strip()
+    cancels = state is OrderState.CANCELLED
+    is_update = (update.status, update.state, update.estimated_ready_at) != (None, None, None)
+    ready_fault = "estimatedReadyAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    refuse(
+        [
+            (
+                "",
+                None if is_update else "Send status, state or estimatedReadyAt: the update changes nothing.",
+            ),
+            ("/status", None if update.status is None else status_fault(update.status)),
+            ("/state", None if update.state is None else state_fault(update.state)),
+            (
+                "/estimatedReadyAt",
+                ready_fault if update.estimated_ready_at is not None and ready_at is None else None,
+            ),
+            ("/cancelReason", "cancelReason is required with cancelled." if cancels and not reason else None),
+        ]
+    )
+    return _Update(status, state, ready_at, reason or None)

@@ -1,0 +1,314 @@
+"""Find the caller of a key or an access token, from memory when the key is cached and still valid."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from itertools import islice
+from math import ceil
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+
+from mercato.features.partners import keys, queries
+from mercato.features.partners.credentials import TOPIC
+from mercato.features.partners.model import ApiKey, Caller, KeyState, Surface
+from mercato.features.partners.queries import KeyWithPartner
+from mercato.features.partners.tokens import LIFETIME, AccessToken, Claims, Tokens
+from mercato.platform import clock
+from mercato.platform.clock import Clock
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
+from mercato.platform.errors import Forbidden, Unauthenticated
+from mercato.platform.telemetry import Lookups
+from mercato_contract.wire import rfc3339
+
+log = structlog.get_logger("mercato.partners")
+
+MAX_CALLERS: Final = 20_000
+"""Cached callers, about half a kilobyte each; the least recently used is evicted."""
+
+MAX_REFUSED: Final = 10_000
+"""Cached refusals; the oldest is evicted."""
+
+REFUSED_SECONDS: Final = 10.0
+"""How long a wrong key is refused from memory."""
+
+MAX_READS: Final = 4
+"""Concurrent lookups: the most that a flood of invented keys takes of the database."""
+
+READ_SECONDS: Final = 5.0
+"""Timeout of a lookup, including its wait for a free slot."""
+
+TRUST_SECONDS: Final = 60.0
+"""When the change feed is older than this, lookups go to the database."""
+
+USE_SECONDS: Final = 5.0
+"""Seconds between writes of key uses; each key is written at most once a minute."""
+
+USES_PER_STATEMENT: Final = 500
+"""Keys in one update of last uses."""
+
+READ_ATTEMPTS: Final = 3
+"""Reads of a key that a change may interrupt; the result of the last one is used but not cached."""
+
+
+class SuspendedPartner(Forbidden):
+    """The key or token is valid, but its partner is suspended. `caller` is for the request log alone."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__("This partner is suspended: its keys are refused. Ask the operator of this service.")
+        self.caller = caller
+
+
+class _CachedKey(Struct):
+    caller: Caller
+    expires_at: datetime | None
+    suspended: bool = False
+    used: bool = True
+    recorded: datetime | None = None
+
+
+_LookUp = Callable[[Read], Awaitable[KeyWithPartner | None]]
+
+
+class Callers:
+    """Callers by the hash of their key, and by the key's id for access tokens.
+
+    A token's signature is verified without the database; its key must still be valid, which is cached like a key. So
+    the database is read once for each key, however many tokens it has, and not at all in the process that issued one.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        feed: ChangeFeed,
+        tokens: Tokens,
+        now: Clock = clock.now,
+        *,
+        max_callers: int = MAX_CALLERS,
+    ) -> None:
+        self._db = db
+        self._feed = feed
+        self._tokens = tokens
+        self._now = now
+        self._max_callers = max_callers
+        self._entries: OrderedDict[bytes, _CachedKey] = OrderedDict()
+        # Why a key is refused, and until when that is cached.
+        self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        # Incremented by every change: a row read before a change must not be cached after it.
+        self._changes = 0
+        self.lookups = Lookups()
+        self._reads = asyncio.Semaphore(MAX_READS)
+        self._suspect_reads = asyncio.Semaphore(1)
+        feed.subscribe(TOPIC, self._forget)
+
+    def cached(self, token: bytes) -> Caller | None:
+        """Return the caller of a key or token if it is cached and the change feed is fresh. Never waits."""
+        entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
+        if entry is None or entry.suspended:
+            self.lookups.misses += 1
+            return None
+        self.lookups.hits += 1
+        return entry.caller
+
+    def find_remembered(self, token: bytes) -> Caller | None:
+        """Return the caller of a key or token that is in memory, even of a suspended partner. For the request log."""
+        entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
+        return None if entry is None else entry.caller
+
+    async def get(self, token: bytes) -> Caller:
+        """Return the caller of a key or token. Raises Unauthenticated, with advice but never the key.
+
+        Raises SuspendedPartner, DatabaseUnavailable or the database's error when a read fails.
+        """
+        entry = await (
+            self._entry_of_token(token) if keys.looks_like_token(token) else self._entry_of_key(token)
+        )
+        return entry.caller
+
+    async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:
+        """Return an access token of the marketfront key, valid as long as the key is.
+
+        `suspect` attempts, after too many failures, are looked up one at a time: a valid key still works, and
+        wrong ones keep at most one database connection busy.
+
+        Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
+        what `get` raises. A token can't be exchanged for another.
+        """
+        entry = await self._entry_of_key(key, self._suspect_reads if suspect else self._reads)
+        caller = entry.caller
+        if caller.key_id != client_id:
+            raise Unauthenticated(
+                "The client id is not the id of this key. See it with: mercato key list", sent=True
+            )
+        if caller.surface is not Surface.MARKETFRONT:
+            raise Forbidden(
+                "Access tokens are issued for marketfront keys only. Send a Commerce key as it is."
+            )
+        now = self._now()
+        life = LIFETIME if entry.expires_at is None else min(LIFETIME, entry.expires_at - now)
+        if self._entries.get(keys.digest(key)) is entry:
+            self._keep(caller.key_id.bytes, entry)
+        claims = Claims(caller.key_id, caller.partner_id, ceil((now + life).timestamp()))
+        return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
+
+    def _handle(self, token: bytes) -> bytes | None:
+        """Return the cache key of a valid token: its key's id (16 bytes). Keys are cached under 32 bytes."""
+        claims = self._tokens.find(token)
+        return claims.key_id.bytes if claims is not None and not self._has_expired(claims) else None
+
+    def _has_expired(self, claims: Claims) -> bool:
+        return claims.expires_at <= self._now().timestamp()
+
+    async def _entry_of_token(self, token: bytes) -> _CachedKey:
+        claims = self._tokens.find(token)
+        if claims is None:
+            raise Unauthenticated(
+                "The access token was not issued by this service, or is not complete. "
+                "Get one with POST /v1/oauth/token.",
+                sent=True,
+            )
+        if self._has_expired(claims):
+            raise Unauthenticated(
+                "The access token has expired. Get another with POST /v1/oauth/token.", sent=True
+            )
+        return await self._get(
+            claims.key_id.bytes,
+            lambda tx: queries.find_caller_by_key_id(tx, claims.key_id, claims.partner_id),
+            unknown="The key of this access token no longer exists.",
+        )
+
+    async def _entry_of_key(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _CachedKey:
+        if not keys.is_whole(token):
+            raise Unauthenticated(keys.malformed_reason(token), sent=True)
+        digest = keys.digest(token)
+        return await self._get(
+            digest,
+            lambda tx: queries.find_caller_by_digest(tx, digest),
+            unknown=f"There is no key {keys.prefix(token.decode())}. Check where you copied it from.",
+            reads=reads,
+        )
+
+    async def _get(
+        self, handle: bytes, look_up: _LookUp, *, unknown: str, reads: asyncio.Semaphore | None = None
+    ) -> _CachedKey:
+        entry = self._find(handle)
+        if entry is None:
+            entry = await self._look_up(handle, look_up, unknown, reads or self._reads)
+        if entry.suspended:
+            raise SuspendedPartner(entry.caller)
+        return entry
+
+    async def _look_up(
+        self, handle: bytes, look_up: _LookUp, unknown: str, reads: asyncio.Semaphore
+    ) -> _CachedKey:
+        self._raise_cached_refusal(handle)
+        try:
+            async with asyncio.timeout(READ_SECONDS), reads:
+                # Checked again after the wait: of a hundred requests with one new key, only the first few read.
+                entry = self._find(handle)
+                if entry is not None:
+                    return entry
+                self._raise_cached_refusal(handle)
+                return await self._read(handle, look_up, unknown)
+        except TimeoutError:
+            raise DatabaseUnavailable("keys could not be looked up in time") from None
+
+    async def run(self) -> None:
+        """Record key uses every few seconds until cancelled. A crash loses the last ones."""
+        while True:
+            await asyncio.sleep(USE_SECONDS)
+            try:
+                await self.record_uses()
+            except Exception as error:  # logged; the next run records nearly the same
+                if is_unavailable(error):
+                    log.warning("key uses wait for the database", error=type(error).__name__)
+                else:
+                    log.exception("bug in noting key uses")
+
+    async def record_uses(self) -> None:
+        """Record the keys that were used since the last call; a key in steady use once a minute."""
+        now = self._now()
+        used = [
+            entry
+            for entry in self._entries.values()
+            if entry.used and (entry.recorded is None or now - entry.recorded >= queries.USE_STEP)
+        ]
+        for entry in used:
+            entry.used, entry.recorded = False, now
+        ids = iter([entry.caller.key_id for entry in used])
+        while batch := list(islice(ids, USES_PER_STATEMENT)):
+            async with self._db.write() as tx:
+                await queries.record_key_uses(tx, batch, now=now)
+
+    def _find(self, handle: bytes | None) -> _CachedKey | None:
+        if handle is None:
+            return None
+        entry = self._entries.get(handle)
+        if entry is None or self._feed.age() > TRUST_SECONDS:
+            return None
+        if entry.expires_at is not None and entry.expires_at <= self._now():
+            del self._entries[handle]
+            return None
+        entry.used = True
+        self._entries.move_to_end(handle)
+        return entry
+
+    def _raise_cached_refusal(self, handle: bytes) -> None:
+        detail, until = self._refused.get(handle, ("", 0.0))
+        if until > monotonic():
+            raise Unauthenticated(detail, sent=True)
+
+    async def _read(self, handle: bytes, look_up: _LookUp, unknown: str) -> _CachedKey:
+        for _ in range(READ_ATTEMPTS):
+            changes = self._changes
+            async with self._db.read() as tx:
+                found = await look_up(tx)
+            if changes == self._changes:
+                break
+        if found is None:
+            raise self._cache_refusal(handle, unknown)
+        key = found.key
+        caller = Caller(key.partner_id, key.id, key.surface, found.limits)
+        if key.state(self._now()) is not KeyState.ACTIVE:
+            raise self._cache_refusal(handle, _inactive_reason(key, self._now()))
+        entry = _CachedKey(caller, key.expires_at, suspended=found.suspended)
+        if changes == self._changes:
+            self._keep(handle, entry)
+        return entry
+
+    def _keep(self, handle: bytes, entry: _CachedKey) -> None:
+        self._entries[handle] = entry
+        self._entries.move_to_end(handle)
+        if len(self._entries) > self._max_callers:
+            self._entries.popitem(last=False)
+
+    def _cache_refusal(self, handle: bytes, detail: str) -> Unauthenticated:
+        self._entries.pop(handle, None)
+        self._refused[handle] = detail, monotonic() + REFUSED_SECONDS
+        self._refused.move_to_end(handle)
+        if len(self._refused) > MAX_REFUSED:
+            self._refused.popitem(last=False)
+        return Unauthenticated(detail, sent=True)
+
+    def _forget(self, partner: str | None) -> None:
+        self._changes += 1
+        if partner is None:
+            self._entries.clear()
+            return
+        # Changes of partners are rare: a scan of all callers is cheaper than an index.
+        gone = UUID(partner)
+        for handle in [h for h, entry in self._entries.items() if entry.caller.partner_id == gone]:
+            del self._entries[handle]
+
+
+def _inactive_reason(key: ApiKey, now: datetime) -> str:
+    state = key.state(now)
+    when = key.revoked_at if state is KeyState.REVOKED else key.expires_at
+    assert when is not None
+    return f"The key {key.prefix} has been {state} since {rfc3339(when)}. Use the partner's current key."

@@ -1,0 +1,180 @@
+"""Create, find, roll and revoke API keys. See `accounts` for how a change is announced."""
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.features.partners import keys, queries
+from mercato.features.partners.model import AccountError, ApiKey, Partner, Surface, UnknownAccountError
+from mercato.platform import clock
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.audit import audit
+from mercato.platform.db.changes import announce
+from mercato.platform.db.engine import Read, Write
+from mercato_contract.wire import parse_uuid, redacted
+
+TOPIC: Final = "partner"
+"""The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
+
+OVERLAP: Final = timedelta(hours=24)
+"""How long an old key or secret stays valid beside the new one, by default."""
+
+MAX_OVERLAP: Final = timedelta(days=90)
+"""A longer overlap isn't a rotation."""
+
+MAX_DESCRIPTION: Final = 200
+
+MAX_ACTIVE_KEYS: Final = 100
+"""Active keys of a partner up to which it makes others itself; an operator's command isn't limited."""
+
+
+@redacted("text")
+class NewKey(Struct, frozen=True):
+    """A new key with its text, which is never shown again. Its repr redacts it."""
+
+    id: UUID
+    surface: Surface
+    text: str
+    expires_at: datetime | None
+
+
+async def create_key(
+    tx: Write,
+    partner: Partner,
+    *,
+    surface: Surface,
+    description: str | None = None,
+    expires_at: datetime | None = None,
+    parent: ApiKey | None = None,
+    now: Clock = clock.now,
+    new_id: MakeId = clock.new_id,
+) -> NewKey:
+    """Create a key, which expires no later than its parent. Raises AccountError if the partner lacks the surface."""
+    if surface not in partner.kind.surfaces:
+        raise AccountError(f"{partner.name} is a {partner.kind} partner and can have no {surface} key.")
+    if expires_at is not None and expires_at <= now():
+        raise AccountError("The key's expiry is in the past: it would have expired before its first use.")
+    if description is not None and (len(description) > MAX_DESCRIPTION or not description.isprintable()):
+        raise AccountError(f"A key's description has at most {MAX_DESCRIPTION} printable characters.")
+    latest = None if parent is None else parent.expires_at
+    made = await insert_key(
+        tx,
+        partner.id,
+        surface,
+        description=description,
+        expires_at=_earliest(expires_at, latest),
+        parent_key_id=None if parent is None else parent.id,
+        latest_expiry=latest,
+        now=now,
+        new_id=new_id,
+    )
+    await audit(tx, "key", made.id, partner_id=partner.id, detail={"surface": surface})
+    return made
+
+
+async def get_key(tx: Read, name: str) -> ApiKey:
+    """Return the key with this id, listed prefix or text. Raises UnknownAccountError."""
+    token = name.encode(errors="replace")
+    if (key_id := parse_uuid(name)) is not None:
+        key = await queries.find_key(tx, key_id)
+    elif keys.is_whole(token):
+        key = await queries.find_key_by_digest(tx, keys.digest(token))
+    else:
+        key = await queries.find_key_by_prefix(tx, token.decode())
+    if key is None:
+        shown = keys.prefix(name) if keys.looks_like_key(token) else "of that name"
+        raise UnknownAccountError(f"There is no key {shown}. See them with: mercato key list")
+    return key
+
+
+async def roll_key(
+    tx: Write,
+    key: ApiKey,
+    *,
+    overlap: timedelta = OVERLAP,
+    parent: ApiKey | None = None,
+    now: Clock = clock.now,
+    new_id: MakeId = clock.new_id,
+) -> NewKey:
+    """Create a key that replaces an active one, which expires after the overlap.
+
+    The new key has the lifetime of the old one, but expires no later than that one's parent did, and than its own. The
+    parent is the key whose session rolls; an operator's command keeps the old one's. Raises AccountError if the key
+    isn't active.
+    """
+    at = now()
+    if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
+        raise AccountError(
+            f"The key {key.prefix} is {key.state(at)} and cannot be rolled.",
+            command=f"Create a new one with: mercato key create {key.partner_id} --surface {key.surface}",
+            console="Create a new one.",
+        )
+    await announce(tx, TOPIC, str(key.partner_id))
+    life = None if key.expires_at is None else key.expires_at - key.created_at
+    latest = _earliest(key.latest_expiry, None if parent is None else parent.expires_at)
+    made = await insert_key(
+        tx,
+        key.partner_id,
+        key.surface,
+        description=key.description,
+        expires_at=_earliest(None if life is None else at + life, latest),
+        parent_key_id=key.parent_key_id if parent is None else parent.id,
+        latest_expiry=latest,
+        now=now,
+        new_id=new_id,
+    )
+    await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"rolledTo": made.id})
+    return made
+
+
+async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
+    """Revoke a key, here at once and everywhere within a second; return whether it wasn't revoked before."""
+    revoked = await queries.set_key_revoked(tx, key.id, now=now())
+    if revoked:
+        await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"revoked": True})
+    # Announced even when nothing changed: a second revocation may follow a lost announcement.
+    await announce(tx, TOPIC, str(key.partner_id))
+    return revoked
+
+
+async def insert_key(
+    tx: Write,
+    partner_id: UUID,
+    surface: Surface,
+    *,
+    description: str | None = None,
+    expires_at: datetime | None = None,
+    parent_key_id: UUID | None = None,
+    latest_expiry: datetime | None = None,
+    now: Clock,
+    new_id: MakeId,
+) -> NewKey:
+    text = keys.new_key(surface)
+    key = ApiKey(
+        id=new_id(),
+        partner_id=partner_id,
+        surface=surface,
+        prefix=keys.prefix(text),
+        description=description,
+        expires_at=expires_at,
+        revoked_at=None,
+        created_at=now(),
+        last_used_at=None,
+        parent_key_id=parent_key_id,
+        latest_expiry=latest_expiry,
+    )
+    await queries.insert_key(tx, key, digest=keys.digest(text.encode()))
+    return NewKey(id=key.id, surface=surface, text=text, expires_at=expires_at)
+
+
+def _earliest(*instants: datetime | None) -> datetime | None:
+    return min((one for one in instants if one is not None), default=None)
+
+
+def checked_overlap(overlap: timedelta) -> timedelta:
+    """Return the overlap. Raises AccountError if it is negative or too long."""
+    if not timedelta(0) <= overlap <= MAX_OVERLAP:
+        raise AccountError(f"An overlap has 0 to {MAX_OVERLAP.days} days.")
+    return overlap

@@ -1,0 +1,323 @@
+"""The SQL of partners, keys and secrets."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import asdict
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+
+from mercato.features.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.patterns import ESCAPE, pattern_of
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.tables import api_keys, partners, signing_secrets, webhook_tokens
+from mercato.platform.db.types import Instant
+from mercato_contract.wire import as_json
+
+USE_STEP: Final = timedelta(minutes=1)
+"""A key's last use is kept to the minute."""
+
+_MAX_ALIKE: Final = 100
+"""Partners whose names are compared in any letter case."""
+
+# --- partners ----------------------------------------------------------------------------------------
+
+
+_HAS_TOKEN: Final = exists().where(webhook_tokens.c.partner_id == partners.c.id).label("has_webhook_token")
+_PARTNER: Final = select(*partners.c, _HAS_TOKEN)
+
+
+async def insert_partner(tx: Write, partner: Partner) -> None:
+    values = asdict(partner) | {"limits": _json(partner.limits)}
+    del values["has_webhook_token"]
+    await tx.execute(insert(partners).values(values))
+
+
+async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
+    row = await tx.first(_PARTNER.where(partners.c.id == partner_id))
+    return None if row is None else _partner(row)
+
+
+async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
+    """Return the partner and lock its row until the transaction ends."""
+    row = await tx.first(_PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners))
+    return None if row is None else _partner(row)
+
+
+async def list_partners(
+    tx: Read, *, name: str | None = None, after: UUID | None = None, limit: int
+) -> list[Partner]:
+    """Return a page in the order of creation: all, or those of one name."""
+    statement = _PARTNER.order_by(partners.c.id).limit(limit)
+    if name is not None:
+        statement = statement.where(partners.c.name == name)
+    if after is not None:
+        statement = statement.where(partners.c.id > after)
+    return [_partner(row) for row in await tx.all(statement)]
+
+
+async def find_partners_named(tx: Read, name: str, *, limit: int) -> list[Partner]:
+    """Return the partner of the name, or else those whose name differs in letter case alone.
+
+    That reads all names: partners are organisations, which operators create one by one.
+    """
+    name = name.encode(errors="replace").decode()
+    exact = await list_partners(tx, name=name, limit=1)
+    if exact or not name:
+        return exact
+    alike = _PARTNER.where(func.lower(partners.c.name).like(pattern_of(name), escape=ESCAPE)).limit(
+        _MAX_ALIKE
+    )
+    found = [_partner(row) for row in await tx.all(alike.order_by(partners.c.id))]
+    return [one for one in found if one.name.casefold() == name.casefold()][:limit]
+
+
+async def list_newest_partners(tx: Read, *, before: UUID | None = None, limit: int) -> list[Partner]:
+    """Return a page, newest first: `before` is the last partner of the page before."""
+    statement = _PARTNER.order_by(partners.c.id.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(partners.c.id < before)
+    return [_partner(row) for row in await tx.all(statement)]
+
+
+async def find_names(tx: Read, partner_ids: Collection[UUID]) -> dict[UUID, str]:
+    """Return the names of the partners that exist."""
+    named = select(partners.c.id, partners.c.name).where(partners.c.id.in_(partner_ids))
+    return {row.id: row.name for row in await tx.all(named)}
+
+
+async def find_prefixes(tx: Read, key_ids: Collection[UUID]) -> dict[UUID, str]:
+    """Return the prefixes of the keys that exist, by which lists name them."""
+    named = select(api_keys.c.id, api_keys.c.prefix).where(api_keys.c.id.in_(key_ids))
+    return {row.id: row.prefix for row in await tx.all(named)}
+
+
+_EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("where_id")))
+
+
+async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
+    url: str | None = await tx.scalar(_EVENT_URL, {"where_id": partner_id})
+    return url
+
+
+async def lock_active_partner(tx: Write, partner_id: UUID) -> bool:
+    """Return whether the partner isn't suspended, and lock it against suspension until the transaction ends."""
+    free = select(partners.c.id).where(partners.c.id == partner_id, partners.c.suspended_at.is_(None))
+    return await tx.first(free.with_for_update(read=True)) is not None
+
+
+async def delete_partner(tx: Write, partner_id: UUID) -> None:
+    """Delete the partner with its keys, signing secrets and webhook tokens."""
+    await tx.execute(delete(api_keys).where(api_keys.c.partner_id == partner_id))
+    await tx.execute(delete(signing_secrets).where(signing_secrets.c.partner_id == partner_id))
+    await tx.execute(delete(webhook_tokens).where(webhook_tokens.c.partner_id == partner_id))
+    await tx.execute(delete(partners).where(partners.c.id == partner_id))
+
+
+async def update_partner(tx: Write, partner_id: UUID, **values: Any) -> bool:
+    """Set columns; return whether the partner exists."""
+    if "limits" in values:
+        values["limits"] = _json(values["limits"])
+    result = await tx.execute(update(partners).where(partners.c.id == partner_id).values(**values))
+    return result.rowcount == 1
+
+
+# --- keys --------------------------------------------------------------------------------------------
+
+
+async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
+    await tx.execute(insert(api_keys).values(asdict(key) | {"hash": digest}))
+
+
+class KeyWithPartner(NamedTuple):
+    """A key in any state, with its partner's limits."""
+
+    key: ApiKey
+    limits: Limits
+    suspended: bool
+
+
+async def find_caller_by_digest(tx: Read, digest: bytes) -> KeyWithPartner | None:
+    return await _with_partner(tx, api_keys.c.hash == digest)
+
+
+async def find_caller_by_key_id(tx: Read, key_id: UUID, partner_id: UUID) -> KeyWithPartner | None:
+    return await _with_partner(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
+
+
+async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPartner | None:
+    row = await tx.first(
+        select(api_keys, partners.c.limits, partners.c.suspended_at)
+        .join(partners, partners.c.id == api_keys.c.partner_id)
+        .where(condition)
+    )
+    if row is None:
+        return None
+    limits = msgspec.json.decode(row.limits, type=Limits)
+    return KeyWithPartner(key_of(row), limits, suspended=row.suspended_at is not None)
+
+
+async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:
+    return await _only(tx, api_keys.c.id == key_id)
+
+
+async def find_key_by_digest(tx: Read, digest: bytes) -> ApiKey | None:
+    return await _only(tx, api_keys.c.hash == digest)
+
+
+async def find_key_by_prefix(tx: Read, prefix: str) -> ApiKey | None:
+    """Return the key with this listed prefix; None if several have it, which 36 bits make rare."""
+    return await _only(tx, api_keys.c.prefix == prefix)
+
+
+async def _only(tx: Read, condition: ColumnElement[bool]) -> ApiKey | None:
+    rows = await tx.all(select(api_keys).where(condition).limit(2))
+    return key_of(rows[0]) if len(rows) == 1 else None
+
+
+async def list_keys(
+    tx: Read,
+    *,
+    partner_id: UUID | None = None,
+    surfaces: Collection[Surface] | None = None,
+    after: UUID | None = None,
+    limit: int,
+) -> list[ApiKey]:
+    """Return a page in the order of creation: of one partner or of all."""
+    statement = select(api_keys).order_by(api_keys.c.id).limit(limit)
+    if partner_id is not None:
+        statement = statement.where(api_keys.c.partner_id == partner_id)
+    if surfaces is not None:
+        statement = statement.where(api_keys.c.surface.in_(surfaces))
+    if after is not None:
+        statement = statement.where(api_keys.c.id > after)
+    return [key_of(row) for row in await tx.all(statement)]
+
+
+async def count_active_keys(tx: Read, partner_id: UUID, *, now: datetime) -> int:
+    """Return how many keys of the partner are neither revoked nor expired."""
+    mine = select(func.count()).where(api_keys.c.partner_id == partner_id, is_active(now))
+    return int(await tx.scalar(mine))
+
+
+async def set_key_expiry(tx: Write, key_id: UUID, *, at: datetime, now: datetime) -> bool:
+    """Move an active key's expiry forward to the instant at the latest; return whether it was active."""
+    sooner = api_keys.c.expires_at < at
+    result = await tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id == key_id, is_active(now))
+        .values(expires_at=case((sooner, api_keys.c.expires_at), else_=literal(at, Instant)))
+    )
+    return result.rowcount == 1
+
+
+async def set_key_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
+    """Return whether the key wasn't revoked before."""
+    result = await tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    return result.rowcount == 1
+
+
+async def record_key_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) -> None:
+    """Record a use of the keys; rows that another process is writing are skipped."""
+    known = or_(api_keys.c.last_used_at.is_(None), api_keys.c.last_used_at <= now - USE_STEP)
+    wanted = select(api_keys.c.id).where(api_keys.c.id.in_(key_ids), known)
+    await tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id.in_(wanted.with_for_update(skip_locked=True)))
+        .values(last_used_at=now)
+    )
+
+
+def is_active(now: datetime) -> ColumnElement[bool]:
+    unexpired = or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > now)
+    return and_(api_keys.c.revoked_at.is_(None), unexpired)
+
+
+# --- signing secrets ---------------------------------------------------------------------------------
+
+
+async def insert_secret(tx: Write, partner_id: UUID, secret: SigningSecret, *, sealed: bytes) -> None:
+    await tx.execute(
+        insert(signing_secrets).values(
+            id=secret.id,
+            partner_id=partner_id,
+            secret=sealed,
+            created_at=secret.created_at,
+            expires_at=secret.expires_at,
+        )
+    )
+
+
+async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tuple[SigningSecret, bytes]]:
+    """Return the secrets that are valid now, at most two, the newest first, each with its sealed text."""
+    unexpired = or_(signing_secrets.c.expires_at.is_(None), signing_secrets.c.expires_at > now)
+    rows = await tx.all(
+        select(signing_secrets)
+        .where(signing_secrets.c.partner_id == partner_id, unexpired)
+        # The current one never expires: that makes it the newest, whatever the clocks say.
+        .order_by(signing_secrets.c.expires_at.is_(None).desc(), signing_secrets.c.created_at.desc())
+    )
+    return [
+        (SigningSecret(id=row.id, created_at=row.created_at, expires_at=row.expires_at), row.secret)
+        for row in rows
+    ]
+
+
+async def find_newest_secret(tx: Read) -> tuple[UUID, bytes] | None:
+    """Return id and sealed text of the newest secret of all partners."""
+    newest = select(signing_secrets).order_by(signing_secrets.c.id.desc()).limit(1)
+    row = await tx.first(newest)
+    return None if row is None else (row.id, row.secret)
+
+
+async def expire_signing_secret(tx: Write, partner_id: UUID, *, until: datetime) -> None:
+    """Set the current secret's expiry and delete the previous one, so that at most two are valid."""
+    mine = signing_secrets.c.partner_id == partner_id
+    await tx.execute(delete(signing_secrets).where(mine, signing_secrets.c.expires_at.is_not(None)))
+    await tx.execute(update(signing_secrets).where(mine).values(expires_at=until))
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+
+def _json(limits: Limits) -> str:
+    return as_json(limits).decode()
+
+
+def _partner(row: Row[Any]) -> Partner:
+    return Partner(
+        id=row.id,
+        name=row.name,
+        kind=PartnerKind(row.kind),
+        limits=msgspec.json.decode(row.limits, type=Limits),
+        has_webhook_token=row.has_webhook_token,
+        event_url=row.event_url,
+        created_at=row.created_at,
+        suspended_at=row.suspended_at,
+    )
+
+
+def key_of(row: Row[Any]) -> ApiKey:
+    members = {name: getattr(row, name) for name in ApiKey.__struct_fields__}
+    return ApiKey(**members | {"surface": Surface(row.surface)})

@@ -1,0 +1,102 @@
+"""Events for merchants: the end of a catalog run, and a webhookUrl with a new origin. Bind tokens to origins."""
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.features.catalogs.ingest import EndedRun
+from mercato.features.partners import webhook_tokens
+from mercato.features.partners.model import Surface
+from mercato.features.partners.queries import find_event_url
+from mercato.features.partners.vault import Vault
+from mercato.features.partners.webhook_tokens import TooManyOriginsError, list_token_origins
+from mercato.features.stores import places, queries
+from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores.model import StoreRow
+from mercato.features.webhooks.outbox import announce_change, origin_changed, push
+from mercato.platform.clock import MakeId
+from mercato.platform.db.engine import Write
+from mercato.platform.outbound.urls import origin_of
+from mercato.platform.telemetry import tracing
+from mercato.platform.wire.checks import refuse
+from mercato_contract.catalogs import RunStatus
+from mercato_contract.events import CatalogSyncWebhookData, EndpointChangedData, EndpointKind, EventType
+
+SYNC_EVENTS: Final = {
+    RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
+    RunStatus.FAILED: EventType.CATALOG_SYNC_FAILED,
+}
+
+
+class StoreEvents(Struct, frozen=True):
+    """Listens to catalog runs."""
+
+    new_id: MakeId
+    on_change: OnChange
+
+    async def finished(self, tx: Write, finished: EndedRun) -> None:
+        """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
+        run = finished.run
+        if finished.built is not None:
+            await publish_change(tx, run.owner.store_id, self.on_change)
+        if not run.notified:
+            return
+        store = await queries.find_store(tx, run.owner.store_id)
+        if store is None or store.webhook_url is None:
+            return
+        await push(
+            tx,
+            delivery_id=self.new_id(),
+            partner_id=run.owner.partner_id,
+            store_id=run.owner.store_id,
+            base_url=store.webhook_url,
+            type=SYNC_EVENTS[finished.status],
+            webhook_id=run.id,
+            data=CatalogSyncWebhookData(
+                catalog_ingest_id=run.id,
+                store_id=run.owner.store_id,
+                status=finished.status,
+                errors=finished.errors,
+                warnings=(*places.warnings_of(store), *finished.warnings),
+            ),
+            now=finished.at,
+            traceparent=tracing.current(run.traceparent),
+            surface=Surface.COMMERCE,
+        )
+
+
+async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, token: str | None) -> None:
+    """Bind the partner's token to the origin of a store's URL. Raises ValidationFailed."""
+    try:
+        await webhook_tokens.bind_token(tx, vault, partner_id, url, token=token)
+    except TooManyOriginsError as error:
+        refuse([("/webhookToken", str(error))])
+
+
+async def announce_webhook_url(
+    tx: Write, *, before: StoreRow, after: StoreRow, now: datetime, new_id: MakeId, trace: str
+) -> None:
+    """Notify the partner when a store's webhookUrl has a new origin."""
+    if not origin_changed(before.webhook_url, after.webhook_url):
+        return
+    origin = None if after.webhook_url is None else origin_of(after.webhook_url)
+    data = EndpointChangedData(
+        endpoint=EndpointKind.WEBHOOK_URL,
+        store_id=after.id,
+        partner_store_id=after.partner_store_id,
+        previous_origin=None if before.webhook_url is None else origin_of(before.webhook_url),
+        origin=origin,
+        token_sent=origin is not None and origin in await list_token_origins(tx, after.partner_id),
+    )
+    await announce_change(
+        tx,
+        data,
+        partner_id=after.partner_id,
+        event_url=await find_event_url(tx, after.partner_id),
+        webhook_url=before.webhook_url,
+        now=now,
+        new_id=new_id,
+        trace=trace,
+    )

@@ -1,0 +1,115 @@
+"""Onboardings and stores: requests, responses and rows."""
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.features.catalogs.runs import Run
+from mercato.features.stores.availability import SoldOut
+from mercato_contract.catalogs import CatalogFault, RunStatus
+from mercato_contract.money import to_text
+from mercato_contract.stores import (
+    Address,
+    OnboardingState,
+)
+
+# --- onboarding -----------------------------------------------------------------------------------
+
+
+STATE_OF_RUN: Final = {
+    RunStatus.QUEUED: OnboardingState.PENDING_CATALOG,
+    RunStatus.PULLING: OnboardingState.CATALOG_INGESTING,
+    RunStatus.PROCESSING: OnboardingState.CATALOG_INGESTING,
+    RunStatus.SUCCEEDED: OnboardingState.READY_TO_ACTIVATE,
+    RunStatus.FAILED: OnboardingState.CATALOG_FAILED,
+}
+
+
+class Onboarding(Struct, frozen=True):
+    """An onboarding as it is stored."""
+
+    id: UUID
+    store_id: UUID
+    partner_id: UUID
+    partner_store_id: str
+    name: str
+    address: Address
+    latitude: float | None
+    longitude: float | None
+    timezone: str
+    timezone_given: bool
+    catalog_callback_url: str
+    webhook_url: str | None
+    created_at: datetime
+    activated_at: datetime | None
+    cancelled_at: datetime | None
+    holds_name: bool
+
+
+def state_of(onboarding: Onboarding, newest: Run) -> OnboardingState:
+    """Return the state. A later run never changes `active`."""
+    return OnboardingState.ACTIVE if onboarding.activated_at is not None else STATE_OF_RUN[newest.status]
+
+
+def first_error(faults: tuple[CatalogFault, ...]) -> str:
+    """Return the first message and the number of others."""
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0].message}{more}" if faults else "The catalog could not be ingested."
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+class StoreRow(Struct, frozen=True):
+    """A store as it is stored, with its current set.
+
+    Nothing in it is older than `version`: a store with another version has changed since.
+    """
+
+    id: UUID
+    onboarding_id: UUID
+    partner_id: UUID
+    partner_store_id: str
+    name: str
+    address: Address
+    latitude: float | None
+    longitude: float | None
+    phone: str | None
+    timezone: str
+    timezone_given: bool
+    logo_url: str | None
+    description: str | None
+    webhook_url: str | None
+    categories: tuple[str, ...]
+    delivery_allowed: bool
+    pickup_allowed: bool
+    minimum_order_amount: int | None
+    minimum_order_currency: str | None
+    paused: bool
+    pause_reason: str | None
+    resume_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    version: int
+    catalog_set_id: UUID
+    currency: str
+    sold_out: tuple[SoldOut, ...]
+
+    @property
+    def minimum_text(self) -> str | None:
+        """The minimum order as a decimal at its own currency's scale."""
+        if self.minimum_order_amount is None or self.minimum_order_currency is None:
+            return None
+        return to_text(self.minimum_order_amount, self.minimum_order_currency)
+
+    def paused_at(self, now: datetime) -> bool:
+        """Return whether the store is paused: an expired pause counts as online."""
+        return self.paused and (self.resume_at is None or self.resume_at > now)
+
+    def unavailable_at(self, now: datetime) -> tuple[UUID, ...]:
+        """Return the items that are sold out at the instant."""
+        if not self.sold_out:
+            return ()
+        return tuple(item.item_id for item in self.sold_out if item.until is None or item.until > now)

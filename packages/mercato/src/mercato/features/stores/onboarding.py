@@ -1,0 +1,269 @@
+"""Self-service onboarding: register, pull the catalog, poll, activate."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET, Struct
+
+from mercato.features.catalogs import ingest
+from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.runs import Owner, Run
+from mercato.features.partners.model import Caller
+from mercato.features.partners.queries import lock_active_partner
+from mercato.features.partners.vault import Vault
+from mercato.features.stores import events, onboarding_queries, places, queries
+from mercato.features.stores.address import address_of
+from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores.model import Onboarding, StoreRow, first_error, state_of
+from mercato.features.stores.rules import token_fault
+from mercato.platform import crash, errors
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.errors import is_unique_violation
+from mercato.platform.db.tables import onboardings_one_for_each_name
+from mercato.platform.geo.gazetteer import Location
+from mercato.platform.wire.checks import refuse, uri_fault
+from mercato.platform.wire.cursor import page_of
+from mercato_contract.stores import (
+    OnboardingPage,
+    OnboardingRequest,
+    OnboardingState,
+    OnboardingStatus,
+    timezone_fault,
+)
+from mercato_contract.wire import instant
+
+PATH: Final = "/v1/commerce/onboarding/stores"
+
+
+class Onboardings(Struct, frozen=True):
+    """The operations on onboardings."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    on_change: OnChange
+    vault: Vault
+
+    async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
+        """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
+        _check(request)
+        onboarding = self._new(caller, request, await places.find(address_of(request.address)))
+        async with self._claim_name(onboarding) as tx:
+            await self._release_failed_name(tx, onboarding)
+            await onboarding_queries.insert_onboarding(tx, onboarding)
+            if onboarding.webhook_url is not None:
+                await events.bind_token(
+                    tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
+                )
+            await catalogs.insert_owner(tx, _owner(onboarding))
+            await places.enqueue_for_onboarding(tx, onboarding)
+            run = await self._pull(tx, onboarding, trace)
+            await audit(tx, "onboarding", onboarding.id)
+        return _status(onboarding, run, onboarding)
+
+    async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
+        """Raises OnboardingNotFound."""
+        async with self.db.read() as tx:
+            onboarding = await _get(tx, caller, onboarding_id)
+            [status] = await _statuses(tx, [onboarding])
+        return status
+
+    async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
+        """Return the caller's onboardings, newest first."""
+        async with self.db.read() as tx:
+            rows = await onboarding_queries.list_onboardings(
+                tx, caller.partner_id, before=before, limit=limit + 1
+            )
+            page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
+            statuses = await _statuses(tx, page)
+        return OnboardingPage(onboardings=statuses, next_cursor=cursor)
+
+    async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
+        """Cancel the onboarding and abandon its pull. Raises OnboardingNotFound, OnboardingActive."""
+        now = self.clock()
+        async with self.db.write() as tx:
+            onboarding = await _get(tx, caller, onboarding_id, lock=True)
+            if not await onboarding_queries.update_onboarding(
+                tx, onboarding.id, cancelled_at=now, holds_name=False
+            ):
+                raise errors.OnboardingActive
+            await ingest.abandon(tx, onboarding.id, now=now)
+            await audit(tx, "onboarding", onboarding.id)
+
+    async def retry(
+        self, caller: Caller, onboarding_id: UUID, callback_url: str | None, *, trace: str
+    ) -> OnboardingStatus:
+        """Pull the catalog of a failed onboarding again. Raises OnboardingNotFailed, StoreAlreadyRegistered."""
+        if callback_url is not None:
+            refuse([("/catalogCallbackUrl", uri_fault(callback_url, "catalogCallbackUrl"))])
+        async with self.db.read() as tx:
+            named = await _get(tx, caller, onboarding_id)
+        async with self._claim_name(named) as tx:
+            onboarding = await _get(tx, caller, onboarding_id, lock=True)
+            failed = await _newest(tx, onboarding)
+            state = state_of(onboarding, failed)
+            if state is not OnboardingState.CATALOG_FAILED:
+                raise errors.OnboardingNotFailed(state)
+            if not onboarding.holds_name:
+                await self._release_failed_name(tx, onboarding)
+            url = callback_url or onboarding.catalog_callback_url
+            await onboarding_queries.update_onboarding(
+                tx, onboarding.id, catalog_callback_url=url, holds_name=True
+            )
+            run = await self._pull(tx, onboarding, trace, url=url, after=failed)
+            await audit(tx, "onboarding", onboarding.id)
+        return _status(onboarding, run, onboarding)
+
+    async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
+        """Create the onboarding's store with the validated catalog. Raises OnboardingNotReady."""
+        now = self.clock()
+        async with self.db.write() as tx:
+            if not await lock_active_partner(tx, caller.partner_id):
+                raise errors.Forbidden("This partner is suspended. Ask the operator of this service.")
+            onboarding = await _get(tx, caller, onboarding_id, lock=True)
+            state = state_of(onboarding, await _newest(tx, onboarding))
+            if state is not OnboardingState.READY_TO_ACTIVATE:
+                raise errors.OnboardingNotReady(state)
+            await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
+            await queries.insert_store(tx, onboarding, now=now)
+            await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
+            await publish_change(tx, onboarding.store_id, self.on_change)
+            store = await queries.find_store(tx, onboarding.store_id)
+            crash.point("store.written")
+        assert store is not None
+        return store
+
+    def _new(self, caller: Caller, request: OnboardingRequest, found: Location) -> Onboarding:
+        sent = request.address.coordinates
+        latitude, longitude = (sent.lat, sent.lng) if sent else found.coordinates or (None, None)
+        return Onboarding(
+            id=self.new_id(),
+            store_id=self.new_id(),
+            partner_id=caller.partner_id,
+            partner_store_id=request.partner_store_id,
+            name=request.name,
+            address=address_of(request.address),
+            latitude=latitude,
+            longitude=longitude,
+            timezone=request.timezone or found.timezone or places.UNKNOWN_ZONE,
+            timezone_given=request.timezone is not None,
+            catalog_callback_url=request.catalog_callback_url,
+            webhook_url=request.webhook_url,
+            created_at=self.clock(),
+            activated_at=None,
+            cancelled_at=None,
+            holds_name=True,
+        )
+
+    @asynccontextmanager
+    async def _claim_name(self, onboarding: Onboarding) -> AsyncIterator[Write]:
+        """Open a transaction in which the onboarding takes its partnerStoreId. Raises StoreAlreadyRegistered."""
+        try:
+            async with self.db.write() as tx:
+                yield tx
+        except Exception as error:
+            if not is_unique_violation(error, onboardings_one_for_each_name):
+                raise
+            # A concurrent request has taken the name between our read and our write.
+            raise await self._already_registered(onboarding) from None
+
+    async def _release_failed_name(self, tx: Write, onboarding: Onboarding) -> None:
+        """Release a failed onboarding's name. Raises StoreAlreadyRegistered if its holder hasn't failed."""
+        holder = await onboarding_queries.find_name_holder(
+            tx, onboarding.partner_id, onboarding.partner_store_id
+        )
+        if holder is None:
+            return
+        if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
+            raise _already(holder)
+        await onboarding_queries.update_onboarding(tx, holder.id, holds_name=False)
+
+    async def _pull(
+        self,
+        tx: Write,
+        onboarding: Onboarding,
+        trace: str,
+        *,
+        url: str | None = None,
+        after: Run | None = None,
+    ) -> Run:
+        # The newest run determines the state, and the clock of the last run's process may be ahead of ours.
+        run_id = self.new_id()
+        if after is not None and run_id <= after.id:
+            run_id = UUID(int=after.id.int + 1)
+        return await ingest.accept(
+            tx,
+            _owner(onboarding),
+            url or onboarding.catalog_callback_url,
+            notified=False,
+            traceparent=trace,
+            now=self.clock(),
+            run_id=run_id,
+        )
+
+    async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
+        async with self.db.write() as tx:
+            holder = await onboarding_queries.find_name_holder(
+                tx, onboarding.partner_id, onboarding.partner_store_id
+            )
+        return _already(holder or onboarding)
+
+
+def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -> OnboardingStatus:
+    """Return the status; `place` is the store once it exists, whose address may have changed."""
+    state = state_of(onboarding, newest)
+    failed = state is OnboardingState.CATALOG_FAILED
+    return OnboardingStatus(
+        onboarding_id=onboarding.id,
+        partner_store_id=onboarding.partner_store_id,
+        status=state,
+        store_id=onboarding.store_id if state is OnboardingState.ACTIVE else UNSET,
+        error=first_error(newest.errors) if failed else UNSET,
+        errors=newest.errors if failed else (),
+        created_at=instant(onboarding.created_at) or "",
+        warnings=(*places.warnings_of(place), *newest.warnings),
+    )
+
+
+async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStatus]:
+    newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
+    active = [onboarding.store_id for onboarding in page if onboarding.activated_at is not None]
+    stores = {store.onboarding_id: store for store in await queries.list_stores_by_id(tx, active)}
+    return [
+        _status(onboarding, newest[onboarding.id], stores.get(onboarding.id, onboarding))
+        for onboarding in page
+    ]
+
+
+async def _get(tx: Read, caller: Caller, onboarding_id: UUID, *, lock: bool = False) -> Onboarding:
+    onboarding = await onboarding_queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
+    if onboarding is None:
+        raise errors.OnboardingNotFound(onboarding_id)
+    return onboarding
+
+
+async def _newest(tx: Read, onboarding: Onboarding) -> Run:
+    return (await catalogs.list_latest(tx, [onboarding.id]))[onboarding.id]
+
+
+def _owner(onboarding: Onboarding) -> Owner:
+    return Owner(id=onboarding.id, store_id=onboarding.store_id, partner_id=onboarding.partner_id)
+
+
+def _already(holder: Onboarding) -> errors.StoreAlreadyRegistered:
+    return errors.StoreAlreadyRegistered(holder.id, holder.partner_store_id, location=f"{PATH}/{holder.id}")
+
+
+def _check(request: OnboardingRequest) -> None:
+    refuse(
+        [
+            ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
+            ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
+            ("/webhookToken", token_fault(request.webhook_token, request.webhook_url)),
+            ("/timezone", timezone_fault(request.timezone) if request.timezone is not None else None),
+        ]
+    )

@@ -1,0 +1,262 @@
+"""The SQL of stores. What a partner can reach takes the caller's partner id: another's row isn't found."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from mercato.features.stores.availability import SoldOut
+from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.tables import catalog_owners as owners
+from mercato.platform.db.tables import catalog_sets as sets
+from mercato.platform.db.tables import onboardings, partners, sold_out_items, stores
+from mercato_contract.stores import Address, StoreStatusValue
+from mercato_contract.wire import as_json
+
+_address: Final = msgspec.json.Decoder(Address)
+_words: Final = msgspec.json.Decoder(tuple[str, ...])
+
+# --- stores ---------------------------------------------------------------------------------------
+
+_STORE: Final = (
+    select(*stores.c, owners.c.current_set_id, sets.c.currency)
+    .join(owners, owners.c.id == stores.c.onboarding_id)
+    .join(sets, sets.c.id == owners.c.current_set_id)
+    # The stores of a suspended partner are hidden.
+    .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
+    .where(partners.c.suspended_at.is_(None))
+)
+_VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("store_id")))
+
+
+async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
+    """Create the onboarding's store: online, with delivery and pickup."""
+    same = {name: value for name, value in asdict(onboarding).items() if name in stores.c}
+    own = {"id": onboarding.store_id, "onboarding_id": onboarding.id, "address": _text(onboarding.address)}
+    defaults = {
+        "categories": "[]",
+        "delivery_allowed": True,
+        "pickup_allowed": True,
+        "paused": False,
+        "version": 1,
+    }
+    await tx.execute(insert(stores).values(same | own | defaults | {"created_at": now, "updated_at": now}))
+
+
+async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
+    """Return a store of any partner with its current set and sold-out items: callers check the partner."""
+    row = await tx.first(_STORE.where(stores.c.id == store_id))
+    if row is None:
+        return None
+    # Read after the version: a comparison of versions then detects a change in between.
+    sold_out = await _sold_out(tx, [store_id])
+    return _store(row, sold_out.get(store_id, ()))
+
+
+async def find_name(tx: Read, store_id: UUID) -> str | None:
+    """Return the name of a store, also of one that is hidden; None once it is deleted."""
+    name: str | None = await tx.scalar(select(stores.c.name).where(stores.c.id == store_id))
+    return name
+
+
+async def find_version(tx: Read, store_id: UUID) -> int | None:
+    """Return the store's committed version, or None without such a store."""
+    version: int | None = await tx.scalar(_VERSION, {"store_id": store_id})
+    return version
+
+
+async def increment_version(tx: Write, store_id: UUID) -> None:
+    """Invalidate every earlier plan for the store. It may not exist yet."""
+    await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
+
+
+async def list_stores_by_id(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
+    """Return the stores without their sold-out items."""
+    return [_store(row, ()) for row in await tx.all(_STORE.where(stores.c.id.in_(store_ids)))]
+
+
+class LiveSet(Struct, frozen=True):
+    """A CatalogSet of a live store, with the merchant's id."""
+
+    content_hash: str
+    partner_id: UUID
+    created_at: datetime
+
+
+async def find_live_set(tx: Read, set_id: UUID) -> LiveSet | None:
+    """Return a CatalogSet that a live store serves or has served."""
+    row = await tx.first(
+        select(sets.c.content_hash, stores.c.partner_id, sets.c.created_at)
+        .join(stores, stores.c.id == sets.c.store_id)
+        .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
+        .where(sets.c.id == set_id, partners.c.suspended_at.is_(None))
+    )
+    return None if row is None else LiveSet(*row)
+
+
+async def list_stores(
+    tx: Read,
+    partner_id: UUID,
+    *,
+    before: UUID | None,
+    limit: int,
+    status: StoreStatusValue | None,
+    partner_store_id: str | None,
+    now: datetime,
+) -> list[StoreRow]:
+    """Return the partner's stores, newest first."""
+    query: Select[Any] = _STORE.where(stores.c.partner_id == partner_id)
+    if before is not None:
+        query = query.where(stores.c.id < before)
+    if partner_store_id is not None:
+        query = query.where(stores.c.partner_store_id == partner_store_id)
+    paused = and_(stores.c.paused, or_(stores.c.resume_at.is_(None), stores.c.resume_at > now))
+    if status is not None:
+        query = query.where(paused if status is StoreStatusValue.PAUSED else ~paused)
+    rows = await tx.all(query.order_by(stores.c.id.desc()).limit(limit))
+    sold_out = await _sold_out(tx, [row.id for row in rows])
+    return [_store(row, sold_out.get(row.id, ())) for row in rows]
+
+
+async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limit: int) -> list[UUID]:
+    """Return the ids of the partner's stores in order, hidden ones too."""
+    query = select(stores.c.id).where(stores.c.partner_id == partner_id).order_by(stores.c.id).limit(limit)
+    if after is not None:
+        query = query.where(stores.c.id > after)
+    return [row.id for row in await tx.all(query)]
+
+
+async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
+    """Change the partner's store; return whether it exists."""
+    moved = await tx.execute(
+        update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
+    )
+    return moved.rowcount == 1
+
+
+async def list_webhook_urls(tx: Read, partner_id: UUID) -> list[str]:
+    """Return the distinct webhook URLs of the partner's stores and onboardings."""
+    of_stores = select(stores.c.webhook_url).where(
+        stores.c.partner_id == partner_id, stores.c.webhook_url.is_not(None)
+    )
+    of_onboardings = select(onboardings.c.webhook_url).where(
+        onboardings.c.partner_id == partner_id,
+        onboardings.c.webhook_url.is_not(None),
+        onboardings.c.activated_at.is_(None),
+        onboardings.c.cancelled_at.is_(None),
+    )
+    return [row.webhook_url for row in await tx.all(of_stores.union(of_onboardings))]
+
+
+async def set_onboarding_timezone(tx: Write, onboarding: Onboarding, timezone: str) -> bool:
+    """Set the onboarding's time zone, and its store's if it has the registered address; return whether it has."""
+    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(timezone=timezone))
+    of_onboarding = stores.c.onboarding_id == onboarding.id
+    return await _set_timezone(tx, of_onboarding, onboarding, timezone)
+
+
+async def set_store_timezone(tx: Write, row: StoreRow, timezone: str) -> bool:
+    """Set the store's time zone; return False if its address or time zone has changed since."""
+    return await _set_timezone(tx, stores.c.id == row.id, row, timezone)
+
+
+async def _set_timezone(
+    tx: Write, which: ColumnElement[bool], place: Onboarding | StoreRow, timezone: str
+) -> bool:
+    moved = await tx.execute(
+        update(stores)
+        .where(
+            which,
+            ~stores.c.timezone_given,
+            stores.c.address == _text(place.address),
+            stores.c.latitude.is_not_distinct_from(place.latitude),
+        )
+        .values(timezone=timezone)
+    )
+    return moved.rowcount == 1
+
+
+async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
+    """Return the partner's store and lock its row until the transaction ends."""
+    held = await tx.first(
+        select(stores.c.id)
+        .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
+        .with_for_update()
+    )
+    return None if held is None else await find_store(tx, store_id)
+
+
+# --- sold out -------------------------------------------------------------------------------------
+
+
+async def replace_sold_out(
+    tx: Write, store_id: UUID, *, sold_out: Iterable[SoldOut], available: Iterable[UUID]
+) -> None:
+    """Mark items as sold out, and others as available again."""
+    rows = [{"store_id": store_id, "item_id": item.item_id, "until": item.until} for item in sold_out]
+    changed = [row["item_id"] for row in rows] + list(available)
+    await tx.execute(
+        delete(sold_out_items).where(
+            sold_out_items.c.store_id == store_id, sold_out_items.c.item_id.in_(changed)
+        )
+    )
+    if rows:
+        await tx.execute(insert(sold_out_items), rows)
+
+
+async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` expired entries; return how many."""
+    key = (sold_out_items.c.store_id, sold_out_items.c.item_id)
+    over = select(*key).where(sold_out_items.c.until < before).limit(limit)
+    gone = await tx.execute(delete(sold_out_items).where(tuple_(*key).in_(over)))
+    return gone.rowcount
+
+
+async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut, ...]]:
+    if not store_ids:
+        return {}
+    rows = await tx.all(
+        select(sold_out_items)
+        .where(sold_out_items.c.store_id.in_(store_ids))
+        .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
+    )
+    return {
+        store_id: tuple(SoldOut(row.item_id, row.until) for row in group)
+        for store_id, group in groupby(rows, key=attrgetter("store_id"))
+    }
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    return as_json(value).decode()
+
+
+def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
+    values = row._asdict()
+    values["address"] = _address.decode(values["address"])
+    values["categories"] = _words.decode(values["categories"])
+    values["catalog_set_id"] = values.pop("current_set_id")
+    return StoreRow(**values, sold_out=sold_out)

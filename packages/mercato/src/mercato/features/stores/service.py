@@ -1,0 +1,266 @@
+"""The operations on live stores: read, change, pause, mark items as sold out, notify."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import UNSET, Struct, structs
+
+from mercato.features.catalogs import ingest
+from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.runs import OPEN, Owner, Run
+from mercato.features.partners.model import Caller
+from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.vault import Vault
+from mercato.features.stores import events, places, queries, rules
+from mercato.features.stores.address import address_of
+from mercato.features.stores.cache import OnChange, StoreCache, invalidate, publish_change
+from mercato.features.stores.catalogs import IdMappings
+from mercato.features.stores.model import StoreRow
+from mercato.features.webhooks.deliveries import enable_endpoints_below
+from mercato.features.webhooks.outbox import origin_changed
+from mercato.platform import crash, errors
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.geo.gazetteer import Location
+from mercato.platform.outbound.urls import origin_of
+from mercato.platform.wire.checks import refuse, uri_fault
+from mercato.platform.wire.cursor import page_of
+from mercato_contract.stores import (
+    AddressRequest,
+    ItemAvailabilityRequest,
+    Store,
+    StorePage,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    StoreUpdate,
+)
+from mercato_contract.wire import instant, rfc3339
+
+
+class Stores(Struct, frozen=True):
+    """Live stores of merchants."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    cache: StoreCache
+    compiled: CompiledCatalogs
+    id_mappings: IdMappings
+    runs_waiting: int
+    on_change: OnChange
+    vault: Vault
+    quota: StorageQuota
+
+    async def get(self, caller: Caller, store_id: UUID) -> Store:
+        """Raises StoreNotFound."""
+        return store_of(await self.cache.get_own(caller, store_id), self.clock())
+
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        before: UUID | None,
+        limit: int,
+        status: StoreStatusValue | None,
+        partner_store_id: str | None,
+    ) -> StorePage:
+        """Return the caller's stores, newest first."""
+        now = self.clock()
+        async with self.db.read() as tx:
+            rows = await queries.list_stores(
+                tx,
+                caller.partner_id,
+                before=before,
+                limit=limit + 1,
+                status=status,
+                partner_store_id=partner_store_id,
+                now=now,
+            )
+        page, cursor = page_of(rows, limit, lambda row: row.id)
+        return StorePage(stores=[store_of(row, now) for row in page], next_cursor=cursor)
+
+    async def update(self, caller: Caller, store_id: UUID, request: StoreUpdate, *, trace: str) -> Store:
+        """Change the members that are present. Raises StoreNotFound, ValidationFailed."""
+        now = self.clock()
+        address = request.address
+        found = await places.find(address_of(address)) if isinstance(address, AddressRequest) else Location()
+        async with self.db.write() as tx:
+            row = await queries.lock_store(tx, caller.partner_id, store_id)
+            if row is None:
+                raise errors.StoreNotFound(store_id)
+            values = rules.update_values(request, row, found=found)
+            await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
+            if values.get("webhook_url"):
+                # A new URL, or the same one again: either way deliveries to it are enabled.
+                await enable_endpoints_below(tx, caller.partner_id, values["webhook_url"])
+            after = await queries.find_store(tx, store_id)
+            assert after is not None
+            if "address" in values:
+                await places.enqueue_for_store(tx, after)
+            token = request.webhook_token if isinstance(request.webhook_token, str) else None
+            if after.webhook_url is not None and ("webhook_url" in values or token is not None):
+                await events.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
+            await events.announce_webhook_url(
+                tx, before=row, after=after, now=now, new_id=self.new_id, trace=trace
+            )
+            members = sorted(values) if token is None else [*sorted(values), "webhook_token"]
+            await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
+            await publish_change(tx, store_id, self.on_change)
+        return store_of(after, now)
+
+    async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
+        """Raises StoreNotFound."""
+        return status_of(await self.cache.get_own(caller, store_id), self.clock())
+
+    async def set_status(
+        self, caller: Caller, store_id: UUID, request: StoreStatusUpdate
+    ) -> StoreStatusResponse:
+        """Pause or resume. Pausing a paused store replaces reason and end. Raises StoreNotFound, ValidationFailed."""
+        now = self.clock()
+        async with self.db.write() as tx:
+            if not await set_status(
+                tx, caller.partner_id, store_id, request, now=now, on_change=self.on_change
+            ):
+                raise errors.StoreNotFound(store_id)
+            row = await queries.find_store(tx, store_id)
+        assert row is not None
+        return status_of(row, now)
+
+    async def set_items(
+        self, caller: Caller, store_id: UUID, request: ItemAvailabilityRequest
+    ) -> tuple[UUID, ...]:
+        """Mark items as sold out or available; return all that are sold out now. Raises ValidationFailed."""
+        now = self.clock()
+        known = await self.cache.get_own(caller, store_id)
+        catalog = await self.compiled.get(known.catalog_set_id)
+        sold_out, available = rules.availability_changes(request, known, catalog, now)
+        async with self.db.write() as tx:
+            row = await queries.lock_store(tx, caller.partner_id, store_id)
+            if row is None:
+                raise errors.StoreNotFound(store_id)
+            await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
+            await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
+            await invalidate(tx, store_id)
+            after = await queries.find_store(tx, store_id)
+        assert after is not None
+        return after.unavailable_at(now)
+
+    async def get_ids(self, caller: Caller, store_id: UUID) -> bytes:
+        """Return the StoreIds of the caller's store as JSON. Raises StoreNotFound."""
+        async with self.db.read() as tx:
+            row = await queries.find_store(tx, store_id)
+        if row is None or row.partner_id != caller.partner_id:
+            raise errors.StoreNotFound(store_id)
+        return await self.id_mappings.get(row.catalog_set_id)
+
+    async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
+        """Accept a catalog run. Raises StoreNotFound, ValidationFailed, RateLimited."""
+        store = await self.cache.get_own(caller, store_id)
+        refuse([("/callbackUrl", uri_fault(callback_url, "callbackUrl"))])
+        async with self.db.write() as tx:
+            await self.quota.check(tx, caller.partner_id, now=self.clock())
+            run = await ingest.accept_notified(
+                tx,
+                Owner(id=store.onboarding_id, store_id=store.id, partner_id=store.partner_id),
+                callback_url,
+                waiting=self.runs_waiting,
+                traceparent=trace,
+                now=self.clock(),
+                run_id=self.new_id(),
+            )
+            await audit(tx, "run", run.id, detail={"storeId": store.id})
+            crash.point("run.written")
+            return run
+
+    async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:
+        """Return a run of the caller's store. Raises StoreNotFound, CatalogIngestNotFound."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.read() as tx:
+            run = await catalogs.find_run(tx, run_id)
+        if run is None or run.owner.id != store.onboarding_id or not run.notified:
+            raise errors.CatalogIngestNotFound(run_id)
+        return _with_store_warnings(run, store)
+
+    async def list_runs(
+        self, caller: Caller, store_id: UUID, *, before: UUID | None, limit: int
+    ) -> tuple[Sequence[Run], str | None]:
+        """Return the runs that the partner requested, newest first, and the next cursor."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.read() as tx:
+            rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
+        page, cursor = page_of(rows, limit, lambda run: run.id)
+        return [_with_store_warnings(run, store) for run in page], cursor
+
+
+async def set_status(
+    tx: Write,
+    partner_id: UUID,
+    store_id: UUID,
+    request: StoreStatusUpdate,
+    *,
+    now: datetime,
+    on_change: OnChange,
+) -> bool:
+    """Pause or resume the partner's store; return whether it exists. Raises ValidationFailed."""
+    values = rules.status_values(request, now)
+    if not await queries.update_store(tx, partner_id, store_id, **values, updated_at=now):
+        return False
+    await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
+    await publish_change(tx, store_id, on_change)
+    return True
+
+
+def _with_store_warnings(run: Run, store: StoreRow) -> Run:
+    """Return an ended run with the warnings about the store's address before its own."""
+    if run.status in OPEN:
+        return run
+    return structs.replace(run, warnings=(*places.warnings_of(store), *run.warnings))
+
+
+def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
+    """Return a store's status at an instant."""
+    if not row.paused_at(now):
+        return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
+    return StoreStatusResponse(
+        status=StoreStatusValue.PAUSED, pause_reason=row.pause_reason, resume_at=instant(row.resume_at)
+    )
+
+
+def store_of(row: StoreRow, now: datetime) -> Store:
+    """Return a store as its merchant sees it at an instant."""
+    status = status_of(row, now)
+    return Store(
+        store_id=row.id,
+        onboarding_id=row.onboarding_id,
+        partner_store_id=row.partner_store_id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        address=row.address,
+        phone=row.phone or UNSET,
+        timezone=row.timezone,
+        logo_url=row.logo_url or UNSET,
+        description=row.description or UNSET,
+        status=status.status,
+        pause_reason=status.pause_reason,
+        resume_at=status.resume_at,
+        webhook_url=row.webhook_url or UNSET,
+        minimum_order_amount=row.minimum_text or UNSET,
+        delivery_allowed=row.delivery_allowed,
+        pickup_allowed=row.pickup_allowed,
+        categories=row.categories,
+        unavailable_item_ids=row.unavailable_at(now),
+        warnings=places.warnings_of(row),
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
+    )
+
+
+def _origin_detail(before: StoreRow, after: StoreRow) -> dict[str, str | None]:
+    """Return a webhookUrl's new origin for the audit log; the rest of the URL may grant access."""
+    if not origin_changed(before.webhook_url, after.webhook_url):
+        return {}
+    return {"webhookOrigin": None if after.webhook_url is None else origin_of(after.webhook_url)}

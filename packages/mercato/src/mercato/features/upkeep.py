@@ -1,0 +1,113 @@
+"""Deletes what has passed its retention: superseded catalogs, ended deliveries and runs, customers, used keys."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from mercato.features.catalogs import queries as catalogs
+from mercato.features.orders.erasure import erase_before
+from mercato.features.orders.placement import idempotency
+from mercato.features.partners import storage
+from mercato.features.requests import log as requests
+from mercato.features.requests.queries import prune as prune_requests
+from mercato.features.sign_in import sessions as console
+from mercato.features.stores import queries as stores
+from mercato.features.webhooks import retention as webhooks
+from mercato.platform.clock import Clock
+from mercato.platform.db import audit
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.db.errors import is_unavailable
+
+log = structlog.get_logger("mercato.upkeep")
+
+EVERY_SECONDS: Final = 600.0
+FIRST_SECONDS: Final = 30.0
+"""After the start, when many processes may start together."""
+
+BATCH: Final = 100
+"""Rows that one transaction deletes: a catalog's row can have megabytes."""
+
+LOG_SECONDS: Final = 1.0
+"""How long to wait for readers of an embedded database; the next try is in ten minutes."""
+
+Prune = Callable[[Write], Awaitable[int]]
+
+
+class Upkeep(Struct, frozen=True):
+    """Deletes what has passed its retention, in small batches. Several processes may do it at once."""
+
+    db: Database
+    clock: Clock
+    catalog_days: int
+    delivery_days: int
+    run_days: int = 30
+    customer_days: int = 90
+    audit_days: int = 365
+
+    async def run(self) -> None:
+        """Run `once` after the start and every ten minutes, for ever. An error is logged and tried again."""
+        pause = FIRST_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = EVERY_SECONDS
+            try:
+                await self.once()
+            except Exception as error:  # logged: without upkeep everything would grow, customers included
+                if is_unavailable(error):
+                    log.warning("upkeep waits: the database is unavailable")
+                else:
+                    log.exception("bug in upkeep")
+
+    async def once(self) -> None:
+        """Delete everything that has passed its retention.
+
+        An error in one step is raised after the other steps have run, a bug before an unavailable database: the
+        database may time out on one step and work for the others.
+        """
+        faults: list[Exception] = []
+        steps: list[Callable[[], Awaitable[object]]] = [
+            partial(self._drain, prune) for prune in self._prunes()
+        ]
+        # The write-ahead log has the deleted rows, customers included, until it is truncated.
+        steps.append(partial(self.db.empty_log, seconds=LOG_SECONDS))
+        for step in steps:
+            try:
+                await step()
+            except Exception as error:  # noqa: BLE001  # raised in the end
+                faults.append(error)
+        if faults:
+            raise min(faults, key=is_unavailable)
+
+    def _prunes(self) -> Sequence[Prune]:
+        now = self.clock()
+        sets_before = now - timedelta(days=self.catalog_days)
+        runs_before = now - timedelta(days=self.run_days)
+        customers_before = now - timedelta(days=self.customer_days)
+        audit_before = now - timedelta(days=self.audit_days)
+        requests_before = now - timedelta(days=requests.DAYS)
+        deliveries_before = now - timedelta(days=self.delivery_days)
+        return (
+            lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
+            lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
+            lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
+            lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
+            lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
+            lambda tx: webhooks.prune_validations(tx, before=customers_before, limit=BATCH),
+            lambda tx: storage.prune(tx, now=now, limit=BATCH),
+            lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
+            lambda tx: console.prune(tx, now=now, limit=BATCH),
+            lambda tx: prune_requests(tx, before=requests_before, limit=BATCH),
+        )
+
+    async def _drain(self, prune: Prune) -> None:
+        while True:
+            async with self.db.write() as tx:
+                gone = await prune(tx)
+            if gone < BATCH:
+                return

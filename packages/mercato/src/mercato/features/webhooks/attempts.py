@@ -1,0 +1,262 @@
+"""The SQL of attempts: their jobs, the due deliveries, and the results."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    Executable,
+    Integer,
+    Update,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    null,
+    select,
+    text,
+    update,
+)
+
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, orders
+from mercato.platform.db.types import Dialect, Instant
+from mercato.platform.jobs import enqueue
+from mercato_contract.webhooks import DeliveryStatus
+
+ENDPOINT_OF_DELIVERY: Final = and_(
+    endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
+)
+
+ORDER_OF_DELIVERY: Final = orders.c.id == deliveries.c.order_id
+BASE: Final = orders.c.content.label("base")
+"""The stored order, which the body of a delivery about it is compressed with."""
+
+
+async def enqueue_attempt(
+    tx: Write,
+    job: DeliverJob,
+    delivery_id: UUID,
+    *,
+    round: int = 0,  # noqa: A002  # the column's name
+    attempts: int = 0,
+    faults: int = 0,
+    delay: timedelta | None = None,
+) -> dict[str, object] | None:
+    """Enqueue the job of an attempt. Return the delivery's columns that refer to it.
+
+    Return None if the job is enqueued already: a repeat is harmless, and replaces a dead job.
+    """
+    enqueued = await enqueue(
+        tx,
+        KIND,
+        job,
+        run_at=delay,
+        ordering_key=job.ordering_key,
+        dedup=f"{delivery_id}:{round}:{attempts}:{faults}",
+        group=job.partner_id.hex,
+    )
+    return None if enqueued is None else {"due_at": enqueued.run_at, "job_id": enqueued.id}
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+LARGE: Final = 16 * 1024
+"""Stored bytes of a body and its base. Larger ones are read when the delivery is sent."""
+
+_SAME_KEY: Final = (
+    deliveries.c.partner_id == bindparam("where_partner"),
+    deliveries.c.url == bindparam("where_url"),
+    deliveries.c.partition == bindparam("where_partition"),
+)
+# No clock needed: a running job is due, and so is every delivery that was due at the same time or before.
+_IS_DUE: Final = (*_SAME_KEY, deliveries.c.due_at <= bindparam("through", type_=Instant))
+
+_SIZE: Final = func.length(deliveries.c.body) + func.coalesce(
+    func.length(orders.c.content), literal_column("0")
+)
+_IS_SMALL: Final = literal_column(str(LARGE)) >= _SIZE
+_DUE: Final = prepared(
+    select(
+        deliveries.c.id,
+        deliveries.c.partner_id,
+        deliveries.c.surface,
+        deliveries.c.webhook_id,
+        deliveries.c.url,
+        case((_IS_SMALL, deliveries.c.body)).label("body"),
+        case((_IS_SMALL, orders.c.content)).label("base"),
+        deliveries.c.traceparent,
+        deliveries.c.round,
+        deliveries.c.attempts,
+        deliveries.c.attempts_before_round,
+        deliveries.c.faults,
+        endpoints.c.failing_since,
+        endpoints.c.disabled_reason,
+    )
+    .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .where(*_IS_DUE)
+    .order_by(deliveries.c.due_at, deliveries.c.job_id)
+    .limit(bindparam("limit", type_=Integer))
+)
+_BODY: Final = prepared(
+    select(deliveries.c.body, BASE)
+    .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .where(deliveries.c.id == bindparam("where_id"))
+)
+
+
+def _due(job: DeliverJob, through: datetime) -> dict[str, Any]:
+    return {
+        "where_partner": job.partner_id,
+        "where_url": job.url,
+        "where_partition": job.partition,
+        "through": through,
+    }
+
+
+async def list_due(tx: Read, job: DeliverJob, *, through: datetime, limit: int) -> list[Delivery]:
+    """Return the job's first due deliveries, in order, without large bodies."""
+    rows = await tx.all(_DUE, _due(job, through) | {"limit": limit})
+    return [Delivery(**row._asdict() | {"surface": Surface(row.surface)}) for row in rows]
+
+
+async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
+    """Return a delivery's compressed body and its base. Raises LookupError."""
+    row = await tx.first(_BODY, {"where_id": delivery_id})
+    if row is None:
+        raise LookupError(f"delivery {delivery_id} was deleted")
+    return row.body, row.base
+
+
+# --- one delivery ---------------------------------------------------------------------------------------------
+
+# True if the delivery's next attempt is still this one.
+_UNCHANGED: Final = (
+    deliveries.c.id == bindparam("where_id"),
+    deliveries.c.status == literal_column("'pending'"),
+    deliveries.c.round == bindparam("where_round"),
+    deliveries.c.attempts == bindparam("where_attempts"),
+)
+_INSERT_ATTEMPT: Final = prepared_insert(delivery_attempts)
+
+
+def _unchanged(delivery: Delivery) -> dict[str, Any]:
+    """Return the parameters of `_UNCHANGED`."""
+    return {"where_id": delivery.id, "where_round": delivery.round, "where_attempts": delivery.attempts}
+
+
+@cache
+def _update(columns: tuple[str, ...]) -> Update:
+    """Cached: there are a few such sets of columns."""
+    return prepared_update(deliveries, *columns, where=_UNCHANGED)
+
+
+async def update_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
+    """Update the delivery. Return False if another transaction has changed it since it was read."""
+    values = columns | {"updated_at": now}
+    moved = await tx.execute(_update(tuple(values)), _unchanged(delivery) | values)
+    return moved.rowcount == 1
+
+
+def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, first: int) -> None:
+    """Insert attempts, numbered from `first`, before the transaction commits."""
+    for number, result in enumerate(results, first):
+        tx.defer(_INSERT_ATTEMPT, _attempt_row(delivery_id, number, result))
+
+
+def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str, Any]:
+    return {
+        "delivery_id": delivery_id,
+        "number": number,
+        "at": result.at,
+        "status": result.status,
+        "ms": result.ms,
+        "error": result.error,
+        "reply": result.reply,
+    }
+
+
+# --- a batch --------------------------------------------------------------------------------------------
+
+_FAIL_DUE: Final = prepared(
+    update(deliveries)
+    .where(*_IS_DUE)
+    .values(
+        status=literal_column(f"'{DeliveryStatus.FAILED.value}'"),
+        error=bindparam("reason"),
+        next_attempt_at=null(),
+        due_at=null(),
+        job_id=null(),
+        updated_at=bindparam("now"),
+    )
+)
+
+
+async def fail_due(tx: Write, job: DeliverJob, *, through: datetime, reason: str, now: datetime) -> None:
+    """Fail all due deliveries of the job, without an attempt."""
+    await tx.execute(_FAIL_DUE, _due(job, through) | {"reason": reason, "now": now})
+
+
+def _succeed(dialect: Dialect) -> Executable:
+    if dialect == "sqlite":
+        succeeded = update(deliveries).where(*_UNCHANGED)
+        return succeeded.values(
+            status=literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
+            error=null(),
+            next_attempt_at=null(),
+            due_at=null(),
+            job_id=null(),
+            attempts=deliveries.c.attempts + literal_column("1"),
+            updated_at=bindparam("now"),
+        )
+    return text(
+        """
+        UPDATE deliveries
+        SET status = 'succeeded', error = NULL, next_attempt_at = NULL, due_at = NULL, job_id = NULL,
+            attempts = deliveries.attempts + 1, updated_at = :now
+        FROM unnest(:where_ids, :where_rounds, :where_attempts) AS sent (id, round, attempts)
+        WHERE deliveries.id = sent.id AND deliveries.status = 'pending'
+            AND deliveries.round = sent.round AND deliveries.attempts = sent.attempts
+        """
+    ).bindparams(
+        bindparam("where_ids", type_=ARRAY(Uuid)),
+        bindparam("where_rounds", type_=ARRAY(Integer)),
+        bindparam("where_attempts", type_=ARRAY(Integer)),
+        bindparam("now", type_=Instant),
+    )
+
+
+_SUCCEED: Final[dict[Dialect, Executable]] = {
+    dialect: prepared(_succeed(dialect)) for dialect in ("sqlite", "postgresql")
+}
+
+
+async def update_succeeded(tx: Write, sent: Sequence[Delivery], *, now: datetime) -> bool:
+    """Mark the deliveries as succeeded. Return False if one was changed since it was read: then roll back."""
+    parameters: Any
+    if tx.dialect == "sqlite":
+        parameters = [_unchanged(delivery) | {"now": now} for delivery in sent]
+    else:
+        parameters = {
+            "where_ids": [delivery.id for delivery in sent],
+            "where_rounds": [delivery.round for delivery in sent],
+            "where_attempts": [delivery.attempts for delivery in sent],
+            "now": now,
+        }
+    return (await tx.execute(_SUCCEED[tx.dialect], parameters)).rowcount == len(sent)
+
+
+async def insert_attempt_of_each(tx: Write, results: Sequence[tuple[Delivery, CallResult]]) -> None:
+    """Insert the attempt that was just made of each delivery."""
+    rows = [_attempt_row(delivery.id, delivery.attempts + 1, result) for delivery, result in results]
+    await tx.execute(_INSERT_ATTEMPT, rows)

@@ -1,0 +1,256 @@
+"""Webhook calls: the signed request, and calls to stores that a request waits for, where none delays another."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from time import monotonic
+from typing import Any, Final
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+import structlog
+
+from mercato.features.webhooks.call_limits import (
+    Breaker,
+    ConcurrencyLimiter,
+    PartnerSlots,
+    Permit,
+    QueueFull,
+    StoreSlots,
+)
+from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
+from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
+from mercato.platform.clock import Clock
+from mercato.platform.outbound.client import Fault, Outbound, Reply, RequestFailed
+from mercato.platform.telemetry import Metrics, tracing
+from mercato_contract.signing import webhook_headers
+
+log = structlog.get_logger("mercato.webhooks")
+
+MAX_STORES: Final = 10_000
+"""Stores in memory, half a kilobyte each, 6 with calls every second. The least recently called is dropped."""
+
+MAX_ADDRESSES: Final = 8
+"""Addresses of one store in memory: two, and those that it had before."""
+
+MIN_SECONDS: Final = 0.5
+"""A call that waited until less was left says nothing about the store if it times out."""
+
+MIN_SECONDS_TO_SEND: Final = 0.05
+"""A call with less left is not sent: no reply would arrive in time."""
+
+RETRY_SECONDS: Final = 1.0
+"""When to retry if too many calls of the store are waiting."""
+
+_FULL: Final = "The store was not called: too many calls to it are running, and others wait for a slot."
+_LATE: Final = "The store was not called: the call's time was over before a slot was free."
+_BREAKER_OPEN: Final = (
+    "The store was not called: half of the latest calls to this address failed. It is tried again soon."
+)
+
+ReplyParser = Callable[[int, bytes], str | None]
+"""Return None if status and body are a usable answer, yes or no; else what is wrong, for the partner."""
+
+
+async def post_signed(
+    outbound: Outbound,
+    url: str,
+    *,
+    webhook_id: UUID,
+    body: bytes,
+    secrets: Sequence[str],
+    token: str | None,
+    at: datetime,
+    traceparent: str,
+    span: str,
+    ids: dict[str, UUID],
+    **options: Any,
+) -> Reply:
+    """Post the body, signed with every secret. `options` are those of `Outbound.post`. Raises RequestFailed."""
+    headers = webhook_headers(
+        webhook_id=str(webhook_id),
+        timestamp=int(at.timestamp()),
+        body=body,
+        secrets=secrets,
+        token=token,
+        traceparent=traceparent,
+    )
+    with tracing.span(span, parent=traceparent, kind="CLIENT", **ids):
+        headers["traceparent"] = tracing.current(traceparent)
+        return await outbound.post(url, headers=headers, body=body, **options)
+
+
+def failed_result(at: datetime, failure: RequestFailed) -> CallResult:
+    """Return the result of a request without a reply."""
+    return CallResult(at=at, ms=failure.elapsed_ms, status=failure.status, error=failure.message)
+
+
+@dataclass(slots=True, eq=False)
+class _Store(StoreSlots):
+    # By URL without its query: one address may fail while another works.
+    breakers: OrderedDict[str, Breaker] = field(default_factory=OrderedDict)
+
+    def breaker(self, url: str) -> Breaker:
+        address = url.partition("?")[0]
+        found = self.breakers.get(address)
+        if found is None:
+            found = self.breakers[address] = Breaker()
+            if len(self.breakers) > MAX_ADDRESSES:
+                self.breakers.popitem(last=False)
+        return found
+
+
+class StoreCalls:
+    """Makes calls to stores, each signed anew, through a limiter and a circuit breaker per address."""
+
+    def __init__(
+        self,
+        *,
+        outbound: Outbound,
+        credentials: WebhookCredentials,
+        clock: Clock,
+        metrics: Metrics,
+        monotonic: Callable[[], float] = monotonic,
+        limiter: ConcurrencyLimiter | None = None,
+        max_stores: int = MAX_STORES,
+    ) -> None:
+        """`monotonic` is the breakers' clock, in seconds."""
+        self._outbound = outbound
+        self._credentials = credentials
+        self._clock = clock
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._limiter = limiter or ConcurrencyLimiter()
+        self._max_stores = max_stores
+        self._stores: OrderedDict[UUID, _Store] = OrderedDict()
+        # By partner, as long as one of its stores is in memory.
+        self._partners: WeakValueDictionary[UUID, PartnerSlots] = WeakValueDictionary()
+        metrics.watch_open_breakers(self.count_open_breakers)
+
+    def count_open_breakers(self) -> int:
+        return sum(breaker.is_open for store in self._stores.values() for breaker in store.breakers.values())
+
+    async def post(self, call: StoreCall, *, seconds: float, parser: ReplyParser) -> CallResult:
+        """Make the call and return its result after at most `seconds`, including the wait for a slot.
+
+        Raises only errors that say nothing about the store: those of the database or the vault when the partner's
+        credentials are not cached.
+        """
+        time = asyncio.get_running_loop().time
+        deadline = time() + seconds
+        credentials = self._credentials.cached(call.partner_id)
+        if credentials is None:
+            credentials = await self._credentials.get(call.partner_id)
+        store = self._store(call)
+        breaker = store.breaker(call.url)
+        if wait := breaker.wait(self._monotonic()):
+            return self._not_sent("cut_off", _BREAKER_OPEN, wait)
+        try:
+            await self._limiter.acquire(store, deadline - time())
+        except QueueFull:
+            return self._not_sent("full", _FULL, RETRY_SECONDS)
+        except TimeoutError:
+            return self._not_sent("late", _LATE, RETRY_SECONDS)
+        try:
+            return await self._call(call, breaker, credentials, deadline - time(), parser)
+        finally:
+            self._limiter.release(store)
+
+    async def _call(
+        self, call: StoreCall, breaker: Breaker, credentials: Credentials, seconds: float, parser: ReplyParser
+    ) -> CallResult:
+        if seconds < MIN_SECONDS_TO_SEND:
+            return self._not_sent("late", _LATE, RETRY_SECONDS)
+        permit = breaker.admit(self._monotonic())
+        if permit is None:  # opened while the call waited
+            return self._not_sent("cut_off", _BREAKER_OPEN, breaker.wait(self._monotonic()))
+        try:
+            result, label = await self._perform(call, credentials, seconds, parser)
+        except BaseException:
+            # The client disconnected, or there is a bug here: neither is the store's fault. If a disconnect counted,
+            # one storefront could open a store's breaker for all.
+            breaker.give_up(permit, self._monotonic())
+            self._metrics.called_store("abandoned")
+            raise
+        self._metrics.called_store(label)
+        if label == Fault.TIMEOUT and seconds < MIN_SECONDS:
+            breaker.give_up(permit, self._monotonic())
+        else:
+            self._settle(call, breaker, permit, failed=result.error is not None)
+        return result
+
+    async def _perform(
+        self, call: StoreCall, credentials: Credentials, seconds: float, parser: ReplyParser
+    ) -> tuple[CallResult, str]:
+        """Return the result and its metric label."""
+        at = self._clock()
+        token = credentials.token_for(call.url)
+        try:
+            reply = await post_signed(
+                self._outbound,
+                call.url,
+                webhook_id=call.webhook_id,
+                body=call.body,
+                secrets=credentials.secrets,
+                token=token,
+                at=at,
+                traceparent=call.traceparent,
+                span="store.call",
+                ids={"partner_id": call.partner_id, "store_id": call.store_id},
+                timeout=seconds,
+                for_order=True,
+            )
+        except RequestFailed as failure:
+            return failed_result(at, failure), failure.fault.value
+        if HTTPStatus.MULTIPLE_CHOICES <= reply.status < HTTPStatus.BAD_REQUEST:
+            error, label = error_of(reply.status), Fault.REDIRECT.value
+        else:
+            error = parser(reply.status, reply.body)
+            label = "answered" if error is None else "bad_answer"
+        hidden = call.hidden if token is None else (*call.hidden, token)
+        result = CallResult(
+            at=at,
+            ms=reply.elapsed_ms,
+            status=reply.status,
+            error=None if error is None else masked(error, hidden=hidden),
+            reply=None if call.carries_payment else excerpt(reply.body[:EXCERPT_BYTES], hidden=hidden),
+            body=reply.body,
+            retry_after=reply.retry_after,
+        )
+        return result, label
+
+    def _settle(self, call: StoreCall, breaker: Breaker, permit: Permit, *, failed: bool) -> None:
+        if not breaker.settle(permit, self._monotonic(), failed=failed):
+            return
+        store, partner = str(call.store_id), str(call.partner_id)
+        if breaker.is_open:
+            self._metrics.breaker_opened()
+            log.warning("circuit breaker opened", store_id=store, partner_id=partner)
+        else:
+            log.info("circuit breaker closed", store_id=store, partner_id=partner)
+
+    def _not_sent(self, label: str, error: str, retry_after: float) -> CallResult:
+        self._metrics.called_store(label)
+        return CallResult(at=self._clock(), ms=0, error=error, retry_after=retry_after, was_sent=False)
+
+    def _store(self, call: StoreCall) -> _Store:
+        store = self._stores.get(call.store_id)
+        if store is None:
+            if len(self._stores) >= self._max_stores:
+                self._drop_idle_store()
+            partner = self._partners.get(call.partner_id)
+            if partner is None:
+                partner = self._partners[call.partner_id] = PartnerSlots()
+            store = self._stores[call.store_id] = _Store(partner)
+        else:
+            self._stores.move_to_end(call.store_id)
+        return store
+
+    def _drop_idle_store(self) -> None:
+        """Drop the least recently called store without a call: a store with calls holds slots."""
+        idle = next((key for key, store in self._stores.items() if store.is_idle), None)
+        if idle is not None:
+            del self._stores[idle]

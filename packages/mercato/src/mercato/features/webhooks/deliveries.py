@@ -1,0 +1,201 @@
+"""A partner's delivery log: calls to its stores, deliveries and their attempts, and redelivery."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row
+
+from mercato.features.compression import compress
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.webhooks import endpoints, queries
+from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts
+from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform import errors
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType
+from mercato_contract.signing import target
+from mercato_contract.webhooks import (
+    DeliveryAttempt,
+    DeliveryStatus,
+    WebhookDelivery,
+    WebhookDeliveryDetail,
+    WebhookDeliveryPage,
+    WebhookDeliveryQuery,
+)
+from mercato_contract.wire import instant
+
+_COPIED: Final = ("id", "type", "webhook_id", "url", "store_id", "order_id", "attempts", "error")
+
+# --- calls to stores --------------------------------------------------------------------------------------
+
+
+async def record_store_call(
+    tx: Write,
+    call: StoreCall,
+    *,
+    delivery_id: UUID,
+    type: str,  # noqa: A002  # the envelope's own word
+    body: bytes,
+    results: Sequence[CallResult],
+    status: DeliveryStatus,
+    now: datetime,
+    order_id: UUID | None = None,
+    order_content: bytes = b"",
+    once: bool = False,
+) -> bool:
+    """Write a call to a store (`order.validate`, `order.place`) into its partner's log; the sender never sends it.
+
+    `body` is what the partner may read later: without the payment. With `once`, nothing is written and False returned
+    if the order has a call of the type already; the transaction has to lock the order.
+    """
+    attempts = [result for result in results if result.was_sent]
+    insert = queries.insert_first if once else queries.insert_delivery
+    is_written = await insert(
+        tx,
+        id=delivery_id,
+        partner_id=call.partner_id,
+        surface=Surface.COMMERCE,
+        store_id=call.store_id,
+        order_id=order_id,
+        type=type,
+        webhook_id=call.webhook_id,
+        url=call.url,
+        body=compress(body, base=order_content),
+        traceparent=call.traceparent,
+        partition=partition_of(order_id or call.webhook_id),
+        status=status,
+        error=_last_error(results, status),
+        attempts=len(attempts),
+        created_at=now,
+        updated_at=now,
+    )
+    if is_written:
+        insert_attempts(tx, delivery_id, attempts, first=1)
+    return is_written
+
+
+async def update_store_call(
+    tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, status: DeliveryStatus, now: datetime
+) -> None:
+    """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned."""
+    attempts = [result for result in results if result.was_sent]
+    columns: dict[str, object] = {"status": status, "updated_at": now}
+    if results or status is DeliveryStatus.SUCCEEDED:
+        columns["error"] = _last_error(results, status)
+    total = await queries.update_store_call(tx, delivery_id, added=len(attempts), columns=columns)
+    if total is not None:
+        insert_attempts(tx, delivery_id, attempts, first=total - len(attempts) + 1)
+
+
+def _last_error(results: Sequence[CallResult], status: DeliveryStatus) -> str | None:
+    """Return the error of the last call, also if it was not sent."""
+    return results[-1].error if results and status is not DeliveryStatus.SUCCEEDED else None
+
+
+async def find_store_call(
+    tx: Read,
+    order_id: UUID,
+    type: str = EventType.ORDER_PLACE,  # noqa: A002  # the envelope's own word
+) -> UUID | None:
+    """Return the id of the delivery that records the order's call."""
+    return await queries.find_of_order(tx, order_id, type)
+
+
+# --- for the partner --------------------------------------------------------------------------------------
+
+
+async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery) -> WebhookDeliveryPage:
+    """Return a page of the caller's deliveries on this surface, newest first. Raises ValidationFailed."""
+    criteria = DeliveryFilter(
+        partner_id=caller.partner_id,
+        surface=caller.surface,
+        status=query.status,
+        type=query.type,
+        store_id=query.store_id,
+        order_id=query.order_id,
+        before=read_cursor(query.cursor),
+    )
+    rows = await queries.list_rows(tx, criteria, limit=query.limit + 1)
+    page, next_cursor = page_of(rows, query.limit, lambda row: row.id)
+    deliveries = [WebhookDelivery(**_members(row)) for row in page]
+    return WebhookDeliveryPage(deliveries=deliveries, next_cursor=next_cursor)
+
+
+async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDeliveryDetail:
+    """Return a delivery of the caller's with its body and attempts. Raises DeliveryNotFound."""
+    return await detail_of(tx, await _get_row(tx, caller, delivery_id))
+
+
+async def detail_of(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
+    """Return a row with its body and attempts."""
+    return WebhookDeliveryDetail(
+        **_members(row),
+        attempt_log=[
+            DeliveryAttempt(
+                number=attempt.number,
+                at=instant(attempt.at) or "",
+                status=attempt.status,
+                ms=attempt.ms,
+                error=attempt.error,
+                reply=attempt.reply,
+            )
+            for attempt in await queries.list_attempts(tx, row.id)
+        ],
+        body=msgspec.Raw(queries.body_of(row)),
+    )
+
+
+async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: datetime) -> WebhookDeliveryDetail:
+    """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
+
+    A delivery that is due or being sent stays as it is; one that waits for a retry waits no longer. Return the
+    delivery. Raises DeliveryNotFound, and Conflict for a call to a store.
+    """
+    row = await _get_row(tx, caller, delivery_id)
+    if row.type in STORE_CALLS:
+        raise errors.Conflict(STORE_CALLS[row.type])
+    is_due = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
+    job = DeliverJob(partner_id=row.partner_id, url=row.url, partition=row.partition)
+    round_ = row.round if is_due else row.round + 1
+    due = await enqueue_attempt(tx, job, row.id, round=round_, attempts=row.attempts)
+    # If nothing is updated, another transaction has begun a round or made an attempt: either is what was asked for.
+    if due is not None and not is_due:
+        await queries.start_next_round(tx, row, due, now=now)
+    # After the delivery, in the sender's order: in the other order the two could deadlock.
+    await endpoints.enable(tx, row.partner_id, row.url)
+    await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
+    return await get_delivery(tx, caller, delivery_id)
+
+
+async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
+    """Enable every endpoint of a `webhookUrl`. Return whether one was disabled."""
+    suffixes = {suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS}
+    enabled = [
+        await endpoints.enable(tx, partner_id, target(base_url, suffix)) for suffix in sorted(suffixes)
+    ]
+    return any(enabled)
+
+
+async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
+    row = await queries.find_row(tx, caller, delivery_id)
+    if row is None:
+        raise errors.DeliveryNotFound(delivery_id)
+    return row
+
+
+def _members(row: Row[Any]) -> dict[str, Any]:
+    """Return the members of a `WebhookDelivery`."""
+    return {name: getattr(row, name) for name in _COPIED} | {
+        "delivery_id": row.id,
+        "status": DeliveryStatus(row.status),
+        "next_attempt_at": instant(row.next_attempt_at),
+        "endpoint_disabled": row.disabled_reason,
+        "created_at": instant(row.created_at),
+        "updated_at": instant(row.updated_at),
+    }

@@ -1,0 +1,148 @@
+"""Endpoints that fail or are disabled, and stores that fail, for operators."""
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import bindparam, case, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.features.webhooks.call_limits import MIN_CALLS
+from mercato.platform.clock import first_id
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.tables import deliveries, endpoints, partners
+from mercato.platform.db.types import Instant
+from mercato_contract.events import STORE_CALLS
+from mercato_contract.webhooks import DeliveryStatus
+
+MAX_STORES: Final = 1000
+"""Failing stores that are listed at most."""
+
+_ENDPOINT = (endpoints.c.partner_id == bindparam("where_partner"), endpoints.c.url == bindparam("where_url"))
+_FORGET_FAILURES = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
+_DISABLED_REASON = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
+_FAILING_SINCE = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
+
+
+async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
+    """Return why the endpoint is disabled, None if it isn't."""
+    reason: str | None = await tx.scalar(_DISABLED_REASON, {"where_partner": partner_id, "where_url": url})
+    return reason
+
+
+async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
+    """Return since when the endpoint fails, None if its last attempt succeeded."""
+    since: datetime | None = await tx.scalar(_FAILING_SINCE, {"where_partner": partner_id, "where_url": url})
+    return since
+
+
+async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
+    """Record that the endpoint fails, and since when if that isn't recorded yet."""
+    # The two dialects' inserts are one statement under two names.
+    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
+    await tx.execute(
+        make(endpoints)
+        .values(partner_id=partner_id, url=url, failing_since=since)
+        .on_conflict_do_nothing(index_elements=["partner_id", "url"])
+    )
+
+
+async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> bool:
+    """Disable the endpoint; the first reason stays. Return whether it was enabled."""
+    result = await tx.execute(
+        update(endpoints)
+        .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
+        .values(disabled_at=now, disabled_reason=reason)
+    )
+    return result.rowcount == 1
+
+
+async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
+    """Record that the endpoint works. A disabled one stays disabled, whatever a call in flight returned."""
+    tx.defer(_FORGET_FAILURES, {"where_partner": partner_id, "where_url": url})
+
+
+async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
+    """Enable the endpoint and forget its failures. Return whether it was disabled."""
+    removed = await tx.execute(
+        delete(endpoints).where(*_endpoint(partner_id, url)).returning(endpoints.c.disabled_at)
+    )
+    row = removed.first()
+    return row is not None and row.disabled_at is not None
+
+
+def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
+    return endpoints.c.partner_id == partner_id, endpoints.c.url == url
+
+
+def disabled_error(reason: str) -> str:
+    """Return the error of a delivery to an endpoint that was disabled before its attempt."""
+    return f"endpoint disabled: {reason}"
+
+
+# --- for operators ------------------------------------------------------------------------------------
+
+
+class FailingStore(NamedTuple):
+    """A store at least half of whose order calls failed, the last one too."""
+
+    store_id: UUID
+    calls: int
+    failed: int
+
+
+async def count_disabled(tx: Read) -> int:
+    """Return how many endpoints are disabled."""
+    return int(await tx.scalar(select(func.count()).where(endpoints.c.disabled_at.is_not(None))))
+
+
+class DisabledEndpoint(NamedTuple):
+    """An endpoint that isn't called any more, and why."""
+
+    partner_id: UUID
+    partner: str | None
+    url: str
+    disabled_at: datetime
+    reason: str | None
+
+
+async def list_disabled(tx: Read, *, limit: int) -> list[DisabledEndpoint]:
+    """Return the endpoints that were disabled last, the newest first."""
+    c = endpoints.c
+    rows = await tx.all(
+        select(c.partner_id, partners.c.name, c.url, c.disabled_at, c.disabled_reason)
+        .join(partners, partners.c.id == c.partner_id, isouter=True)
+        .where(c.disabled_at.is_not(None))
+        .order_by(c.disabled_at.desc(), c.url)
+        .limit(limit)
+    )
+    return [DisabledEndpoint(*row) for row in rows]
+
+
+async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
+    """Return how many enabled endpoints have failed since then or longer, and of how many partners."""
+    failing = (endpoints.c.failing_since <= since, endpoints.c.disabled_at.is_(None))
+    row = await tx.first(select(func.count(), func.count(endpoints.c.partner_id.distinct())).where(*failing))
+    return (0, 0) if row is None else (row[0], row[1])
+
+
+async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore]:
+    """Return the stores that circuit breakers stop, as far as the recorded calls since then show it.
+
+    Each process has breakers of its own, in memory; they count the same calls as the delivery log.
+    """
+    c = deliveries.c
+    succeeded = c.status == DeliveryStatus.SUCCEEDED.value
+    failed = func.sum(case((succeeded, 0), else_=1))
+    answered_at = func.max(case((succeeded, c.created_at)), type_=Instant)
+    failed_at = func.max(case((succeeded, None), else_=c.created_at), type_=Instant)
+    rows = await tx.all(
+        select(c.store_id, func.count().label("calls"), failed.label("failed"), answered_at, failed_at)
+        .where(c.id >= first_id(since), c.type.in_(STORE_CALLS), c.store_id.is_not(None))
+        .group_by(c.store_id)
+        .having(func.count() >= MIN_CALLS, failed * 2 >= func.count())
+        .order_by(failed.desc(), c.store_id)
+        .limit(MAX_STORES)
+    )
+    return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]

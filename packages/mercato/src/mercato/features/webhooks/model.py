@@ -1,0 +1,262 @@
+"""Deliveries, calls to stores, their results, and the retry schedule. No I/O."""
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct, field
+
+from mercato.features.partners.model import Surface
+from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.wire import Instant, Wire, as_json, redacted, rfc3339, truncated
+
+KIND: Final = "webhook.deliver"
+"""The kind of the jobs that send deliveries."""
+
+RETRY_DELAYS: Final = (
+    timedelta(seconds=5),
+    timedelta(seconds=30),
+    timedelta(minutes=2),
+    timedelta(minutes=10),
+    timedelta(hours=1),
+    timedelta(hours=6),
+    timedelta(hours=24),
+    timedelta(hours=24),
+)
+"""Delays after the first failed attempt, the second, …: two and a half days in all."""
+
+MAX_ATTEMPTS: Final = len(RETRY_DELAYS) + 1
+
+JITTER: Final = 0.1
+"""The fraction of a delay that is randomly added or taken off, so that retries spread."""
+
+DISABLE_AFTER: Final = timedelta(days=5)
+"""An endpoint whose attempts have all failed for so long is disabled."""
+
+EXCERPT_BYTES: Final = 1024
+"""Bytes of a reply's body in the delivery log."""
+
+PARTITIONS: Final = 4
+"""Concurrent attempts to one endpoint: a slow receiver holds no more slots of a worker."""
+
+MAX_FAULTS: Final = 10
+"""Internal faults in a row after which a delivery is given up."""
+
+_MIN_MASKED: Final = 4
+"""Characters: a shorter beginning of a secret at the end of a reply is no leak."""
+
+
+DELIVERY_WORDS: Final = {
+    DeliveryStatus.PENDING: "pending",
+    DeliveryStatus.SUCCEEDED: "sent",
+    DeliveryStatus.FAILED: "failed",
+}
+"""What people read, who would take `succeeded` for what the webhook is about."""
+
+
+@redacted("body", "hidden")
+class StoreCall(Struct, frozen=True, kw_only=True):
+    """A call to a store that a request waits for. `hidden` are strings that messages about the reply must not repeat.
+
+    The log has no excerpt of the reply if the call `carries_payment`: no mask finds every form of a card.
+    """
+
+    store_id: UUID
+    partner_id: UUID
+    url: str
+    webhook_id: UUID
+    body: bytes
+    traceparent: str
+    hidden: tuple[str, ...] = field(default=())
+    carries_payment: bool = False
+
+
+@redacted("body")
+class CallResult(Struct, frozen=True, kw_only=True):
+    """The result of one call.
+
+    `status` is None if no reply arrived. `error` tells the partner what is wrong; None for success: a 2xx status, of a
+    call to a store a usable answer. `reply` is an excerpt of the body for the log, None if the call carried a payment.
+    `retry_after` is in seconds. `was_sent` is False if a store wasn't called: its breaker is open or its queue is full.
+    """
+
+    at: datetime
+    ms: int
+    status: int | None = None
+    error: str | None = None
+    reply: str | None = None
+    body: bytes = field(default=b"")
+    retry_after: float | None = None
+    was_sent: bool = True
+
+
+class Succeeded(Struct, frozen=True):
+    """The receiver has accepted the delivery."""
+
+
+class Retry(Struct, frozen=True):
+    """Send the delivery again at this instant."""
+
+    at: datetime
+
+
+class GiveUp(Struct, frozen=True):
+    """Stop retrying. `disable` says that the endpoint gets no other deliveries either."""
+
+    reason: str
+    disable: bool
+
+
+Verdict = Succeeded | Retry | GiveUp
+
+
+class InternalFault(Struct, frozen=True):
+    """A fault of this service: no attempt was made or recorded. Retry soon, but not for ever."""
+
+
+def decide(
+    result: CallResult, *, number: int, failing_since: datetime | None, now: datetime, random: float
+) -> Verdict:
+    """Return what follows from attempt `number`, from 1; a redelivery starts again at 1.
+
+    `failing_since` is since when the endpoint fails, None if its last attempt succeeded. `random` is in [0, 1).
+    """
+    if result.error is None:
+        return Succeeded()
+    if result.status == HTTPStatus.GONE:
+        return GiveUp("The receiver answered 410 Gone: the endpoint is disabled.", disable=True)
+    if failing_since is not None and now - failing_since >= DISABLE_AFTER:
+        return GiveUp(
+            f"Every attempt since {rfc3339(failing_since)} failed, {DISABLE_AFTER.days} days and more: "
+            f"the endpoint is disabled. The last error: {result.error}",
+            disable=True,
+        )
+    if number >= MAX_ATTEMPTS:
+        return GiveUp(f"All {number} attempts failed. The last error: {result.error}", disable=False)
+    return Retry(truncated(now + retry_delay(number, retry_after=result.retry_after, random=random)))
+
+
+def retry_delay(number: int, *, retry_after: float | None, random: float) -> timedelta:
+    """Return the delay after failed attempt `number`. The receiver may ask for at most twice the scheduled one."""
+    scheduled = RETRY_DELAYS[number - 1]
+    delay = scheduled * (1 - JITTER + 2 * JITTER * random)
+    return delay if retry_after is None else max(delay, min(timedelta(seconds=retry_after), scheduled * 2))
+
+
+def error_of(status: int) -> str | None:
+    """Return the error of a status, None for 2xx."""
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return None
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        return f"The receiver answered {status}: redirects are not followed."
+    return f"The receiver answered {status}."
+
+
+def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:
+    """Return the beginning of a reply as text that can be stored, with the `hidden` strings masked."""
+    if not body:
+        return ""
+    text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
+    # Longest first: one may be a part of another.
+    for secret in sorted(hidden, key=len, reverse=True):
+        for form in _forms(secret):
+            text = _mask_end(text.replace(form, "***"), form)
+    return text.encode()[:EXCERPT_BYTES].decode("utf-8", "ignore")
+
+
+def masked(text: str, *, hidden: Sequence[str]) -> str:
+    """Return a message about a reply with the `hidden` strings masked."""
+    for secret in sorted(hidden, key=len, reverse=True):
+        for form in _forms(secret):
+            text = text.replace(form, "***")
+    return text
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """Return the secret, and its forms in JSON and URLs, longest first; nothing for ''."""
+    if _PLAIN.fullmatch(secret):
+        return (secret,) if secret else ()
+    # Some encoders escape characters outside ASCII, and PHP's escapes the slash.
+    in_json = as_json(secret)[1:-1].decode(), json.dumps(secret)[1:-1]
+    forms = (secret, *in_json, *(form.replace("/", "\\/") for form in in_json), quote(secret, safe=""))
+    return sorted(dict.fromkeys(forms), key=len, reverse=True)
+
+
+def _mask_end(text: str, secret: str) -> str:
+    """Mask the beginning of the secret at the end of the text, which may have been cut there."""
+    if not text or text[-1] not in secret:
+        return text
+    for length in range(min(len(secret) - 1, len(text)), _MIN_MASKED - 1, -1):
+        if text.endswith(secret[:length]):
+            return text[:-length] + "***"
+    return text
+
+
+@redacted("body", "base")
+class Delivery(Struct, frozen=True, kw_only=True):
+    """A delivery that is due, with the state of its endpoint.
+
+    `body` is compressed, with `base` if it is about an order. Large bodies are None, and read when they are sent.
+    """
+
+    id: UUID
+    partner_id: UUID
+    surface: Surface
+    webhook_id: UUID
+    url: str
+    body: bytes | None
+    base: bytes | None
+    traceparent: str
+    round: int
+    attempts: int
+    attempts_before_round: int
+    faults: int
+    failing_since: datetime | None
+    disabled_reason: str | None
+
+    @property
+    def number(self) -> int:
+        """Return the number of the coming attempt in its round, from 1."""
+        return self.attempts - self.attempts_before_round + 1
+
+
+class DeliverJob(Wire, frozen=True):
+    """The payload of a job that sends the due deliveries of an endpoint (a partner's URL) in one partition."""
+
+    partner_id: UUID
+    url: str
+    partition: int
+
+    @property
+    def ordering_key(self) -> str:
+        endpoint = sha256(self.url.encode()).hexdigest()[:16]
+        return f"webhook:{self.partner_id.hex}:{endpoint}:{self.partition}"
+
+
+class Envelope(Wire, frozen=True):
+    """The Standard Webhooks envelope: what happened, when, and to what."""
+
+    type: str
+    timestamp: Instant
+    data: msgspec.Raw
+
+
+def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
+    """Return the body. The same bytes are stored, signed at every attempt, and sent."""
+    return as_json(Envelope(type=kind, timestamp=rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))
+
+
+def partition_of(subject: UUID) -> int:
+    """Return the partition of a subject's deliveries to an endpoint."""
+    return zlib.crc32(subject.bytes) % PARTITIONS

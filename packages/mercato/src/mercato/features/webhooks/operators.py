@@ -1,0 +1,173 @@
+"""Deliveries of all partners, for operators: listed, counted, shown masked, and redelivered."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy import Row, Select, func, select
+
+from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.webhooks import queries
+from mercato.features.webhooks.deliveries import detail_of, redeliver
+from mercato.features.webhooks.masking import mask_body, mask_reply
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform import errors
+from mercato.platform.clock import Clock
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.tables import deliveries, partners
+from mercato.platform.wire.cursor import page_of
+from mercato_contract.events import STORE_CALLS
+from mercato_contract.pages import cursor_of
+from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail
+
+_PAGE: Final = 500
+"""Ids that are read at once during a redelivery."""
+
+MAX_SEARCHED: Final = 10_000
+"""Deliveries that one page of a search looks at."""
+
+_IS_REDELIVERABLE: Final = deliveries.c.type.not_in(STORE_CALLS)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCount:
+    """The number of a partner's deliveries of a type and status."""
+
+    partner: str | None
+    type: str
+    status: DeliveryStatus
+    count: int
+
+
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+    """Return at most `limit` deliveries without bodies, newest first, with their partners' names."""
+    return await tx.all(
+        _with_partner().where(*criteria.conditions()).order_by(deliveries.c.id.desc()).limit(limit)
+    )
+
+
+async def search(tx: Read, criteria: DeliveryFilter, *, limit: int) -> tuple[Sequence[Row[Any]], str | None]:
+    """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
+
+    Where no index leads to them, only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or none, and
+    the next one looks further.
+    """
+    horizon = await _find_horizon(tx, criteria) if criteria.is_sparse else None
+    rows = await list_rows(tx, replace(criteria, not_before=horizon), limit=limit + 1)
+    page, cursor = page_of(rows, limit, lambda row: row.id)
+    return page, cursor_of(horizon) if cursor is None and horizon is not None else cursor
+
+
+async def _find_horizon(tx: Read, criteria: DeliveryFilter) -> UUID | None:
+    """Return the last of the next `MAX_SEARCHED` deliveries of the partner, or of all; None if there are fewer."""
+    scope = DeliveryFilter(partner_id=criteria.partner_id, before=criteria.before)
+    if criteria.partner_id is not None:
+        scope = replace(scope, surface=criteria.surface)
+    ids = select(deliveries.c.id).where(*scope.conditions()).order_by(deliveries.c.id.desc())
+    found: UUID | None = await tx.scalar(ids.offset(MAX_SEARCHED - 1).limit(1))
+    return found
+
+
+async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, limit: int) -> int:
+    """Return how many deliveries there are, at most `limit`."""
+    found = select(deliveries.c.id).where(*criteria.conditions()).limit(limit)
+    count: int = await tx.scalar(select(func.count()).select_from(found.subquery()))
+    return count
+
+
+async def find_row(tx: Read, id_: UUID) -> Row[Any] | None:
+    """Return the delivery with the id, or else the newest one with the webhook-id, and its body."""
+    query = queries.with_body(_with_partner())
+    found = await tx.first(query.where(deliveries.c.id == id_))
+    if found is not None:
+        return found
+    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
+
+
+async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
+    """Return a delivery of any partner without what operators don't see. Raises DeliveryNotFound."""
+    row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
+    if row is None:
+        raise errors.DeliveryNotFound(delivery_id)
+    found = await detail_of(tx, row)
+    return replace(
+        found,
+        body=msgspec.Raw(mask_body(found.type, bytes(found.body))),
+        attempt_log=[
+            replace(attempt, reply=mask_reply(found.type, attempt.reply)) for attempt in found.attempt_log
+        ],
+    )
+
+
+async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[DeliveryCount]:
+    """Count the deliveries that `redeliver_all` would send."""
+    counted = (
+        select(partners.c.name, deliveries.c.type, deliveries.c.status, func.count())
+        .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
+        .where(*criteria.conditions(), _IS_REDELIVERABLE)
+        .group_by(partners.c.name, deliveries.c.type, deliveries.c.status)
+        .order_by(partners.c.name, deliveries.c.type, deliveries.c.status)
+    )
+    return [
+        DeliveryCount(name, kind, DeliveryStatus(status), count)
+        for name, kind, status, count in await tx.all(counted)
+    ]
+
+
+async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncGenerator[UUID, None]:
+    """Redeliver, newest first, and yield the id of each; calls to stores are skipped.
+
+    Each has a transaction of its own: one that locks two could deadlock with a sender.
+    """
+    before = criteria.before
+    while True:
+        page = replace(criteria, before=before)
+        batch = (
+            select(deliveries.c.id)
+            .where(*page.conditions(), _IS_REDELIVERABLE)
+            .order_by(deliveries.c.id.desc())
+            .limit(_PAGE)
+        )
+        async with db.read() as tx:
+            ids = [row.id for row in await tx.all(batch)]
+        for id_ in ids:
+            async with db.write() as tx:
+                is_sent = await redeliver_any(tx, id_, now=now())
+            if is_sent:
+                yield id_
+        if len(ids) < _PAGE:
+            return
+        before = ids[-1]
+
+
+async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
+    """Redeliver a delivery of any partner. Return False if it doesn't exist. Raises Conflict."""
+    owner = await tx.first(
+        select(deliveries.c.partner_id, deliveries.c.surface).where(deliveries.c.id == delivery_id)
+    )
+    if owner is None:
+        return False
+    caller = Caller(owner.partner_id, owner.partner_id, Surface(owner.surface), Limits())
+    try:
+        await redeliver(tx, caller, delivery_id, now=now)
+    except errors.DeliveryNotFound:
+        return False
+    return True
+
+
+async def find_partner(tx: Read, delivery_id: UUID) -> tuple[UUID, str | None] | None:
+    """Return the id and the name of the delivery's partner; None if there is no such delivery."""
+    its = select(deliveries.c.partner_id, partners.c.name).join(
+        partners, partners.c.id == deliveries.c.partner_id, isouter=True
+    )
+    row = await tx.first(its.where(deliveries.c.id == delivery_id))
+    return None if row is None else (row.partner_id, row.name)
+
+
+def _with_partner() -> Select[Any]:
+    selected = queries.without_bodies(partners.c.name.label("partner"))
+    return selected.join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)

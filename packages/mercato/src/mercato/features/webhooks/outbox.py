@@ -1,0 +1,135 @@
+"""The outbox: stores an event for a partner, and the job that sends it, in the transaction that causes the event."""
+
+from datetime import datetime
+from uuid import UUID
+
+from mercato.features.compression import compress
+from mercato.features.partners import accounts
+from mercato.features.partners.model import Partner, Surface
+from mercato.features.webhooks import endpoints, queries
+from mercato.features.webhooks.attempts import enqueue_attempt
+from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
+from mercato.platform.clock import MakeId
+from mercato.platform.db.engine import Write
+from mercato.platform.outbound.urls import origin_of
+from mercato.platform.telemetry import tracing
+from mercato_contract.events import SUFFIXES, EndpointChangedData, EndpointKind, EventType
+from mercato_contract.signing import target
+from mercato_contract.webhooks import DeliveryStatus
+
+
+async def push(
+    tx: Write,
+    *,
+    delivery_id: UUID,
+    partner_id: UUID,
+    surface: Surface,
+    store_id: UUID | None,
+    base_url: str,
+    type: EventType,  # noqa: A002  # the envelope's own word
+    webhook_id: UUID,
+    data: object,
+    traceparent: str,
+    now: datetime,
+    order_id: UUID | None = None,
+    order_content: bytes = b"",
+) -> None:
+    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction.
+
+    `base_url` is a webhookUrl of the Commerce surface, or an event URL of the Marketfront surface.
+
+    The body is compressed with the order's content, so that content isn't stored twice. Deliveries about one order to
+    one address are sent one after the other in the order of their pushes; one that waits for a retry blocks none.
+    While the address is disabled the delivery is stored as failed, so that it can be redelivered.
+    """
+    url = target(base_url, SUFFIXES[type]) if surface is Surface.COMMERCE else base_url
+    partition = partition_of(order_id or webhook_id)
+    disabled = await endpoints.find_disabled_reason(tx, partner_id, url)
+    due: dict[str, object] = {
+        "status": DeliveryStatus.FAILED,
+        "error": None if disabled is None else endpoints.disabled_error(disabled),
+    }
+    if disabled is None:
+        job = DeliverJob(partner_id=partner_id, url=url, partition=partition)
+        due = {"status": DeliveryStatus.PENDING, "next_attempt_at": now}
+        due |= await enqueue_attempt(tx, job, delivery_id) or {}
+    await queries.insert_delivery(
+        tx,
+        id=delivery_id,
+        partner_id=partner_id,
+        surface=surface,
+        store_id=store_id,
+        order_id=order_id,
+        type=type,
+        webhook_id=webhook_id,
+        url=url,
+        body=compress(envelope(type, occurred_at=now, data=data), base=order_content),
+        traceparent=traceparent,
+        partition=partition,
+        created_at=now,
+        updated_at=now,
+        **due,
+    )
+
+
+async def announce_change(
+    tx: Write,
+    data: EndpointChangedData,
+    *,
+    partner_id: UUID,
+    event_url: str | None,
+    webhook_url: str | None,
+    now: datetime,
+    new_id: MakeId,
+    trace: str,
+) -> None:
+    """Push `endpoint.changed` to the event URL, or without one to the webhookUrl that was in force until now."""
+    base_url = event_url or webhook_url
+    if base_url is None:
+        return
+    event_id = new_id()
+    await push(
+        tx,
+        delivery_id=event_id,
+        partner_id=partner_id,
+        surface=Surface.COMMERCE if event_url is None else Surface.MARKETFRONT,
+        store_id=data.store_id if isinstance(data.store_id, UUID) else None,
+        base_url=base_url,
+        type=EventType.ENDPOINT_CHANGED,
+        webhook_id=event_id,
+        data=data,
+        now=now,
+        traceparent=trace,
+    )
+
+
+def origin_changed(before: str | None, after: str | None) -> bool:
+    """Return whether two URLs differ in scheme, host or port; None is no URL."""
+    if before is None or after is None:
+        return before is not after
+    return before != after and (origin_of(before) != origin_of(after) or origin_of(after) is None)
+
+
+async def change_event_url(
+    tx: Write, partner: Partner, url: str | None, *, now: datetime, new_id: MakeId
+) -> None:
+    """Set where the partner's order events go, and announce a new origin where they went until now."""
+    await accounts.set_event_url(tx, partner.id, url)
+    if partner.event_url is None or not origin_changed(partner.event_url, url):
+        return
+    data = EndpointChangedData(
+        endpoint=EndpointKind.EVENT_URL,
+        previous_origin=origin_of(partner.event_url),
+        origin=None if url is None else origin_of(url),
+        token_sent=False,
+    )
+    await announce_change(
+        tx,
+        data,
+        partner_id=partner.id,
+        event_url=partner.event_url,
+        webhook_url=None,
+        now=now,
+        new_id=new_id,
+        trace=tracing.new_trace(),
+    )

@@ -1,0 +1,289 @@
+"""The SQL of the delivery log; that of the sender is in `attempts`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    exists,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+
+from mercato.features.compression import decompress
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY
+from mercato.platform.clock import first_id
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared, prepared_insert
+from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, orders
+from mercato_contract.webhooks import DeliveryStatus
+
+
+class DeliveryFilter(Struct, frozen=True, kw_only=True):
+    """Which deliveries to list: all conditions hold. `types` is an event type or the first word of several (`order`).
+
+    `since` is the earliest time of the push. `before` is an id: the deliveries of the next page are older; `not_before`
+    is the oldest one to look at. `http_status` is the answer to any of the attempts.
+    """
+
+    partner_id: UUID | None = None
+    surface: Surface | None = None
+    status: DeliveryStatus | None = None
+    type: str | None = None
+    types: str | None = None
+    store_id: UUID | None = None
+    order_id: UUID | None = None
+    http_status: int | None = None
+    since: datetime | None = None
+    before: UUID | None = None
+    not_before: UUID | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an index leads to more rows than fit, of which many have to be looked at for a page."""
+        if self.order_id is not None:
+            return False
+        searched = (self.type, self.types, self.http_status)
+        by_partner = (self.surface, self.status, self.store_id) if self.partner_id is None else ()
+        all_but_few = self.status is DeliveryStatus.SUCCEEDED
+        return all_but_few or any(value is not None for value in (*searched, *by_partner))
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        c = deliveries.c
+        columns = (c.partner_id, c.surface, c.status, c.type, c.store_id, c.order_id)
+        found = [c_ == value for c_ in columns if (value := getattr(self, c_.name)) is not None]
+        if self.status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
+            # The condition of a partial index, as a literal, so that both planners may use it.
+            found.append(c.status != literal_column("'succeeded'", Text))
+        if self.types is not None:
+            types = self.types.removesuffix(".*")
+            found.append(or_(c.type == types, c.type.startswith(f"{types}.", autoescape=True)))
+        if self.http_status is not None:
+            its = delivery_attempts.c
+            found.append(exists().where(its.delivery_id == c.id, its.status == self.http_status))
+        if self.since is not None:
+            found.append(c.id >= first_id(self.since))
+        if self.not_before is not None:
+            found.append(c.id >= self.not_before)
+        if self.before is not None:
+            found.append(c.id < self.before)
+        return found
+
+
+_INSERT_DELIVERY = prepared_insert(deliveries)
+_ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
+    "attempts": 0,
+    "round": 0,
+    "attempts_before_round": 0,
+    "faults": 0,
+}
+_other = deliveries.alias("other")
+_INSERT_FIRST = prepared(
+    insert(deliveries).from_select(
+        list(deliveries.c.keys()),
+        select(*(bindparam(column.name, type_=column.type) for column in deliveries.c)).where(
+            ~exists().where(
+                _other.c.order_id == bindparam("order_id", type_=deliveries.c.order_id.type),
+                _other.c.type == bindparam("type", type_=deliveries.c.type.type),
+            )
+        ),
+    )
+)
+_OF_ORDER = prepared(
+    select(deliveries.c.id)
+    .where(deliveries.c.order_id == bindparam("where_order"), deliveries.c.type == bindparam("where_type"))
+    .order_by(deliveries.c.id)
+    .limit(literal_column("1"))
+)
+
+
+async def insert_delivery(tx: Write, **columns: Any) -> bool:
+    """Insert a delivery before the transaction commits. Return True."""
+    tx.defer(_INSERT_DELIVERY, _ABSENT | columns)
+    return True
+
+
+async def insert_first(tx: Write, **columns: Any) -> bool:
+    """Insert a delivery if its order has none of its type. Return whether it was inserted."""
+    return (await tx.execute(_INSERT_FIRST, _ABSENT | columns)).rowcount == 1
+
+
+# --- calls to stores ------------------------------------------------------------------------------
+
+
+async def update_store_call(
+    tx: Write, delivery_id: UUID, *, added: int, columns: Mapping[str, Any]
+) -> int | None:
+    """Add to the number of attempts. Return the sum, or None if the delivery doesn't exist."""
+    updated = await tx.execute(
+        update(deliveries)
+        .where(deliveries.c.id == delivery_id)
+        .values(attempts=deliveries.c.attempts + added, **columns)
+        .returning(deliveries.c.attempts)
+    )
+    total: int | None = updated.scalar()
+    return total
+
+
+async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
+    """Return the first delivery of the type about the order."""
+    found: UUID | None = await tx.scalar(_OF_ORDER, {"where_order": order_id, "where_type": type_})
+    return found
+
+
+# --- for the partner ------------------------------------------------------------------------------------
+
+
+_UUID_VERSION = 7
+"""UUIDs of this version begin with their time."""
+
+_SLACK_MS = 1_000
+"""Milliseconds by which a delivery's id may be older than its webhook-id: both are made in one request."""
+
+_MAX_SEARCHED = 1_000
+_MAX_COPIES = 5
+
+
+def with_body(query: Select[Any]) -> Select[Any]:
+    """Return the query with the columns that `body_of` needs."""
+    return query.add_columns(deliveries.c.body, BASE).join(orders, ORDER_OF_DELIVERY, isouter=True)
+
+
+def body_of(row: Row[Any]) -> bytes:
+    """Return the bytes of a delivery that are signed and sent."""
+    return decompress(row.body, base=row.base)
+
+
+def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
+    """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
+    listed = [column for column in deliveries.c if column.name != "body"]
+    return select(*listed, endpoints.c.disabled_reason, *columns).join(
+        endpoints, ENDPOINT_OF_DELIVERY, isouter=True
+    )
+
+
+def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:
+    """Select the ids of the newest deliveries with the webhook-id.
+
+    webhook-ids have no index. But those of version 7 begin with their time, and their delivery is created soon after:
+    only the first deliveries since that time are searched.
+    """
+    since = UUID(int=max(0, (webhook_id.int >> 80) - _SLACK_MS) << 80)
+    searched = (
+        select(deliveries.c.id, deliveries.c.webhook_id)
+        .where(*conditions, deliveries.c.id >= since, literal(webhook_id.version == _UUID_VERSION))
+        .order_by(deliveries.c.id)
+        .limit(_MAX_SEARCHED)
+        .subquery()
+    )
+    found = select(searched.c.id).where(searched.c.webhook_id == webhook_id)
+    return found.order_by(searched.c.id.desc()).limit(limit)
+
+
+def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
+    return deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface
+
+
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+    """Return at most `limit` deliveries without bodies, newest first."""
+    statement = without_bodies().where(*criteria.conditions())
+    return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(limit))
+
+
+async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
+    """Return the caller's delivery with its body."""
+    return await tx.first(
+        with_body(without_bodies().where(*_own(caller))).where(deliveries.c.id == delivery_id)
+    )
+
+
+async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
+    """Return the caller's newest deliveries with the webhook-id and their bodies: `_MAX_COPIES` at most."""
+    ids = ids_of_webhook(webhook_id, *_own(caller), limit=_MAX_COPIES)
+    return await tx.all(
+        with_body(without_bodies().where(*_own(caller)))
+        .where(deliveries.c.id.in_(ids))
+        .order_by(deliveries.c.id.desc())
+    )
+
+
+async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
+    """Return all attempts, oldest first. Unbounded, but each redelivery adds only a few."""
+    return await tx.all(
+        select(delivery_attempts)
+        .where(delivery_attempts.c.delivery_id == delivery_id)
+        .order_by(delivery_attempts.c.number)
+    )
+
+
+async def start_next_round(tx: Write, row: Row[Any], due: Mapping[str, object], *, now: datetime) -> bool:
+    """Make the delivery due and restart its schedule. Return False if it has changed since it was read."""
+    updated = await tx.execute(
+        update(deliveries)
+        .where(
+            deliveries.c.id == row.id,
+            deliveries.c.round == row.round,
+            deliveries.c.attempts == row.attempts,
+            deliveries.c.status == row.status,
+        )
+        .values(
+            status=DeliveryStatus.PENDING,
+            error=None,
+            round=row.round + 1,
+            attempts_before_round=row.attempts,
+            next_attempt_at=now,
+            faults=0,
+            updated_at=now,
+            **due,
+        )
+    )
+    return updated.rowcount == 1
+
+
+# --- for the timeline of an order --------------------------------------------------------------------------
+
+
+class OrderAttempt(Struct, frozen=True):
+    """One attempt. `status` is the reply's; `error` is None if it succeeded."""
+
+    delivery_id: UUID
+    surface: Surface
+    type: str
+    number: int
+    at: datetime
+    status: int | None
+    ms: int
+    error: str | None
+
+
+async def list_attempts_of_order(tx: Read, order_id: UUID, *, limit: int) -> list[OrderAttempt]:
+    """Return the attempts of the order's deliveries, oldest first."""
+    rows = await tx.all(
+        select(
+            deliveries.c.id,
+            deliveries.c.surface,
+            deliveries.c.type,
+            delivery_attempts.c.number,
+            delivery_attempts.c.at,
+            delivery_attempts.c.status,
+            delivery_attempts.c.ms,
+            delivery_attempts.c.error,
+        )
+        .join(delivery_attempts, delivery_attempts.c.delivery_id == deliveries.c.id)
+        .where(deliveries.c.order_id == order_id)
+        .order_by(delivery_attempts.c.at, deliveries.c.id, delivery_attempts.c.number)
+        .limit(limit)
+    )
+    return [OrderAttempt(row[0], Surface(row[1]), *row[2:]) for row in rows]

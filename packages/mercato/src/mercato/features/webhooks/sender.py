@@ -1,0 +1,264 @@
+"""Sends deliveries: prepare (what is sent), perform (the only network call), record (what follows).
+
+One job sends the due deliveries of one ordering key, an endpoint in one partition, in order, and records them together.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+import structlog
+
+from mercato.features.compression import decompress
+from mercato.features.partners.model import Surface
+from mercato.features.webhooks import attempts, endpoints
+from mercato.features.webhooks.calls import failed_result, post_signed
+from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
+from mercato.features.webhooks.model import (
+    EXCERPT_BYTES,
+    CallResult,
+    DeliverJob,
+    Delivery,
+    GiveUp,
+    InternalFault,
+    Retry,
+    Succeeded,
+    Verdict,
+    decide,
+    error_of,
+    excerpt,
+)
+from mercato.features.webhooks.recording import INTERNAL_FAULT, Attempt, Recorder, Settle, failed
+from mercato.platform import crash
+from mercato.platform.clock import Clock, new_id
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.db.errors import is_unavailable
+from mercato.platform.jobs import Done, Handler, Job, Settled, fence, finish, put_back
+from mercato.platform.jobs import Outcome as JobOutcome
+from mercato.platform.outbound.client import Outbound, RequestFailed
+from mercato.platform.telemetry import Metrics, is_debug_enabled
+from mercato.platform.telemetry.context import set_partner
+
+log = structlog.get_logger("mercato.webhooks")
+
+MAX_BATCH: Final = 32
+"""Deliveries of one run: on SQLite recording them blocks the event loop for a millisecond."""
+
+_BATCH_SECONDS: Final = 0.25
+"""After this a run starts no further delivery: other ordering keys wait for its slot."""
+
+_SLOW_SECONDS: Final = 0.05
+"""While a call takes longer, the deliveries before it are recorded."""
+
+_SLACK: Final = timedelta(seconds=15)
+"""The time of a run besides its last call: reading, signing, and waiting for the writer."""
+
+_LABELS: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
+
+
+class Sender:
+    """Sends deliveries."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        outbound: Outbound,
+        credentials: WebhookCredentials,
+        clock: Clock,
+        random: Callable[[], float],
+        seconds: float,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`random` returns a number in [0, 1); `seconds` bound one call, including the connection."""
+        self._db = db
+        self._outbound = outbound
+        self._credentials = credentials
+        self._clock = clock
+        self._random = random
+        self._seconds = seconds
+        self._metrics = metrics or Metrics()
+        self._recorder = Recorder(db, clock)
+        # When an endpoint was last disabled here, in seconds of the event loop's clock. Other runs may send to it: they
+        # end, and read again.
+        self._disabled_at = -math.inf
+
+    def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
+        """Return the handler of the kind `KIND`.
+
+        `concurrency` limits the calls of one worker; `per_partner` those of a partner over all workers, so that one
+        with many dead receivers can't hold every slot until they time out.
+        """
+        return Handler(
+            fn=self.handle,
+            payload=DeliverJob,
+            timeout=timedelta(seconds=self._seconds) + _SLACK,
+            concurrency=concurrency,
+            group_concurrency=per_partner,
+            coalesces=True,
+            on_dead=self.give_up,
+        )
+
+    async def handle(self, job: Job[DeliverJob]) -> JobOutcome:
+        """Send the due deliveries one after the other. After a crash they are sent again with the same ids."""
+        # A delivery over which workers vanish is sent alone, so that no other is sent again with it.
+        limit = 1 if job.losses else MAX_BATCH
+        began = asyncio.get_running_loop().time()
+        async with self._db.read() as tx:
+            due = await attempts.list_due(tx, job.payload, through=job.run_at, limit=limit + 1)
+        if not due:
+            return Done()
+        if due[0].disabled_reason is not None:
+            return await self._fail_due(job)
+        sent: list[Attempt] = []
+        just_accepted = False
+        for delivery in due[:limit]:
+            sent.append(await self._send_and_record(job, delivery, sent, just_accepted=just_accepted))
+            just_accepted = isinstance(sent[-1].verdict, Succeeded)
+            if not just_accepted or self._ends(began):
+                break
+        await self._record(job, sent, finish if delivery is due[-1] else put_back)
+        return Settled()
+
+    def _ends(self, began: float) -> bool:
+        """Return whether a run that began then should end: its time is over, or its endpoint may be disabled."""
+        return asyncio.get_running_loop().time() > began + _BATCH_SECONDS or self._disabled_at > began
+
+    async def _send_and_record(
+        self, job: Job[DeliverJob], delivery: Delivery, sent: list[Attempt], *, just_accepted: bool
+    ) -> Attempt:
+        """Make an attempt. While it takes long, record what was sent before, and clear that list."""
+        set_partner(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
+        call = asyncio.ensure_future(self._send(delivery, just_accepted=just_accepted))
+        try:
+            await asyncio.wait([call], timeout=_SLOW_SECONDS)
+            if sent and not call.done():
+                await self._record(job, sent, fence)
+                sent.clear()
+            return await call
+        finally:
+            if not call.done():
+                call.cancel()
+                await asyncio.wait([call])
+
+    async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
+        """Fail the first delivery of a dead job, and enqueue a job for the others."""
+        due = await attempts.list_due(tx, job.payload, through=job.run_at, limit=2)
+        if due:
+            delivery = due[0]
+            log.error("webhook delivery given up", delivery_id=str(delivery.id), reason=reason)
+            await attempts.update_delivery(tx, delivery, now=self._clock(), **failed(INTERNAL_FAULT))
+        if len(due) > 1:
+            await attempts.enqueue_attempt(tx, job.payload, new_id())
+
+    async def _fail_due(self, job: Job[DeliverJob]) -> JobOutcome:
+        """Fail all due deliveries to an endpoint that was disabled since their push, unless it is enabled again."""
+        endpoint = job.payload
+        async with self._db.write() as tx:
+            reason = await endpoints.find_disabled_reason(tx, endpoint.partner_id, endpoint.url)
+            if reason is None:
+                await put_back(tx, job)
+            else:
+                await finish(tx, job)
+                await attempts.fail_due(
+                    tx,
+                    endpoint,
+                    through=job.run_at,
+                    reason=endpoints.disabled_error(reason),
+                    now=self._clock(),
+                )
+        return Settled()
+
+    async def _send(self, delivery: Delivery, *, just_accepted: bool) -> Attempt:
+        """Make an attempt. With `just_accepted`, the endpoint has just accepted another delivery."""
+        at = self._clock()
+        try:
+            body, credentials = await self._prepare(delivery)
+            result = await self._perform(delivery, body, credentials, at)
+        except Exception as error:
+            if is_unavailable(error):
+                raise
+            log.exception("webhook not sent", delivery_id=str(delivery.id))
+            return Attempt(delivery, None, InternalFault())
+        crash.point("webhook.sent")
+        verdict = await self._decide(delivery, result, just_accepted=just_accepted)
+        _log(delivery, result, verdict)
+        self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
+        return Attempt(delivery, result, verdict)
+
+    async def _prepare(self, delivery: Delivery) -> tuple[bytes, Credentials]:
+        body, base = delivery.body, delivery.base
+        if body is None:
+            async with self._db.read() as tx:
+                body, base = await attempts.get_body(tx, delivery.id)
+        credentials = self._credentials.cached(delivery.partner_id)
+        if credentials is None:
+            credentials = await self._credentials.get(delivery.partner_id)
+        return decompress(body, base=base), credentials
+
+    async def _perform(
+        self, delivery: Delivery, body: bytes, credentials: Credentials, at: datetime
+    ) -> CallResult:
+        # An event URL never gets the token.
+        token = credentials.token_for(delivery.url) if delivery.surface is Surface.COMMERCE else None
+        try:
+            reply = await post_signed(
+                self._outbound,
+                delivery.url,
+                webhook_id=delivery.webhook_id,
+                body=body,
+                secrets=credentials.secrets,
+                token=token,
+                at=at,
+                traceparent=delivery.traceparent,
+                span="webhook.deliver",
+                ids={"delivery_id": delivery.id, "partner_id": delivery.partner_id},
+                timeout=self._seconds,
+                max_reply=EXCERPT_BYTES,
+                truncate=True,
+            )
+        except RequestFailed as failure:
+            return failed_result(at, failure)
+        return CallResult(
+            at=at,
+            ms=reply.elapsed_ms,
+            status=reply.status,
+            error=error_of(reply.status),
+            reply=excerpt(reply.body, hidden=(token or "",)),
+            retry_after=reply.retry_after,
+        )
+
+    async def _record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
+        await self._recorder.record(job, sent, settle)
+        if any(isinstance(one.verdict, GiveUp) and one.verdict.disable for one in sent):
+            self._disabled_at = asyncio.get_running_loop().time()
+
+    async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Verdict:
+        since = None if just_accepted else delivery.failing_since
+        decided = partial(decide, result, number=delivery.number, now=self._clock(), random=self._random())
+        verdict = decided(failing_since=since)
+        if isinstance(verdict, GiveUp) and verdict.disable and since is not None:
+            # A run of another partition may have succeeded since that was read.
+            async with self._db.read() as tx:
+                since = await endpoints.find_failing_since(tx, delivery.partner_id, delivery.url)
+            verdict = decided(failing_since=since)
+        return verdict
+
+
+def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:
+    """Log the attempt without the URL, whose query may be a credential."""
+    if result.error is None and not is_debug_enabled():
+        return
+    write = log.debug if result.error is None else log.info
+    write(
+        "webhook attempt",
+        delivery_id=str(delivery.id),
+        partner_id=str(delivery.partner_id),
+        number=delivery.attempts + 1,
+        status=result.status,
+        ms=result.ms,
+        verdict=type(verdict).__name__,
+    )

@@ -1,1 +1,0 @@
-"""The console: what partners and operators see of the service in a browser."""

@@ -1,6 +1,0 @@
-"""What operators see of a process: logs, metrics and traces."""
-
-from mercato.kernel.telemetry.logs import configure_logs, is_debug_enabled
-from mercato.kernel.telemetry.metrics import METRICS_TYPE, Lookups, Metrics
-
-__all__ = ["METRICS_TYPE", "Lookups", "Metrics", "configure_logs", "is_debug_enabled"]

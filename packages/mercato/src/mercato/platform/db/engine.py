@@ -1,0 +1,260 @@
+"""One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from sqlalchemy import Executable, Row
+
+from mercato.platform.db import postgresql, sqlite, sqlite_backend
+from mercato.platform.db.errors import UnusableUrl, is_unavailable
+from mercato.platform.db.replica import Replica
+from mercato.platform.db.statements import Parameters, Result
+from mercato.platform.db.types import Dialect
+from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
+from mercato.platform.settings import Settings
+
+T = TypeVar("T")
+
+REPLICA_TIMEOUT: Final = timedelta(seconds=3)
+"""How long a replica may take for a connection, and for a statement; after that the primary is read."""
+
+AnyRow = Row[*tuple[Any, ...]]
+"""A row of any columns: mypy does not know their types."""
+
+
+class Connection(Protocol):
+    """The part of a backend's connection that readers use."""
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
+    ) -> Result:
+        """Return the buffered result; its `rowcount` is the number of rows that a change touched."""
+
+
+class WritingConnection(Connection, Protocol):
+    """The part of a backend's connection that transactions use."""
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Run a prepared statement whose result isn't needed, before the next statement or the commit.
+
+        On PostgreSQL all deferred statements are one round trip. Each sees the rows as they were before all of them,
+        so no two of them may change the same row.
+        """
+
+
+class Backend(Protocol):
+    """A kind of database. `reading` opens a connection that can't write, `writing` one in a transaction."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
+
+    @property
+    def writing(self) -> "Callable[[BeginWrite], AbstractAsyncContextManager[Write]]": ...
+
+    async def close(self) -> None: ...
+
+
+BeginWrite = Callable[[WritingConnection], "Write"]
+"""Makes the handle of a transaction on a connection. The backend calls its `committed` after the commit."""
+
+
+class Read:
+    """A handle that sees committed rows. The database refuses writes through it."""
+
+    __slots__ = ("database", "dialect", "execute")
+
+    def __init__(self, database: "Database", connection: Connection) -> None:
+        self.database = database
+        self.dialect = database.dialect
+        self.execute = connection.execute
+
+    async def first(self, statement: Executable, parameters: Parameters | None = None) -> AnyRow | None:
+        """Return the first row, or None if there is none."""
+        row: AnyRow | None = (await self.execute(statement, parameters)).first()
+        return row
+
+    async def all(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[AnyRow]:
+        """Return every row; the statement bounds how many there can be."""
+        rows: Sequence[AnyRow] = (await self.execute(statement, parameters)).rows
+        return rows
+
+    async def scalar(self, statement: Executable, parameters: Parameters | None = None) -> Any:
+        """Return the first column of the first row, or None if there is no row."""
+        return (await self.execute(statement, parameters)).scalar()
+
+
+class Write(Read):
+    """A transaction: it commits at the end of its block, or rolls back if the block raises."""
+
+    __slots__ = ("_callbacks", "defer")
+
+    def __init__(self, database: "Database", connection: WritingConnection) -> None:
+        super().__init__(database, connection)
+        self.defer = connection.defer
+        self._callbacks: list[Callable[[], None]] = []
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Call back after the commit, in order; never after a rollback.
+
+        For hints (waking a worker, dropping a cache entry): a crash between the commit and the call loses it.
+        """
+        self._callbacks.append(callback)
+
+    def committed(self) -> None:
+        """Run the callbacks: the commit is done."""
+        for callback in self._callbacks:
+            callback()
+
+
+class Signals:
+    """Publishes values to listeners in this process, as a hint: other processes don't get it, and a crash loses it."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Callable[[str], None]]] = defaultdict(list)
+
+    def listen(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with every value published on the topic; return the function that stops that."""
+        self._listeners[topic].append(listener)
+        return lambda: self._listeners[topic].remove(listener)
+
+    def publish(self, topic: str, value: str) -> None:
+        for listener in tuple(self._listeners.get(topic, ())):
+            listener(value)
+
+
+class Database:
+    """Opened lazily: nothing is connected before the first block, so the database may start later than we do."""
+
+    def __init__(self, url: str, backend: Backend, *, replica: Replica | None = None) -> None:
+        self.url = url
+        self.dialect: Dialect = backend.dialect
+        self.replica = replica
+        self.signals = Signals()
+        self._backend = backend
+        self._begin_write = partial(Write, self)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        pool_size: int = 10,
+        pool_timeout: timedelta = timedelta(seconds=10),
+        busy_timeout: timedelta = timedelta(seconds=5),
+        statement_timeout: timedelta = timedelta(seconds=30),
+        replica_url: str | None = None,
+    ) -> "Database":
+        """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
+
+        `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well;
+        `pool_timeout` is how long a block waits for one before it raises `DatabaseUnavailable`;
+        `busy_timeout` is how long a statement waits for a lock: on SQLite, for another process that writes;
+        `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed relies on it.
+        `replica_url` is a replica of a PostgreSQL database, for `read_replica`.
+        """
+        if is_postgresql(url):
+            bounds = postgresql.Bounds(
+                pool_size=pool_size,
+                pool_timeout=pool_timeout,
+                statement_timeout=statement_timeout,
+                lock_timeout=busy_timeout,
+            )
+            backend = postgresql.Backend(url, bounds)
+            replica = None
+            if replica_url is not None:
+                # A block that waits for the replica in vain then waits for the primary.
+                short = replace(bounds, pool_timeout=REPLICA_TIMEOUT, statement_timeout=REPLICA_TIMEOUT)
+                replica = Replica(postgresql.Sessions(replica_url, short, read_only=True), backend.reading)
+            return cls(url, backend, replica=replica)
+        if replica_url is not None:
+            raise UnusableUrl(
+                "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
+            )
+        path = sqlite_path(url)
+        file = sqlite_backend.Backend(
+            path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout
+        )
+        return cls(f"sqlite:///{path}", file)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Read]:
+        """Open a block that only reads. Raises DatabaseUnavailable.
+
+        On SQLite the block is one snapshot; on PostgreSQL each statement sees what is committed when it starts, and
+        costs one round trip. For one snapshot on both use one statement.
+        """
+        async with self._backend.reading() as connection:
+            yield Read(self, connection)
+
+    async def read_replica(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
+        """Run a block that only reads, on a replica if there is one: its rows may be up to a second old.
+
+        The block runs again on the primary when the replica fails within it, so it must have no side effect.
+        """
+        if self.replica is not None and self.replica.is_fresh():
+            try:
+                async with self.replica.connection() as connection:
+                    return await block(Read(self, connection))
+            except Exception as error:
+                if not is_unavailable(error):
+                    raise
+                self.replica.distrust(error)
+        async with self.read() as tx:
+            return await block(tx)
+
+    async def find_immutable(self, block: Callable[[Read], Coroutine[Any, Any, T | None]]) -> T | None:
+        """Run a block as `read_replica` does, and on the primary if that finds nothing: for rows that never change."""
+        found = await self.read_replica(block)
+        if found is None and self.replica is not None:
+            async with self.read() as tx:
+                found = await block(tx)
+        return found
+
+    def write(self) -> AbstractAsyncContextManager[Write]:
+        """Open a transaction: keep it short, and never wait for a network inside. Raises DatabaseUnavailable.
+
+        On SQLite it holds the only write lock from its beginning, so what it reads cannot change meanwhile; on
+        PostgreSQL it is READ COMMITTED: lock the rows that a decision depends on, or update conditionally.
+        """
+        return self._backend.writing(self._begin_write)
+
+    async def empty_log(self, *, seconds: float) -> bool:
+        """Leave no earlier version of a row in SQLite's log; False if readers or writers prevent that for so long.
+
+        On PostgreSQL, whose log belongs to its server, there is nothing to do.
+        """
+        return self.dialect != "sqlite" or await sqlite.empty_log(sqlite_path(self.url), seconds=seconds)
+
+    async def close(self) -> None:
+        if self.replica is not None:
+            await self.replica.close()
+        await self._backend.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def open_database(settings: Settings) -> Database:
+    """Return the database with the pools and the timeouts of the settings."""
+    return Database.open(
+        database_url(settings),
+        pool_size=settings.database_pool,
+        pool_timeout=timedelta(seconds=settings.database_pool_seconds),
+        busy_timeout=timedelta(seconds=settings.database_lock_seconds),
+        statement_timeout=timedelta(seconds=settings.database_statement_seconds),
+        replica_url=None if settings.database_replica_url is None else settings.database_replica_url.reveal(),
+    )

@@ -1,0 +1,136 @@
+"""The database's health: whether it can be written, and figures for operators."""
+
+import asyncio
+import shutil
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy import delete, insert, select, text
+
+from mercato.platform.clock import from_ms, new_id
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.errors import DatabaseUnavailable, connection_errors
+from mercato.platform.db.tables import write_probes
+from mercato.platform.db.types import now_ms
+from mercato.platform.db.url import sqlite_path
+
+READY_SECONDS: Final = 2.0
+"""How long a read may take until the database counts as away."""
+
+PROBE_INTERVAL: Final = 1.0
+"""Seconds for which the result of a write is reused: frequent checks cost no more writes."""
+
+PROBE_SECONDS: Final = 5.0
+"""How long one write may take, its wait for other writers included."""
+
+FILLER: Final = bytes(8 * 1024)
+"""More than a page of SQLite, so that the write fails on a full disk."""
+
+
+class WriteProbe:
+    """Commits a small row when it is asked, at most once a second: a full disk and a read-only server still read."""
+
+    def __init__(
+        self, db: Database, *, interval: float = PROBE_INTERVAL, seconds: float = PROBE_SECONDS
+    ) -> None:
+        self._db = db
+        self._interval = interval
+        self._seconds = seconds
+        self._probing = asyncio.Lock()
+        self._until = 0.0
+        self._failure: str | None = None
+
+    async def check_ready(self) -> None:
+        """Return if the database answers and can be written. Raises DatabaseUnavailable."""
+        try:
+            async with asyncio.timeout(READY_SECONDS), self._db.read() as tx:
+                await tx.scalar(text("SELECT 1"))
+        except TimeoutError:
+            raise DatabaseUnavailable("the database did not answer in time") from None
+        await self.check()
+
+    async def check(self) -> None:
+        """Return if the last write succeeded. Raises DatabaseUnavailable."""
+        async with self._probing:
+            if monotonic() >= self._until:
+                self._failure = await self._write()
+                self._until = monotonic() + self._interval
+        if self._failure is not None:
+            raise DatabaseUnavailable(self._failure)
+
+    async def _write(self) -> str | None:
+        """Return why a row cannot be written, or None."""
+        row_id = new_id()
+        try:
+            async with asyncio.timeout(self._seconds), self._db.write() as tx:
+                await tx.execute(insert(write_probes).values(id=row_id, filler=FILLER))
+                await tx.execute(delete(write_probes).where(write_probes.c.id != row_id))
+        except TimeoutError:
+            return "a write to the database did not end in time"
+        except DatabaseUnavailable as error:
+            return str(error)
+        except connection_errors() as error:
+            return f"the database cannot be written: {error}"
+        return None
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """A PostgreSQL server with its open connections and the most that it accepts."""
+
+    version: str
+    connections: int
+    max_connections: int
+
+
+class Files(Struct, frozen=True, kw_only=True):
+    """An embedded database: bytes of the file, of its write-ahead log, and free on the disk."""
+
+    version: str
+    file: int
+    log: int
+    free: int
+
+
+async def find_server(tx: Read) -> Server:
+    """Return the figures of a PostgreSQL server."""
+    row = await tx.first(_SERVER)
+    assert row is not None
+    return Server(version=row.version, connections=row.connections, max_connections=row.max_connections)
+
+
+async def find_files(tx: Read) -> Files:
+    """Return the sizes of SQLite's files."""
+    path = sqlite_path(tx.database.url)
+    return Files(
+        version=await tx.scalar(text("SELECT sqlite_version()")),
+        file=_size(path),
+        log=_size(path.with_name(path.name + "-wal")),
+        free=shutil.disk_usage(path.parent).free,
+    )
+
+
+async def find_clock(tx: Read) -> datetime:
+    """Return the present instant by the clock that due jobs and leases go by."""
+    return from_ms(await tx.scalar(select(now_ms())))
+
+
+async def count_listeners(tx: Read, channel: str) -> int:
+    """Return how many sessions listen on a channel of PostgreSQL."""
+    return int(await tx.scalar(_LISTENERS.bindparams(query=f'LISTEN "{channel}"%')))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+_SERVER: Final = text(
+    "SELECT current_setting('server_version') AS version, (SELECT count(*) FROM pg_stat_activity"
+    " WHERE backend_type = 'client backend') AS connections,"
+    " current_setting('max_connections')::int AS max_connections"
+)
+_LISTENERS: Final = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE :query"
+)

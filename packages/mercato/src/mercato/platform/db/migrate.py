@@ -1,0 +1,230 @@
+"""Upgrade a database to the schema of this version. Safe when several processes start at once."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    URL,
+    ClauseElement,
+    Column,
+    Connection,
+    MetaData,
+    NullPool,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    create_engine,
+    create_mock_engine,
+    event,
+    exc,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.engine.mock import MockConnection
+
+from mercato.platform.db import sqlite
+from mercato.platform.db.engine import Read
+from mercato.platform.db.errors import UnusableUrl, is_unavailable, no_connection
+from mercato.platform.db.schema import list_differences
+from mercato.platform.db.tables import metadata
+from mercato.platform.db.url import CONNECT_SECONDS, driver_url, is_postgresql, refuse_pooler, sqlite_path
+
+T = TypeVar("T")
+
+HEAD = "0005"
+"""The newest revision. Written here so that an up-to-date start doesn't import Alembic; a test checks it."""
+
+# Alembic's own table, as Alembic creates it.
+_VERSION = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+
+_VERSION_TABLE: Final = {
+    "sqlite": text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"),
+    "postgresql": text("SELECT to_regclass('alembic_version')"),
+}
+
+# An arbitrary number: other advisory locks of the same database must differ.
+_LOCK = 7_275_110_001
+
+LOCK_WAIT: Final = timedelta(minutes=1)
+"""How long a process waits while another one migrates."""
+
+LOCK_MS: Final = 3000
+"""How long a step waits for a table that is in use: requests of running servers queue behind it."""
+
+
+SHOWN: Final = 3
+"""Differences that a message lists."""
+
+
+DIFFERS_ADVICE: Final = (
+    "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
+    "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
+    "for a new database, and register partners and stores there."
+)
+
+
+class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Problem` is
+    """The database was migrated by a newer version of the service."""
+
+
+class SchemaDiffers(Exception):  # noqa: N818  # the same
+    """The database names a revision whose tables it doesn't have."""
+
+    def __init__(self, revision: str, differences: list[str]) -> None:
+        more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        super().__init__(
+            f"The database says that it is at revision {revision}, but its tables are others: "
+            f"{'; '.join(differences[:SHOWN])}{more}."
+        )
+
+
+async def migrate(url: str) -> str | None:
+    """Upgrade to `HEAD` in one transaction, all of it or nothing; return the revision it was at, None if it is new.
+
+    A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
+    Raises SchemaIsNewer for a database of a newer version, SchemaDiffers for one with other tables than its
+    revision's, the database's error if a table stays locked for `LOCK_MS`, and UnusableUrl for a pooler in
+    transaction mode; nothing is changed then.
+    """
+    if is_postgresql(url):
+        await refuse_pooler(url)
+    return await run_in_transaction(url, _upgrade)
+
+
+async def run_in_transaction(url: str, function: Callable[[Connection], T]) -> T:
+    """Run a function on SQLAlchemy's own connection, which Alembic needs, in a transaction under the migration lock."""
+    if is_postgresql(url):
+        return await _run_on_postgresql(url, function)
+    path = sqlite_path(url)
+    if not path.parent.is_dir():
+        raise UnusableUrl(
+            f"There is no directory {path.parent} for the database. Create it, or name another."
+        )
+    return await asyncio.to_thread(_run_on_sqlite, path, function)
+
+
+def _run_on_sqlite(path: Path, function: Callable[[Connection], T]) -> T:
+    sqlite.create_private(path)
+    engine = create_engine(
+        "sqlite://",
+        # The lock may be held by another process that migrates. Foreign keys are off, because rebuilding a table drops
+        # it for an instant.
+        creator=lambda: sqlite.connect(path, "foreign_keys=OFF", lock_timeout=LOCK_WAIT),
+        poolclass=NullPool,
+    )
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    with engine.begin() as connection:
+        return function(connection)
+
+
+async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T:
+    # Imported here, because it loads SQLAlchemy's whole ORM.
+    import asyncpg
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    async def connect() -> Any:
+        try:
+            return await asyncpg.connect(
+                driver_url(url),
+                timeout=CONNECT_SECONDS,
+                server_settings={
+                    "application_name": "mercato migrate",
+                    # Statements may take long; waiting for a lock may not, because requests queue behind it.
+                    "statement_timeout": "0",
+                    "lock_timeout": f"{LOCK_WAIT // timedelta(milliseconds=1)}",
+                },
+            )
+        except OSError as error:
+            raise no_connection(error) from error
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
+            return await connection.run_sync(function)
+    finally:
+        await engine.dispose()
+
+
+async def find_revision(tx: Read) -> str | None:
+    """Return the schema's revision; None if the database has no tables of ours."""
+    if await tx.scalar(_VERSION_TABLE[tx.dialect]) is None:
+        return None
+    revision: str | None = await tx.scalar(select(_VERSION.c.version_num))
+    return revision
+
+
+def _upgrade(connection: Connection) -> str | None:
+    revision = _revision(connection)
+    if revision is None:
+        _create(connection)
+        return None
+    if revision != HEAD:
+        _run_steps(connection, revision)
+    if differences := list_differences(connection):
+        raise SchemaDiffers(revision, differences)
+    return revision
+
+
+def _create(connection: Connection) -> None:
+    """Make a new database from the tables: no revision runs, and Alembic isn't imported.
+
+    Rows that a revision inserts would have to be inserted here, too.
+    """
+    for statement in schema_statements(connection.engine.url):
+        connection.exec_driver_sql(statement)
+    connection.execute(_VERSION.insert().values(version_num=HEAD))
+
+
+def schema_statements(url: URL | str) -> list[str]:
+    """Return the DDL of a new database at `HEAD`, for the kind of database at the URL."""
+    statements: list[str] = []
+
+    def record(statement: ClauseElement, *_: object) -> None:
+        statements.append(str(statement.compile(dialect=recorder.dialect)))
+
+    recorder: MockConnection = create_mock_engine(url, record)
+    metadata.create_all(recorder, checkfirst=False)
+    _VERSION.create(recorder, checkfirst=False)
+    return statements
+
+
+def _run_steps(connection: Connection, revision: str) -> None:
+    """Run the steps from the revision to `HEAD`. Raises SchemaIsNewer, and SchemaDiffers if one can't be run."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision not in known:
+        raise SchemaIsNewer(f"the database is at revision {revision}, which this version does not know")
+    try:
+        with connection.begin_nested():
+            command.upgrade(config, "head")
+    except (exc.OperationalError, exc.ProgrammingError, exc.NoSuchTableError) as error:
+        if is_unavailable(error):
+            raise
+        # What the steps would have added is a difference, too, so the step's own error comes first.
+        why = (str(getattr(error, "orig", error)).splitlines() or [type(error).__name__])[0]
+        why = why.rpartition("'>: ")[2]
+        raise SchemaDiffers(revision, [f"a step fails ({why})", *list_differences(connection)]) from error
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision

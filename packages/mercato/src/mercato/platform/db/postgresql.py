@@ -1,0 +1,300 @@
+"""PostgreSQL through asyncpg's own pools: sessions that only read, and sessions for transactions."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sqlalchemy import Executable, exc
+from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
+
+from mercato.platform.clock import MILLISECOND
+from mercato.platform.db.errors import (
+    DatabaseUnavailable,
+    UnusableUrl,
+    connection_errors,
+    database_error,
+    no_connection,
+)
+from mercato.platform.db.statements import CompiledStatement, Parameters, Result, compiled
+from mercato.platform.db.url import CONNECT_SECONDS, driver_url
+
+if TYPE_CHECKING:
+    # Imported when it is used: a start on SQLite doesn't load it.
+    import asyncpg
+
+    from mercato.platform.db.engine import BeginWrite, Write
+
+T = TypeVar("T")
+DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
+_SESSION: Final = {
+    "application_name": "mercato",
+    # Our statements are short; compiling one costs more than it saves.
+    "jit": "off",
+    # Every query has an index. A plan cached while a table was small must not scan it once it is large.
+    "enable_seqscan": "off",
+    # A process that stalls within a transaction must not hold its locks for ever.
+    "idle_in_transaction_session_timeout": "60s",
+    # Nor must one whose machine or network is gone.
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+
+CLOSE_SECONDS: Final = 2.0
+"""How long the server may take to acknowledge that the connections close."""
+
+CHECK_SECONDS: Final = 30.0
+"""Seconds between checks of an idle connection that listens."""
+
+GRACE: Final = timedelta(seconds=2)
+"""How long a statement is waited for beyond the server's own timeout: after that the network is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How many connections a pool has, and how long getting one, a statement, and its wait for a lock may take."""
+
+    pool_size: int
+    pool_timeout: timedelta
+    statement_timeout: timedelta
+    lock_timeout: timedelta
+
+
+_PARAMETER: Final = re.compile(r"\$(\d+)")
+_ROWS: Final = re.compile(r"(?is)\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b")
+"""Matches a textual statement that returns rows."""
+
+
+class Connection:
+    """One session, for one task at a time. An unknown state ends it, and the pool opens another."""
+
+    def __init__(self, driver: "asyncpg.Connection", seconds: float) -> None:
+        self._driver = driver
+        self._seconds = seconds
+        self._is_ended = False
+        self._deferred: list[tuple[str, list[Any]]] = []
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
+    ) -> Result:
+        """Return the result, its rows read. Raises SQLAlchemy's errors, and DatabaseUnavailable at a timeout."""
+        if self._deferred:
+            await self.flush()
+        if parameters is None or isinstance(parameters, Mapping):
+            given = parameters or {}
+            made = compiled(statement, DIALECT, given)
+            return await self._run(made, made.values(given))
+        made = compiled(statement, DIALECT, parameters[0])
+        await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
+        return Result([], -1)
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Keep a prepared statement until the next statement or the commit."""
+        made = compiled(statement, DIALECT, parameters)
+        assert made.is_short, "only prepared statements can be deferred"
+        self._deferred.append((made.sql, made.values(parameters)))
+
+    async def flush(self) -> None:
+        """Run the deferred statements in one round trip."""
+        deferred, self._deferred = self._deferred, []
+        if deferred:
+            sql = _joined(tuple(sql for sql, _ in deferred))
+            await self._call(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
+
+    async def _run(self, made: CompiledStatement, values: list[Any]) -> Result:
+        if made.returns_rows or _ROWS.match(made.sql):
+            found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
+            return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
+        status = await self._call(made.sql, self._driver.execute, made.sql, *values)
+        number = status.rpartition(" ")[2]  # as in `UPDATE 3`; other statements end with a word
+        return Result([], int(number) if number.isdecimal() else -1)
+
+    async def command(self, sql: str) -> None:
+        """Run a statement without values, such as BEGIN."""
+        await self._call(sql, self._driver.execute, sql)
+
+    async def roll_back(self) -> None:
+        """End the transaction, or the session if that can't be done."""
+        if self._is_ended:
+            return
+        try:
+            await self.command("ROLLBACK")
+        except (DatabaseUnavailable, exc.DBAPIError):
+            self.terminate()
+
+    async def _call(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await method(*arguments)
+        except TimeoutError:
+            self.terminate()
+            raise DatabaseUnavailable(f"the database did not answer within {self._seconds:g} s") from None
+        except connection_errors() as error:
+            raise database_error(error, sql) from error
+        except BaseException:
+            self.terminate()
+            raise
+
+    def terminate(self) -> None:
+        """End the session at once, and with it the statement it may be running."""
+        if not self._is_ended:
+            self._is_ended = True
+            with suppress(*connection_errors()):  # the pool has already noticed the loss and dropped it
+                self._driver.terminate()
+
+
+@lru_cache(maxsize=200)
+def _joined(texts: tuple[str, ...]) -> str:
+    """Return one statement that runs all of these; it takes their parameters in order."""
+    if len(texts) == 1:
+        return texts[0]
+    parts, before = [], 0
+    for number, text in enumerate(texts):
+        parts.append(f"deferred_{number} AS ({_renumbered(text, after=before)})")
+        before += len(set(_PARAMETER.findall(text)))
+    return f"WITH {', '.join(parts)} SELECT 1"
+
+
+def _renumbered(sql: str, *, after: int) -> str:
+    return _PARAMETER.sub(lambda found: f"${int(found[1]) + after}", sql)
+
+
+class Sessions:
+    """A pool of sessions with the same settings."""
+
+    def __init__(self, url: str, bounds: Bounds, *, read_only: bool) -> None:
+        self._dsn = driver_url(url)
+        self._bounds = bounds
+        self._session = _SESSION | {
+            "statement_timeout": f"{bounds.statement_timeout // MILLISECOND}",
+            "lock_timeout": f"{bounds.lock_timeout // MILLISECOND}",
+        }
+        if read_only:  # otherwise the server's default, which an operator may change
+            self._session["default_transaction_read_only"] = "on"
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Yield a session; each statement on it is a transaction of its own. Raises DatabaseUnavailable."""
+        pool = self._pool or await self._open()
+        wait = self._bounds.pool_timeout.total_seconds()
+        try:
+            driver = await pool.acquire(timeout=wait)
+        except TimeoutError:
+            raise DatabaseUnavailable(f"no connection to the database was free within {wait:g} s") from None
+        except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't know
+            raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
+        except connection_errors() as error:
+            raise no_connection(error) from error  # whatever the reason, it may pass
+        connection = Connection(driver, (self._bounds.statement_timeout + GRACE).total_seconds())
+        try:
+            yield connection
+        except asyncio.CancelledError:
+            connection.terminate()
+            raise
+        finally:
+            await pool.release(driver)
+
+    @asynccontextmanager
+    async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
+        """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
+        async with self.connection() as connection:
+            await connection.command("BEGIN")
+            handle = begin(connection)
+            try:
+                yield handle
+            except Exception:
+                await connection.roll_back()
+                raise
+            await connection.flush()
+            await connection.command("COMMIT")
+        handle.committed()
+
+    async def _open(self) -> "asyncpg.Pool":
+        import asyncpg
+
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._dsn,
+                    min_size=0,
+                    max_size=self._bounds.pool_size,
+                    # Our statements are few: each is prepared once per session.
+                    statement_cache_size=500,
+                    max_cached_statement_lifetime=0,
+                    max_queries=2**31,
+                    timeout=CONNECT_SECONDS,
+                    server_settings=self._session,
+                    reset=_reset,
+                )
+        return self._pool
+
+    async def close(self) -> None:
+        if self._pool is None:
+            return
+        # A process that stops must not wait for a network that drops packets.
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+
+async def _reset(driver: "asyncpg.Connection") -> None:
+    """Leave a session as it is: no statement of ours changes its settings."""
+    if driver.is_in_transaction():
+        driver.terminate()
+
+
+class Backend:
+    """One PostgreSQL database."""
+
+    dialect: Final = "postgresql"
+
+    def __init__(self, url: str, bounds: Bounds) -> None:
+        # In a session that only reads, a statement sees what it would in a transaction, without BEGIN and COMMIT.
+        self._readers = Sessions(url, bounds, read_only=True)
+        self._writers = Sessions(url, bounds, read_only=False)
+        self.reading = self._readers.connection
+        self.writing = self._writers.transaction
+
+    async def close(self) -> None:
+        await self._readers.close()
+        await self._writers.close()
+
+
+async def listen(url: str, channel: str, callback: Callable[[str], None]) -> None:
+    """Call back with the payload of every notification on the channel, until the connection is lost.
+
+    Calls back once with an empty payload at the beginning: earlier notifications were missed.
+    Raises DatabaseUnavailable if there is no connection.
+    """
+    import asyncpg
+
+    lost, session = asyncio.Event(), {"application_name": "mercato listen"}
+    try:
+        connection = await asyncpg.connect(driver_url(url), timeout=CONNECT_SECONDS, server_settings=session)
+    except connection_errors() as error:
+        raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(channel, lambda *notification: callback(notification[-1]))
+        callback("")
+        while not lost.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await lost.wait()
+            # Only a statement reveals a server that is gone without closing the connection.
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await connection.execute("SELECT 1")
+    except connection_errors():
+        return
+    finally:
+        connection.terminate()

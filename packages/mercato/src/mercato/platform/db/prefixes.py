@@ -1,0 +1,61 @@
+"""Ids as people read and type them: the beginning of an id stands for it while no other id of its table begins so."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Column, select
+
+from mercato.platform.db.engine import Read
+
+MIN_SHOWN: Final = 8
+"""Hexadecimal digits of the shortest id that is shown."""
+
+_DIGITS: Final = 32
+_PART: Final = re.compile(rf"[0-9a-f]{{1,{_DIGITS}}}")
+_DASHES: Final = (8, 12, 16, 20)
+"""Digits before each dash of a UUID."""
+
+
+class UnknownIdError(Exception):
+    """No id begins with the text, or more than one does; the message says which."""
+
+
+async def get_id(tx: Read, ids: Column[UUID], text: str, *, noun: str) -> UUID:
+    """Return the id that begins with the text, with or without dashes. Raises UnknownIdError."""
+    digits = text.strip().lower().replace("-", "")
+    found = await list_ids(tx, ids, digits, limit=2) if _PART.fullmatch(digits) else []
+    if not found:
+        raise UnknownIdError(f"There is no {noun} {text}. Lists show the ids: mercato {noun} list")
+    if len(found) > 1:
+        raise UnknownIdError(f"More than one {noun} begins with {text}. Write more of the id.")
+    return found[0]
+
+
+async def list_ids(tx: Read, ids: Column[UUID], digits: str, *, limit: int) -> list[UUID]:
+    """Return the first ids that begin with the hexadecimal digits."""
+    first, last = (UUID(digits.ljust(_DIGITS, filler)) for filler in "0f")
+    return [
+        row[0] for row in await tx.all(select(ids).where(ids.between(first, last)).order_by(ids).limit(limit))
+    ]
+
+
+async def shorten(tx: Read, ids: Column[UUID], shown: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the shortest beginning of each id that no other id of the table has; all are of one length."""
+    wanted = list(shown)
+    if not wanted:
+        return {}
+    others = ids.table.alias()
+    other: Any = others.c[ids.name]
+    before = select(other).where(other < ids).order_by(other.desc()).limit(1).scalar_subquery()
+    after = select(other).where(other > ids).order_by(other).limit(1).scalar_subquery()
+    rows = await tx.all(select(ids, before, after).where(ids.in_(wanted)))
+    pairs = ((own, near) for own, *neighbours in rows for near in neighbours if near is not None)
+    digits = max((MIN_SHOWN, *(_shared_digits(own, near) + 1 for own, near in pairs)))
+    length = digits + sum(digits > place for place in _DASHES)
+    return {one: str(one)[:length] for one in wanted}
+
+
+def _shared_digits(one: UUID, other: UUID) -> int:
+    return (128 - (one.int ^ other.int).bit_length()) // 4

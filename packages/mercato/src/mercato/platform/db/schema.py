@@ -1,0 +1,120 @@
+"""Compares a database's tables with those of this version.
+
+A revision's number alone doesn't say what tables there are: a database may have been made by a version from before the
+first release, or changed by hand. What a database has in addition is no difference if this version can ignore it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from sqlalchemy import URL, Connection, Table, text
+from sqlalchemy.engine.interfaces import Dialect
+
+from mercato.platform.db.engine import Read
+from mercato.platform.db.tables import metadata
+from mercato.platform.db.tables.discovery import WORDS_COLUMN
+
+# Table, column, type, whether a row must have a value, and whether the database fills it in.
+_COLUMNS: Final = {
+    "sqlite": text("""
+        SELECT made.name, part.name, part.type, part."notnull", part.dflt_value IS NOT NULL
+        FROM sqlite_master AS made JOIN pragma_table_info(made.name) AS part WHERE made.type = 'table'
+    """),
+    "postgresql": text("""
+        SELECT made.relname, part.attname, format_type(part.atttypid, part.atttypmod), part.attnotnull, part.atthasdef
+        FROM pg_class AS made JOIN pg_attribute AS part ON part.attrelid = made.oid
+        WHERE made.relkind IN ('r', 'p') AND pg_table_is_visible(made.oid) AND part.attnum > 0
+            AND NOT part.attisdropped AND made.relnamespace <> 'pg_catalog'::regnamespace
+    """),
+}
+
+# Index, whether it is unique, and a column, in their order.
+_INDEXES: Final = {
+    "sqlite": text("""
+        SELECT made.name, about."unique", part.name FROM sqlite_master AS made
+        JOIN pragma_index_list(made.tbl_name) AS about ON about.name = made.name
+        JOIN pragma_index_info(made.name) AS part WHERE made.type = 'index' ORDER BY made.name, part.seqno
+    """),
+    "postgresql": text("""
+        SELECT made.relname, about.indisunique, part.attname
+        FROM pg_index AS about JOIN pg_class AS made ON made.oid = about.indexrelid
+        JOIN pg_attribute AS part ON part.attrelid = made.oid
+        WHERE pg_table_is_visible(made.oid) AND about.indisvalid AND made.relnamespace <> 'pg_catalog'::regnamespace
+        ORDER BY made.relname, part.attnum
+    """),
+}
+
+
+class _Column(Struct, frozen=True):
+    type: str
+    required: bool
+    """Without a value a row is refused."""
+    filled: bool = False
+    """The database fills it in."""
+
+
+async def find_differences(tx: Read) -> list[str]:
+    """Return how the database's tables differ from this version's, as sentences; none if it can be used."""
+    columns = await tx.all(_COLUMNS[tx.dialect])
+    dialect = URL.create("postgresql+asyncpg" if tx.dialect == "postgresql" else tx.dialect).get_dialect()
+    return list(_compare(columns, await tx.all(_INDEXES[tx.dialect]), dialect()))
+
+
+def list_differences(connection: Connection) -> list[str]:
+    """Return the same, read by SQLAlchemy's own connection."""
+    dialect = connection.dialect
+    columns = connection.execute(_COLUMNS[dialect.name]).all()
+    return list(_compare(columns, connection.execute(_INDEXES[dialect.name]).all(), dialect))
+
+
+def _compare(
+    columns: Iterable[Sequence[Any]], indexes: Iterable[Sequence[Any]], dialect: Dialect
+) -> Iterator[str]:
+    """Yield the differences: tables that are missing first, then columns, then indexes."""
+    tables: defaultdict[str, dict[str, _Column]] = defaultdict(dict)
+    for table, name, kind, required, filled in columns:
+        tables[table][name] = _Column(kind.upper(), bool(required), bool(filled))
+    present: defaultdict[str, list[str]] = defaultdict(list)
+    unique = {}
+    for index, is_unique, column in indexes:
+        present[index].append(column)
+        unique[index] = bool(is_unique)
+
+    words_table, words_column = WORDS_COLUMN[dialect.name]
+    for name in sorted({*metadata.tables, words_table}):
+        if name not in tables:
+            yield f"there is no table {name}"
+    expected = [table for name, table in sorted(metadata.tables.items()) if name in tables]
+    for table in expected:
+        yield from _compare_columns(table, tables[table.name], dialect)
+    if words_table in tables and words_column not in tables[words_table]:
+        yield f"{words_table} has no column {words_column}"
+    for table in expected:
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            name = str(index.name)
+            if name not in present:
+                yield f"{table.name} has no index {name}"
+            elif (unique[name], present[name]) != (index.unique, [column.name for column in index.columns]):
+                yield f"the index {name} is another one"
+
+
+def _compare_columns(table: Table, present: dict[str, _Column], dialect: Dialect) -> Iterator[str]:
+    for column in table.columns:
+        found = present.get(column.name)
+        expected = _Column(
+            column.type.compile(dialect=dialect).upper().partition(" COLLATE")[0],
+            required=not column.nullable,
+        )
+        if found is None:
+            yield f"{table.name} has no column {column.name}"
+        elif (found.type, found.required) != (expected.type, expected.required):
+            yield f"{table.name}.{column.name} is {_words(found)}, not {_words(expected)}"
+    for name, found in present.items():
+        if name not in table.columns and found.required and not found.filled:
+            yield f"{table.name} has a column {name} which this version doesn't fill"
+
+
+def _words(column: _Column) -> str:
+    return f"{column.type} NOT NULL" if column.required else column.type

@@ -1,0 +1,89 @@
+"""Refusals of a request itself: its form, its caller, its rate."""
+
+from collections.abc import Iterable
+
+from mercato.platform.errors.problem import Problem, shown
+from mercato_contract import problems
+
+
+class InvalidRequest(Problem):
+    kind = problems.INVALID_REQUEST
+
+
+class ValidationFailed(Problem):
+    kind = problems.VALIDATION_FAILED
+
+
+class MethodNotAllowed(Problem):
+    kind = problems.METHOD_NOT_ALLOWED
+
+    def __init__(self, method: str, allowed: Iterable[str]) -> None:
+        self.allow = ", ".join(sorted(allowed))
+        super().__init__(f"{method} is not supported here. Use one of: {self.allow}.")
+
+
+class MethodNotImplemented(Problem):
+    kind = problems.METHOD_NOT_IMPLEMENTED
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{shown(method)} is not a method of HTTP. Use one that the path's operations have.")
+
+
+class PreconditionFailed(Problem):
+    kind = problems.PRECONDITION_FAILED
+
+
+class PayloadTooLarge(Problem):
+    kind = problems.PAYLOAD_TOO_LARGE
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The body may have at most {limit} bytes. Send a smaller one.")
+
+
+class UnsupportedMediaType(Problem):
+    kind = problems.UNSUPPORTED_MEDIA_TYPE
+
+    def __init__(self, detail: str, *, accept_encoding: str | None = None) -> None:
+        """`accept_encoding`: the supported codings, if the body's coding is what is refused."""
+        super().__init__(detail)
+        self.accept_encoding = accept_encoding
+
+
+class MissingIdempotencyKey(Problem):
+    kind = problems.MISSING_IDEMPOTENCY_KEY
+
+
+class IdempotencyKeyReused(Problem):
+    kind = problems.IDEMPOTENCY_KEY_REUSED
+
+
+class RequestInProgress(Problem):
+    kind = problems.REQUEST_IN_PROGRESS
+
+
+class Unauthenticated(Problem):
+    kind = problems.UNAUTHENTICATED
+
+    def __init__(self, detail: str, *, sent: bool) -> None:
+        super().__init__(detail)
+        self.challenge = 'Bearer error="invalid_token"' if sent else "Bearer"
+
+
+class Forbidden(Problem):
+    kind = problems.FORBIDDEN
+
+
+class NotFound(Problem):
+    kind = problems.NOT_FOUND
+
+
+class RateLimited(Problem):
+    kind = problems.RATE_LIMITED
+
+
+class InternalError(Problem):
+    kind = problems.INTERNAL_ERROR
+
+
+class ServiceUnavailable(Problem):
+    kind = problems.SERVICE_UNAVAILABLE

@@ -1,0 +1,299 @@
+"""Metrics for Prometheus: of one process, or of all that share a port, and of the job queue.
+
+No label names a partner or store: there are too many, and metrics must not disclose them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from mercato.platform.telemetry import multiprocess
+from mercato.platform.telemetry.traffic import BUCKETS, Totals, totals_of
+
+METRICS_TYPE: Final = CONTENT_TYPE_LATEST
+
+QUEUE_SECONDS: Final = 5.0
+"""How long the figures of the queue are reused: frequent scrapes must not load the database."""
+
+UPDATE_SECONDS: Final = 5.0
+"""Greatest age of another process's gauges and cache lookups."""
+
+
+class MetricDescription(Struct, frozen=True, kw_only=True):
+    """One metric as the documentation shows it: `name` is the scraped one, with `_total`."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+class Lookups:
+    """Hits and misses of a cache. Plain numbers, because a request makes several lookups."""
+
+    __slots__ = ("hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self.misses = 0
+
+
+class QueueDepth(Struct, frozen=True, kw_only=True):
+    """One kind of job in the queue. `oldest` is the number of seconds that the oldest job has been due."""
+
+    kind: str
+    ready: int = 0
+    waiting: int = 0
+    running: int = 0
+    dead: int = 0
+    oldest: float = 0.0
+
+
+ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
+"""Reads the queue from the database; None if it doesn't answer."""
+
+
+class _Timed:
+    """Counts and times work by its name. The children of both metrics are cached, because `labels()` locks."""
+
+    def __init__(self, counter: Counter, histogram: Histogram) -> None:
+        self._counter, self._histogram = counter, histogram
+        self._children: dict[tuple[str, int | str], tuple[Counter, Histogram]] = {}
+
+    def observe(self, name: str, outcome: int | str, seconds: float) -> None:
+        children = self._children.get((name, outcome))
+        if children is None:
+            children = self._counter.labels(name, outcome), self._histogram.labels(name)
+            self._children[name, outcome] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+
+_QUEUE: Final = (
+    ("mercato_jobs", "Jobs in the queue; at most 100,000 of a kind and state are counted.", "kind", "state"),
+    ("mercato_jobs_oldest_seconds", "Seconds the oldest due job has waited.", "kind"),
+    ("mercato_database_up", "1 if the database answered the last query for the queue."),
+)
+
+
+class _QueueCollector(Collector):
+    """The queue as it was last read from the database."""
+
+    def __init__(self, described: Sequence[MetricDescription]) -> None:
+        self.read: ReadQueue | None = None
+        self._described = described
+        self._depths: Sequence[QueueDepth] | None = None
+        self._read_at = -QUEUE_SECONDS
+
+    async def update(self) -> None:
+        """Read the queue, unless that was done just now."""
+        if self.read is not None and monotonic() - self._read_at >= QUEUE_SECONDS:
+            self._read_at = monotonic()
+            self._depths = await self.read()
+
+    def collect(self) -> Iterator[Metric]:
+        jobs, oldest, up = (
+            GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described
+        )
+        for depth in self._depths or ():
+            for state in ("ready", "waiting", "running", "dead"):
+                jobs.add_metric((depth.kind, state), getattr(depth, state))
+            oldest.add_metric((depth.kind,), depth.oldest)
+        if self.read is not None:
+            up.add_metric((), float(self._depths is not None))
+        yield from (jobs, oldest, up)
+
+
+class Metrics:
+    """The metrics of one process and, where several share a port, of all."""
+
+    def __init__(self) -> None:
+        self.registry: Final = CollectorRegistry()
+        self._described: list[MetricDescription] = []
+        self._requests = self._counter("mercato_requests", "Requests answered.", "operation", "status")
+        self._request_seconds = self._histogram(
+            "mercato_request_seconds", "Seconds from a request's head to its response.", "operation"
+        )
+        self.answered: Final = _Timed(self._requests, self._request_seconds).observe
+        """Count one response: operation, status and seconds."""
+        self._ingests = self._counter(
+            "mercato_ingest_runs", "Catalog runs that ended, by outcome.", "outcome"
+        )
+        self._stages = self._histogram(
+            "mercato_ingest_stage_seconds", "Seconds a catalog run spent in a stage.", "stage"
+        )
+        self.ran: Final = _Timed(
+            self._counter("mercato_job_runs", "Runs of background jobs, by outcome.", "kind", "outcome"),
+            self._histogram("mercato_job_seconds", "Seconds a run of a job took.", "kind"),
+        ).observe
+        """Count one run of a job: kind, outcome and seconds."""
+        self._deliveries = self._counter(
+            "mercato_deliveries", "Attempts to deliver a webhook, by outcome.", "outcome"
+        )
+        self._delivery_seconds = self._histogram(
+            "mercato_delivery_seconds", "Seconds until a webhook's receiver answered or the attempt failed."
+        )
+        self._store_calls = self._counter(
+            "mercato_store_calls", "Calls to stores on behalf of a waiting customer, by outcome.", "outcome"
+        )
+        self._breaker_openings = self._counter(
+            "mercato_store_breaker_openings",
+            "Times that the circuit breaker of a store's address opened.",
+        )
+        self._breakers_open = self._gauge(
+            "mercato_store_breakers_open", "Addresses of stores whose circuit breaker is open."
+        )
+        self._queue = _QueueCollector([self._describe("gauge", *gauge) for gauge in _QUEUE])
+        self.registry.register(self._queue)
+        self._activity = {
+            "carts": self._counter("mercato_carts", "Carts priced."),
+            "validations": self._counter("mercato_validations", "Answers of Validate order.", "result"),
+            "orders_placed": self._counter("mercato_orders_placed", "Orders stored for their stores."),
+            "orders_refused": self._counter(
+                "mercato_orders_refused", "Placements refused by the service or a store.", "code"
+            ),
+            "orders_cancelled": self._counter("mercato_orders_cancelled", "Orders cancelled.", "reason"),
+            "catalogs": self._counter(
+                "mercato_catalogs", "Catalog runs that switched their store, or failed.", "result"
+            ),
+        }
+        self._unlogged = self._counter(
+            "mercato_request_log_dropped", "Refused requests that the request log dropped.", "reason"
+        )
+        self._unlogged_validations = self._counter(
+            "mercato_validation_log_dropped", "Answered validations that the delivery log dropped.", "reason"
+        )
+        self._lookups = self._counter(
+            "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
+        )
+        self._updates: list[Callable[[], None]] = []
+        """Functions that copy figures into metrics."""
+        if multiprocess.is_joined():
+            self._updates.append(multiprocess.ProcessMetrics().update)
+        else:
+            ProcessCollector(registry=self.registry)
+
+    def stage(self, name: str) -> AbstractContextManager[object]:
+        """Measure a stage of a catalog run while the block runs."""
+        return self._stages.labels(name).time()
+
+    def ingested(self, outcome: str) -> None:
+        """Count one catalog run that has ended."""
+        self._ingests.labels(outcome).inc()
+
+    def delivered(self, outcome: str, seconds: float) -> None:
+        """Count one attempt to deliver a webhook; `outcome` is one of a few constants."""
+        self._deliveries.labels(outcome).inc()
+        self._delivery_seconds.observe(seconds)
+
+    def called_store(self, outcome: str) -> None:
+        """Count one call to a store; `outcome` is one of a few constants."""
+        self._store_calls.labels(outcome).inc()
+
+    def breaker_opened(self) -> None:
+        """Count that the circuit breaker of a store's address opened."""
+        self._breaker_openings.inc()
+
+    def watch_open_breakers(self, count: Callable[[], int]) -> None:
+        """Call `count` for the number of open circuit breakers whenever the metrics are read."""
+        if multiprocess.is_joined():
+            self._updates.append(lambda: self._breakers_open.set(count()))
+        else:
+            self._breakers_open.set_function(count)
+
+    def watch_cache(self, name: str, lookups: Lookups) -> None:
+        """Count a cache's lookups whenever the metrics are read."""
+        hits, misses = (self._lookups.labels(name, result) for result in ("hit", "miss"))
+
+        def update() -> None:
+            hits.inc(lookups.hits)
+            misses.inc(lookups.misses)
+            lookups.hits = lookups.misses = 0
+
+        self._updates.append(update)
+
+    def watch_activity(self, take: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
+        """Add what `take` returns, counts by name and label, whenever the metrics are read."""
+
+        def update() -> None:
+            for name, counts in take().items():
+                metric = self._activity[name]
+                for label, count in counts.items():
+                    (metric.labels(label) if label else metric).inc(count)
+
+        self._updates.append(update)
+
+    def request_not_logged(self, reason: str, count: int = 1) -> None:
+        """Count refused requests that the request log drops; `reason` is one of a few constants."""
+        self._unlogged.labels(reason).inc(count)
+
+    def validation_not_logged(self, reason: str, count: int) -> None:
+        """Count answered validations that the delivery log drops; `reason` is one of a few constants."""
+        self._unlogged_validations.labels(reason).inc(count)
+
+    def watch_queue(self, read: ReadQueue) -> None:
+        """Call `read` for the figures of the queue whenever the metrics are read."""
+        self._queue.read = read
+
+    async def read(self) -> bytes:
+        """Return all metrics in the text format of Prometheus, the queue included."""
+        await self._queue.update()
+        self._update()
+        return (
+            multiprocess.render(self._queue) if multiprocess.is_joined() else generate_latest(self.registry)
+        )
+
+    def totals(self) -> Totals:
+        """Return the counts of requests, over all processes that share the port. It may read files."""
+        if multiprocess.is_joined():
+            families = multiprocess.collect()
+        else:
+            families = [*self._requests.collect(), *self._request_seconds.collect()]
+        return totals_of(families)
+
+    async def run(self) -> None:
+        """Keep this process's files up to date where several processes share a port, until cancelled."""
+        while multiprocess.is_joined():
+            self._update()
+            await asyncio.sleep(UPDATE_SECONDS)
+
+    def described(self) -> Sequence[MetricDescription]:
+        """Return every metric of the service, in the order of declaration."""
+        return self._described
+
+    def _update(self) -> None:
+        for update in self._updates:
+            update()
+
+    def _describe(self, kind: str, name: str, text: str, *labels: str) -> MetricDescription:
+        described = MetricDescription(name=name, kind=kind, help=text, labels=labels)
+        self._described.append(described)
+        return described
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        self._describe("counter", f"{name}_total", text, *labels)
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        self._describe("gauge", name, text, *labels)
+        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        self._describe("histogram", name, text, *labels)
+        return Histogram(name, text, labels, registry=self.registry, buckets=BUCKETS)

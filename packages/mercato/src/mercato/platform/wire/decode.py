@@ -1,0 +1,229 @@
+"""Bytes to structs. The typed decode is the fast path; only a refused document is examined again for every fault."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from sys import maxsize
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
+from mercato.platform.wire import kinds, walk
+from mercato_contract.problems import OrderError
+
+T = TypeVar("T")
+
+MAX_FAULTS: Final = 100
+"""Faults that one refusal lists."""
+
+_TOO_MANY_VALUES: Final = (
+    f"The body has a fault, but not among its first {walk.REQUEST.values} values; no more are examined. "
+    "Send fewer entries."
+)
+
+_TOO_DEEP: Final = "The body is nested too deeply to be read."
+
+_BACKSLASH: Final = ord("\\")
+_NUL: Final = b"\\u0000"
+
+_DEEP: Final = 100
+"""The level at which a body that is nested too deeply is examined: fewer than can be read, more than is useful."""
+
+_MAX_PATHS: Final = 20
+"""Paths of that depth that are examined; some may lead through unknown members."""
+
+_MAX_TOKENS: Final = 10_000
+"""Tokens of such a body that are examined: more than the largest valid cart has before that depth."""
+
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
+"""An unterminated string extends to the end of the body, so that nothing is read twice."""
+
+_BROKEN: Final = re.compile(r"JSON is malformed: (.+) \(byte (\d+)\)")
+"""msgspec's message for malformed JSON."""
+
+_HIGH_SURROGATE: Final = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\Z|\\\Z|\\u)")
+"""An escape of a high surrogate that isn't followed by a second escape."""
+
+_LONE_SURROGATE: Final = "a \\u escape is half of a surrogate pair"
+_TAIL: Final = 64
+"""Bytes at the end of a body that are searched for a lone surrogate, which msgspec reports as truncated there."""
+
+MAX_WITH_FLOATS: Final = 64 * 1024
+"""Bytes up to which a body with floats takes the typed decode. It reads every occurrence of a repeated member, at up to
+6 µs each; the walk reads only the last one."""
+
+
+class Decoder(Generic[T]):
+    """Decodes request bodies of one type."""
+
+    def __init__(
+        self,
+        kind: type[T],
+        read: Callable[[bytes], T] | None = None,
+        *,
+        bounds: walk.Bounds = walk.REQUEST,
+    ) -> None:
+        """`read` decodes and raises like msgspec's decoder."""
+        self._fast = read or msgspec.json.Decoder(kind).decode
+        self._kind = kind
+        self._info = msgspec.inspect.type_info(kind)
+        self._bounds = bounds
+        self._max_fast = MAX_WITH_FLOATS if kinds.has_float(self._info) else maxsize
+
+    def __call__(self, body: bytes) -> T:
+        """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
+        try:
+            # A NUL character is legal JSON, but no text column and no header can hold it.
+            # Few bodies have a backslash, and searching for one byte, as a number, is twenty times as fast.
+            if (_BACKSLASH not in body or _NUL not in body) and len(body) <= self._max_fast:
+                try:
+                    return self._fast(body)
+                except msgspec.ValidationError:
+                    pass
+                except RecursionError:
+                    raise _too_deep(body, self._info) from None
+            checked = walk.check(body, self._info, self._bounds)
+            if checked.faults or not checked.is_complete:
+                raise refusal(checked.faults, is_complete=checked.is_complete)
+            return msgspec.convert(checked.document, self._kind)
+        except RecursionError:
+            # The typed decode failed for another reason, so the body may be malformed.
+            raise InvalidRequest.at("", _TOO_DEEP) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+            raise InvalidRequest.at("", _not_json(body, fault)) from None
+
+
+class QueryDecoder(Generic[T]):
+    """Decodes query strings of one flat struct; faults name the parameter, and their pointers are null."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._info = msgspec.inspect.type_info(kind)
+
+    def __call__(self, query: bytes) -> T:
+        """Return the struct; the last of a repeated parameter counts, and unknown ones are ignored."""
+        try:
+            pairs = parse_qsl(
+                query.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict"
+            )
+        except (ValueError, UnicodeDecodeError):
+            raise InvalidRequest("The query string cannot be read: use percent-encoded UTF-8.") from None
+        return self.convert(dict(pairs))
+
+    def convert(self, texts: Mapping[str, str]) -> T:
+        """Return the struct of parameters, or of a form's fields, that were decoded already."""
+        values, faults = walk.check_texts(texts, self._info)
+        if faults:
+            raise refusal([msgspec.structs.replace(fault, pointer=None) for fault in faults])
+        return msgspec.convert(values, self._kind)
+
+
+def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> Problem:
+    """Return the one problem for all faults: 400 if any is of form, else 422.
+
+    Not `is_complete`: the search ended before the end of the body.
+    """
+    if not faults:
+        return ValidationFailed.at("", _TOO_MANY_VALUES)
+    kind: type[Problem] = InvalidRequest if any(fault.form for fault in faults) else ValidationFailed
+    listed = faults[:MAX_FAULTS]
+    more = "" if len(faults) <= MAX_FAULTS else f" The first {MAX_FAULTS} of them are listed."
+    count = f"{len(faults)} faults" if is_complete else f"At least {len(faults)} faults"
+    detail = listed[0].message if len(faults) == 1 and is_complete else f"{count}: see errors.{more}"
+    codes = {True: InvalidRequest.code, False: ValidationFailed.code}
+    errors = [OrderError(code=codes[f.form], message=f.message, pointer=f.pointer) for f in listed]
+    return kind(detail, errors=errors)
+
+
+def _not_json(body: bytes, fault: Exception) -> str:
+    if not body.strip():
+        return "The body is empty. Send a JSON object."
+    if isinstance(fault, UnicodeDecodeError):
+        return "The body is not valid UTF-8."
+    if isinstance(fault, msgspec.ValidationError):
+        return "The body holds a number that is out of range."
+    return f"The body is not JSON{_where(body, str(fault))}."
+
+
+def _where(body: bytes, report: str) -> str:
+    """Return what is malformed and where, as far as msgspec reports it."""
+    if "truncated" in report:
+        # msgspec reports a lone surrogate at the very end in the same way.
+        half = _HIGH_SURROGATE.search(body, max(0, len(body) - _TAIL))
+        return ": it ends too early" if half is None else f": {_LONE_SURROGATE}{_place(body, half.start(1))}"
+    found = _BROKEN.search(report)
+    if found is None:
+        return ""
+    return f": {_LONE_SURROGATE if 'surrogate' in found[1] else found[1]}{_place(body, int(found[2]))}"
+
+
+def _place(body: bytes, byte: int) -> str:
+    before = body[:byte]
+    last = before[before.rfind(b"\n") + 1 :].decode(errors="replace")
+    line = before.count(b"\n") + 1
+    return f" at line {line}, column {len(last) + 1}"
+
+
+def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:
+    """Return the refusal of a body that is nested too deeply to be read.
+
+    A recursive type has no depth: if the body follows it, its form is right, and its value isn't allowed.
+    """
+    for steps in islice(_paths_at(body, _DEEP), _MAX_PATHS):
+        if kinds.follows(kind, steps):
+            return ValidationFailed.at("".join(f"/{step}" for step in steps), _TOO_DEEP)
+    return InvalidRequest.at("", _TOO_DEEP)
+
+
+def _paths_at(body: bytes, depth: int) -> Iterator[list[str | int]]:
+    """Yield the paths to lists and objects at this depth; the body need not be valid JSON."""
+    steps: list[str | int] = []
+    text = b""
+    for found in islice(_TOKEN.finditer(body), _MAX_TOKENS):
+        token = found[0]
+        if token in b"{[":
+            if len(steps) == depth:
+                yield steps
+            steps.append(0 if token == b"[" else "")
+        elif token in b"}]":
+            del steps[-1:]
+        elif token == b"," and steps and isinstance(steps[-1], int):
+            steps[-1] += 1
+        elif token == b":" and steps:
+            steps[-1] = text[1:-1].decode(errors="replace")
+        else:
+            text = token
+
+
+# --- single members of untrusted JSON ----------------------------------------------------------------
+
+Member = msgspec.Raw | UnsetType
+"""A member of a JSON object, not decoded, or UNSET if it is absent."""
+
+_CONTROL_RUNS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
+"""Characters that break a line or change the text direction; a run of them becomes one space."""
+
+
+def one_line(text: str, max_length: int) -> str:
+    """Return an untrusted text on one line, without control characters, truncated to `max_length` characters."""
+    return _CONTROL_RUNS.sub(" ", text[: 4 * max_length]).strip()[:max_length]
+
+
+def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
+    """Return the value of a member; null is the same as absent. Raises only msgspec.ValidationError."""
+    if raw is UNSET:
+        return None
+    try:
+        return _member_decoder(kind).decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise msgspec.ValidationError from fault
+
+
+@cache
+def _member_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type. Every type is a constant of the code, so there are few."""
+    return msgspec.json.Decoder(kind | None if kind is not Any else Any)

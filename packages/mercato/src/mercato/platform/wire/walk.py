@@ -1,0 +1,334 @@
+"""Walks over a refused document along its type to find *all* faults, with RFC 6901 pointers.
+
+msgspec stops at the first fault and does not say whether a type or a value was wrong. The walk runs only on documents
+that msgspec has refused. Unlike msgspec, it accepts `2.0` as an integer.
+
+The work is bounded for any document: the walk reads level by level (`wire.parts`), skips unknown members, doesn't
+enter a list that is too long, and ends at the first of its `Bounds`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+from msgspec import inspect as info
+
+from mercato.platform.wire import parts
+from mercato.platform.wire.checks import uri_fault
+from mercato.platform.wire.kinds import alternatives, describe_types, fits, format_of, json_type, rule_of
+from mercato_contract.wire import Objection, Rule, as_json, parse_instant
+
+
+class Bounds(NamedTuple):
+    """Where a walk ends before the end of the document. `read` is in bytes, each counted once per level."""
+
+    faults: int
+    values: int
+    read: int
+
+
+REQUEST: Final = Bounds(faults=1000, values=5000, read=8 * 1024 * 1024)
+"""For request bodies: more faults than are listed, and more values than a valid request has."""
+
+FILE: Final = Bounds(faults=1000, values=10_000_000, read=10 * 1024**3)
+"""For documents that people check on their own machine."""
+
+
+class FieldFault(msgspec.Struct, frozen=True):
+    """One fault. `form`: a member is missing or of the wrong JSON type; else the value is not allowed."""
+
+    pointer: str | None
+    message: str
+    form: bool
+
+
+class CheckResult(NamedTuple):
+    """The document, with integers for floats like `2.0`, and its faults. `values` is the number examined."""
+
+    document: Any
+    faults: list[FieldFault]
+    values: int
+    is_complete: bool
+
+
+class _BoundReached(Exception):  # noqa: N818  # not an error: it ends the walk
+    """The walk has reached one of its bounds."""
+
+
+def escape(part: str) -> str:
+    """Return a member name as a segment of an RFC 6901 pointer."""
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> CheckResult:
+    """Return the document and its faults. Raises msgspec's errors for malformed JSON."""
+    walk = _Walk(bounds)
+    try:
+        document = walk.value(body.strip(), kind, "", "The body")
+    except _BoundReached:
+        return CheckResult(None, walk.faults, walk.values, is_complete=False)
+    return CheckResult(document, walk.faults, walk.values, is_complete=True)
+
+
+def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[FieldFault]]:
+    """Return query parameters as JSON values of their types, and every fault."""
+    assert isinstance(kind, info.StructType)
+    walk, out = _Walk(FILE), {}
+    for field in kind.fields:
+        if field.encode_name in texts:
+            text = _from_text(texts[field.encode_name], field.type)
+            out[field.encode_name] = walk.value(text, field.type, "/" + field.encode_name, field.encode_name)
+        elif field.required:
+            walk.form("/" + field.encode_name, f"The query parameter {field.encode_name} is required.")
+    return out, walk.faults
+
+
+def _is_uuid(text: str) -> bool:
+    """Return whether the typed decode accepts it as a UUID; it also accepts one without hyphens."""
+    try:
+        msgspec.convert(text, UUID)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _from_text(text: str, kind: info.Type) -> bytes:
+    """Return a query parameter as JSON of its type."""
+    wanted = {type(part) for part in alternatives(kind)}
+    if info.IntType in wanted and re.fullmatch(r"-?\d{1,999}(\.0{1,9})?", text, re.ASCII):
+        return str(int(text.partition(".")[0])).encode()
+    if info.BoolType in wanted and text.lower() in {"true", "false", "1", "0"}:
+        return b"true" if text.lower() in {"true", "1"} else b"false"
+    return as_json(text)
+
+
+class _Known(NamedTuple):
+    """What the walk asks of a type: the same for each of its values, of which there may be thousands."""
+
+    kind: info.Type
+    options: list[info.Type]
+    nullable: bool
+    numeric: bool
+    form: str | None
+    rule: Rule | None
+
+
+def _known(kind: info.Type) -> _Known:
+    options = list(alternatives(kind))
+    found = {type(option) for option in options}
+    return _Known(
+        kind,
+        options,
+        nullable=info.NoneType in found,
+        numeric=not found.isdisjoint(_NUMERIC),
+        form=format_of(kind),
+        rule=rule_of(kind),
+    )
+
+
+_NUMERIC: Final = (info.IntType, info.FloatType, info.RawType, info.AnyType)
+
+
+class _Walk:
+    def __init__(self, bounds: Bounds) -> None:
+        self.faults: list[FieldFault] = []
+        self.values = 0
+        self._read = 0
+        self._bounds = bounds
+        self._types: dict[int, _Known] = {}
+        """By the type's identity, since types have no hash; each entry keeps its type."""
+
+    def _type(self, kind: info.Type) -> _Known:
+        known = self._types.get(id(kind))
+        if known is None:
+            known = self._types[id(kind)] = _known(kind)
+        return known
+
+    def form(self, pointer: str, message: str) -> None:
+        self._add(FieldFault(pointer, message, form=True))
+
+    def bad(self, pointer: str, message: str) -> None:
+        self._add(FieldFault(pointer, message, form=False))
+
+    def _add(self, fault: FieldFault) -> None:
+        if len(self.faults) >= self._bounds.faults:
+            raise _BoundReached
+        self.faults.append(fault)
+
+    def _count(self, size: int) -> None:
+        self.values += 1
+        self._read += size
+        if self.values > self._bounds.values or self._read > self._bounds.read:
+            raise _BoundReached
+
+    def value(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
+        """Return the value of the JSON text, and add its faults."""
+        self._count(len(text))
+        known = self._type(kind)
+        value = parts.read_shallow(text, numbers=known.numeric)
+        for option in known.options:
+            if isinstance(option, info.RawType):
+                if value is not None:
+                    self._apply_rule(value, known.rule, pointer)
+                return msgspec.Raw(text)
+            if isinstance(option, info.AnyType):
+                # An empty object or list: nothing of a request is read without a type.
+                return value
+        if value is None:
+            if not known.nullable:
+                self.form(pointer, f"{name} must be {describe_types(known.options)}, not null.")
+            return None
+        matching = [option for option in known.options if fits(value, option)]
+        if not matching:
+            self.form(pointer, f"{name} must be {describe_types(known.options)}, not {json_type(value)}.")
+            return value
+        before = len(self.faults)
+        structs = [option for option in matching if isinstance(option, info.StructType)]
+        read: Any
+        if structs:
+            read = self._object(text, structs, pointer, name)
+        elif isinstance(matching[0], info.ListType):
+            read = self._list(text, matching[0], pointer, name)
+        elif isinstance(matching[0], info.DictType):
+            read = self._dict(text, matching[0], pointer, name)
+        else:
+            read = self._scalar(value, matching[0], pointer, name, form=known.form)
+        if structs or len(self.faults) == before:
+            self._apply_rule(read, known.rule, pointer)
+        return read
+
+    def _list(self, text: bytes, kind: info.ListType, pointer: str, name: str) -> list[Any]:
+        entries = parts.read_entries(text, kind.max_length)
+        if entries is None:
+            self.bad(pointer, f"{name} may have at most {kind.max_length} entries.")
+            return []
+        self._length(len(entries), kind, pointer, name, "entries")
+        return [
+            self.value(entry, kind.item_type, f"{pointer}/{i}", str(i)) for i, entry in enumerate(entries)
+        ]
+
+    def _dict(self, text: bytes, kind: info.DictType, pointer: str, name: str) -> dict[str, Any]:
+        members = parts.read_dict(text, kind.max_length)
+        if members is None:
+            self.bad(pointer, f"{name} may have at most {kind.max_length} members.")
+            return {}
+        self._length(len(members), kind, pointer, name, "members")
+        max_length = kind.key_type.max_length if isinstance(kind.key_type, info.StrType) else None
+        out: dict[str, Any] = {}
+        for key, value in members.items():
+            if max_length is not None and len(key) > max_length:
+                # A pointer would repeat the long name.
+                self.bad(pointer, f"The names in {name} may have at most {max_length} characters.")
+                continue
+            out[key] = self.value(value, kind.value_type, f"{pointer}/{escape(key)}", key)
+        return out
+
+    def _scalar(self, value: Any, kind: info.Type, pointer: str, name: str, *, form: str | None) -> Any:
+        match kind:
+            case info.StrType():
+                if self._text(value, kind, pointer, name):
+                    self._form(value, form, pointer, name)
+            case info.IntType():
+                value = int(value)
+                self._range(value, kind, pointer, name)
+            case info.FloatType():
+                self._range(value, kind, pointer, name)
+            case info.UUIDType() if not _is_uuid(value):
+                self.bad(pointer, f"{name} must be a UUID like 0190f5fe-7e3b-7ccc-8000-abcdef012345.")
+            case info.DateTimeType() if parse_instant(value) is None:
+                self.bad(pointer, f"{name} must be an RFC 3339 instant with an offset.")
+            case info.EnumType(cls=cls) if value not in (known := [member.value for member in cls]):
+                self.bad(pointer, f"{name} must be one of {', '.join(map(str, known))}.")
+            case info.LiteralType(values=values) if value not in values:
+                self.bad(pointer, f"{name} must be one of {', '.join(map(str, values))}.")
+            case _:
+                pass
+        return value
+
+    def _object(self, text: bytes, kinds: list[info.StructType], pointer: str, name: str) -> dict[str, Any]:
+        members = parts.read_members(text, kinds[0])
+        if len(kinds) == 1:
+            return self._struct(members, kinds[0], pointer)
+        kind = self._variant(members, kinds, pointer, name)
+        if kind is None:
+            return {member: parts.read_shallow(value) for member, value in members.items()}
+        return self._struct(parts.read_members(text, kind), kind, pointer)
+
+    def _struct(self, members: dict[str, bytes], kind: info.StructType, pointer: str) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if kind.tag_field is not None:
+            out[kind.tag_field] = parts.read_shallow(members.get(kind.tag_field, b"null"))
+        for field in kind.fields:
+            at = f"{pointer}/{escape(field.encode_name)}"
+            if field.encode_name in members:
+                out[field.encode_name] = self.value(
+                    members[field.encode_name], field.type, at, field.encode_name
+                )
+            elif field.required:
+                self.form(at, f"{field.encode_name} is required.")
+        return out
+
+    def _variant(
+        self, members: dict[str, bytes], kinds: list[info.StructType], pointer: str, name: str
+    ) -> info.StructType | None:
+        """Return the variant that the tag of an object selects, or add the fault of the tag."""
+        tag_field = kinds[0].tag_field
+        assert tag_field is not None
+        at = f"{pointer}/{escape(tag_field)}"
+        variants = {kind.tag: kind for kind in kinds}
+        known = ", ".join(str(tag) for tag in variants)
+        tag = parts.read_shallow(members.get(tag_field, b"null"))
+        if tag is None:
+            self.form(at, f"{tag_field} is required in {name}: one of {known}.")
+        elif not isinstance(tag, str):
+            self.form(at, f"{tag_field} must be a string, not {json_type(tag)}.")
+        elif tag not in variants:
+            self.bad(at, f"{tag_field} must be one of {known}.")
+        else:
+            return variants[tag]
+        return None
+
+    def _text(self, value: str, kind: info.StrType, pointer: str, name: str) -> bool:
+        """Add the faults of a text. Return whether it is short enough for its format to be checked."""
+        if self._length(len(value), kind, pointer, name, "characters"):
+            return False
+        if "\x00" in value:
+            self.bad(pointer, f"{name} must not contain the NUL character.")
+        if kind.pattern is not None and re.search(kind.pattern, value) is None:
+            self.bad(pointer, f"{name} does not have the form {kind.pattern}")
+        return True
+
+    def _form(self, value: str, form: str | None, pointer: str, name: str) -> None:
+        """Add the fault of a text that doesn't have its documented format, which later readers expect."""
+        if form == "uri" and value and (fault := uri_fault(value, name)) is not None:
+            self.bad(pointer, fault)
+        if form == "date-time" and parse_instant(value) is None:
+            self.bad(
+                pointer, f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+            )
+
+    def _apply_rule(self, value: Any, rule: Rule | None, pointer: str) -> None:
+        """Add the fault that the type's rule finds."""
+        objection = None if rule is None else rule(value)
+        if objection is not None:
+            fault = Objection(objection) if isinstance(objection, str) else objection
+            self._add(FieldFault(pointer + fault.below, fault.message, form=fault.form))
+
+    def _length(
+        self, size: int, kind: info.StrType | info.ListType | info.DictType, pointer: str, name: str, of: str
+    ) -> bool:
+        """Add the fault of a length that isn't allowed. Return whether it exceeds its maximum."""
+        if kind.min_length is not None and size < kind.min_length:
+            self.bad(pointer, f"{name} must have at least {kind.min_length} {of}.")
+        if kind.max_length is None or size <= kind.max_length:
+            return False
+        self.bad(pointer, f"{name} may have at most {kind.max_length} {of}, not {size}.")
+        return True
+
+    def _range(self, value: float, kind: info.IntType | info.FloatType, pointer: str, name: str) -> None:
+        if kind.ge is not None and value < kind.ge:
+            self.bad(pointer, f"{name} must be at least {kind.ge}.")
+        if kind.le is not None and value > kind.le:
+            self.bad(pointer, f"{name} must be at most {kind.le}.")

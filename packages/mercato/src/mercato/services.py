@@ -1,0 +1,79 @@
+"""The services of one network, which operations, screens and commands use. `app.build` makes them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mercato.features.catalogs.building.builder import Builder
+from mercato.features.catalogs.check import Checker
+from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.discovery.service import Discovery
+from mercato.features.orders.placement.service import Placements
+from mercato.features.orders.service import Orders
+from mercato.features.orders.validation.service import Validations
+from mercato.features.partners.callers import Callers
+from mercato.features.partners.limits import Failures, Limiter, Visitors
+from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.vault import Vault
+from mercato.features.requests.log import RequestLog
+from mercato.features.stores.cache import Menus, StoreCache
+from mercato.features.stores.catalogs import CatalogBodies
+from mercato.features.stores.menu_places import MenuPlaces
+from mercato.features.stores.onboarding import Onboardings
+from mercato.features.stores.service import Stores
+from mercato.features.webhooks.validation_log import ValidationLog
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database
+from mercato.platform.db.health import WriteProbe
+from mercato.platform.jobs import Worker
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.settings import Settings
+from mercato.platform.telemetry import Metrics
+from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry.traffic import Traffic
+
+if TYPE_CHECKING:
+    # Imported if they are set: they need extras.
+    from mercato.features.partners.shared_limits import SharedLimiter
+    from mercato.features.sign_in.sign_on import SignOn
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts that requests and jobs use."""
+
+    settings: Settings
+    clock: Clock
+    new_id: MakeId
+    db: Database
+    metrics: Metrics
+    feed: ChangeFeed
+    vault: Vault
+    callers: Callers
+    limiter: Limiter | None
+    shared_limiter: "SharedLimiter | None"
+    quota: StorageQuota
+    failures: Failures | None
+    visitors: Visitors | None
+    outbound: Outbound
+    builder: Builder
+    cache: StoreCache
+    compiled: CompiledCatalogs
+    bodies: CatalogBodies
+    places: MenuPlaces
+    menus: Menus
+    onboardings: Onboardings
+    stores: Stores
+    discovery: Discovery
+    checker: Checker
+    validations: Validations
+    placements: Placements
+    orders: Orders
+    worker: Worker
+    write_probe: WriteProbe
+    activity: Activity
+    event_log: EventLog
+    request_log: RequestLog
+    validation_log: ValidationLog
+    traffic: Traffic
+    sign_on: "SignOn | None"

@@ -1,0 +1,235 @@
+"""A store and its compiled catalog, from which the certifier makes its orders."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.lint import lint
+from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.features.orders.validation.amounts import Sums, wire
+from mercato.features.orders.validation.checks import check_order
+from mercato.features.stores.availability import SoldOut
+from mercato.features.stores.model import StoreRow
+from mercato.platform import clock
+from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
+from mercato_contract.events import WebhookOrder
+from mercato_contract.orders import (
+    ClientContext,
+    Customer,
+    Fulfillment,
+    OrderCore,
+    PickupFulfillment,
+    ScheduleType,
+    ValidateAmounts,
+)
+from mercato_contract.stores import Address
+from mercato_contract.wire import as_json
+
+CUSTOMER: Final = Customer(
+    email="ada@example.net", first_name="Ada", last_name="Lovelace", phone="+442079460000"
+)
+CONTEXT: Final = ClientContext(ip="203.0.113.7", user_agent="mercato-certify/1")
+PICKUP: Final[Fulfillment] = PickupFulfillment(schedule_type=ScheduleType.ASAP)
+
+_CREATED_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+Choice = tuple[Key, Key]
+"""A modifier group and one of its items."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedOrder:
+    """An order as its merchant reads it, and its amounts in minor units."""
+
+    order: WebhookOrder
+    sums: Sums
+
+    def at(self, sums: Sums) -> "PricedOrder":
+        """Return the order at the amounts that its store agreed to."""
+        return PricedOrder(replace(self.order, amounts=wire(sums)), sums)
+
+
+@dataclass(frozen=True)
+class SampleStore:
+    """What is ordered from. `previous_set` is the id of the CatalogSet that it sold before, if any."""
+
+    store: StoreRow
+    catalog: CompiledCatalog
+    previous_set: UUID | None = None
+
+    @cached_property
+    def offers(self) -> tuple[LineItem, ...]:
+        """A line for every item on sale now, with the modifiers that it requires."""
+        local = clock.now().astimezone(ZoneInfo(self.store.timezone))
+        sold_out = {one.item_id.int for one in self.store.sold_out}
+        lines = (
+            self._line(key)
+            for key, item in self.catalog.items.items()
+            if item.price is not None
+            and item.available
+            and key not in sold_out
+            and self.catalog.is_sold(item, local)
+        )
+        return tuple(line for line in lines if line is not None)
+
+    @property
+    def plain_line(self) -> LineItem:
+        """The first offer that costs something. Raises LookupError if there is none."""
+        for line in self.offers:
+            if self._item(line).price:
+                return line
+        raise LookupError("nothing is on sale")
+
+    def line_with_choice(self, *, free: bool) -> LineItem | None:
+        """Return an offer with a modifier that is free, or one that costs something; None if there is none."""
+        for line in self.offers:
+            for group_key in self._item(line).groups:
+                group = self.catalog.groups[group_key]
+                for key, price in group.choices.items():
+                    modifier = self.catalog.items[key]
+                    is_simple = modifier.available and not modifier.groups and not group.free
+                    if (price == 0) is free and group.maximum != 0 and is_simple:
+                        return self._line(line.item_id.int, choice=(group_key, key))
+        return None
+
+    @property
+    def unavailable_items(self) -> Iterator[UUID]:
+        """The items that the catalog has, but that are not on sale."""
+        yield from (one.item_id for one in self.store.sold_out)
+        yield from (UUID(int=key) for key, item in self.catalog.items.items() if not item.available)
+
+    def order(
+        self,
+        lines: Sequence[LineItem] = (),
+        fulfillment: Fulfillment = PICKUP,
+        *,
+        tip: str | None = None,
+        customer: Customer | None = CUSTOMER,
+    ) -> PricedOrder:
+        """Return an order of the lines, by default of the plain one. Raises LookupError if one has no price."""
+        core = OrderCore(
+            cart=Cart(
+                catalog_set_id=self.store.catalog_set_id,
+                store_id=self.store.id,
+                line_items=list(lines) or [self.plain_line],
+            ),
+            client_context=CONTEXT,
+            fulfillment=fulfillment,
+            amounts=None if tip is None else ValidateAmounts(tip=tip),
+            customer=customer,
+        )
+        check = check_order(
+            core, store=self.store, catalog=self.catalog, now=clock.now(), new_id=clock.new_id
+        )
+        if check.sums is None:
+            raise LookupError("an item has no price")
+        order = WebhookOrder(
+            cart=check.cart,
+            client_context=CONTEXT,
+            fulfillment=check.fulfillment,
+            amounts=wire(check.sums),
+            customer=customer or UNSET,
+        )
+        return PricedOrder(order, check.sums)
+
+    def _item(self, line: LineItem) -> CompiledItem:
+        return self.catalog.items[line.item_id.int]
+
+    def _line(self, key: Key, depth: int = MAX_DEPTH, choice: Choice | None = None) -> LineItem | None:
+        """Return a line with the required modifiers, the first that fit, and a choice; None if none fit."""
+        groups: list[CartModifierGroup] = []
+        for group_key in dict.fromkeys(self.catalog.items[key].groups):
+            preferred = choice[1] if choice and choice[0] == group_key else None
+            lines = self._modifiers(self.catalog.groups[group_key], depth, preferred)
+            if lines is None:
+                return None
+            if lines:
+                groups.append(CartModifierGroup(modifier_group_id=UUID(int=group_key), line_items=lines))
+        return LineItem(item_id=UUID(int=key), quantity=1, modifier_groups=groups)
+
+    def _modifiers(self, group: CompiledGroup, depth: int, preferred: Key | None) -> list[LineItem] | None:
+        """Return as few units as the group requires, but one of the preferred item; None if there aren't enough."""
+        missing, lines = max(group.minimum, int(preferred is not None)), list[LineItem]()
+        keys = sorted(group.choices, key=lambda key: key != preferred) if depth and missing else ()
+        for key in keys:
+            item = self.catalog.items[key]
+            line = self._line(key, depth - 1) if item.available and missing else None
+            if line is not None:
+                limits = (group.maximum_per_item, item.maximum_quantity)
+                units = min([missing, *(limit for limit in limits if limit is not None)])
+                missing -= units
+                lines += [replace(line, quantity=units)] if units else []
+        return None if missing else lines
+
+
+def sample_store(
+    document: bytes,
+    *,
+    store_id: UUID | None = None,
+    onboarding_id: UUID | None = None,
+    partner_store_id: str,
+    timezone: str = "UTC",
+    catalog_set_id: UUID | None = None,
+    previous_set: UUID | None = None,
+    sold_out: Sequence[UUID] = (),
+) -> SampleStore | None:
+    """Return a store that sells what the document has; None when the document isn't valid."""
+    onboarding_id = onboarding_id or clock.new_id()
+    _, built = lint(document, default_currency="USD", max_bytes=1 << 40, onboarding_id=onboarding_id)
+    if built is None:
+        return None
+    store = StoreRow(
+        id=store_id or clock.new_id(),
+        onboarding_id=onboarding_id,
+        partner_id=onboarding_id,
+        partner_store_id=partner_store_id,
+        name=partner_store_id,
+        address=Address(street="1 Main Street", city="Madison", country="US"),
+        latitude=None,
+        longitude=None,
+        phone=None,
+        timezone=timezone,
+        timezone_given=True,
+        logo_url=None,
+        description=None,
+        webhook_url=None,
+        categories=(),
+        delivery_allowed=True,
+        pickup_allowed=True,
+        minimum_order_amount=None,
+        minimum_order_currency=None,
+        paused=False,
+        pause_reason=None,
+        resume_at=None,
+        created_at=_CREATED_AT,
+        updated_at=_CREATED_AT,
+        version=1,
+        catalog_set_id=catalog_set_id or clock.new_id(),
+        currency=built.summary.currency,
+        sold_out=tuple(SoldOut(item_id, None) for item_id in sold_out),
+    )
+    return SampleStore(store, unpack(built.compiled), previous_set)
+
+
+def item(name: str, price: str | None, item_id: str, **members: Any) -> dict[str, Any]:
+    """Return an item of a CatalogSet document."""
+    return {"itemId": item_id, "name": name, "basePrice": price} | members
+
+
+SOUP, BREAD = (f"0190f5fe-7e3b-7ccc-8000-00000000000{number}" for number in (1, 2))
+EXAMPLE: Final = as_json(
+    {
+        "currency": "USD",
+        "sections": [{"name": "Lunch", "itemIds": [SOUP]}],
+        "items": {SOUP: item("Soup of the day", "6.50", SOUP), BREAD: item("Bread", "1.20", BREAD)},
+    }
+)
+"""The catalog that is ordered from when the merchant's is unknown."""

@@ -1,0 +1,185 @@
+"""How a storefront handles failures: it retries what may pass, with the same key, and accepts a refusal."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from mercato.platform.plurals import count_of
+from mercato.tools.certify.storefront.context import StorefrontContext, after
+from mercato.tools.certify.storefront.proxy import Call
+from mercato.tools.certify.storefront.scenarios import RETRY_SECONDS, ScenarioResult
+from mercato.tools.certify.suite import Failed, Run, Skipped
+
+TOLERANCE: Final = 0.05
+"""Seconds by which clocks may differ."""
+
+MAX_LOCKED_OUT: Final = 3
+"""Requests with an unknown key: the first, one with another token, one of another kind."""
+
+Context = StorefrontContext
+
+# --- retries --------------------------------------------------------------------------------------
+
+
+def retried(operation: str) -> Callable[[Context, ScenarioResult], str]:
+    """Return a judge of whether an operation was repeated."""
+
+    def judge(context: Context, result: ScenarioResult) -> str:
+        calls = result.of(operation)
+        context.show(calls)
+        if not calls:
+            raise (Failed("It sent no order.") if operation == "place" else Skipped("It doesn't validate."))
+        if len(calls) == 1:
+            raise Failed("It gave up after the first attempt.")
+        return count_of(len(calls), "attempt")
+
+    return judge
+
+
+def _retried_until_placed(context: Context, result: ScenarioResult) -> str:
+    retried("place")(context, result)
+    keys = {call.headers.get("idempotency-key") for call in result.of("place")}
+    if len(keys) > 1:
+        raise Failed("It sent the order again with another key: that is a second order.")
+    if not result.placed:
+        raise Failed("It gave up before the order was placed.")
+    return "sent again with the same key, and placed"
+
+
+def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Context]:
+    """Return a check that the first two attempts have something in common."""
+
+    def judge(context: Context, result: ScenarioResult) -> str:
+        calls = result.of("place")
+        context.show(calls)
+        if len(calls) == 1:
+            raise Skipped("It did not send the order again.")
+        if what(calls[0]) != what(calls[1]):
+            raise Failed(failure)
+        return success
+
+    return after("busy", judge)
+
+
+def _waits(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("place")[:3]
+    context.show(calls)
+    return _check_wait(calls)
+
+
+def _rate_limited(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("validate")
+    context.show(calls)
+    if not calls:
+        raise Skipped("It doesn't validate.")
+    later = [call for call in result.calls if call.began > calls[0].ended]
+    if later:
+        _check_wait([calls[0], min(later, key=lambda call: call.began)])
+    if len(calls) == 1:
+        raise Failed("It gave up.")
+    return "waited, and went on"
+
+
+def _follow_limited(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("order")
+    context.show(calls)
+    if not calls:
+        raise Skipped("It doesn't poll its orders.")
+    return _check_wait(calls[:4]) if len(calls) > 1 else "not polled again"
+
+
+def _check_wait(calls: Sequence[Call]) -> str:
+    """Return the shortest wait between two requests. Raises Failed if it is shorter than Retry-After."""
+    wait = min(again.began - before.ended for before, again in pairwise(calls))
+    if wait < RETRY_SECONDS - TOLERANCE:
+        raise Failed(f"It waited {wait:.2f} s; Retry-After was {RETRY_SECONDS} s.")
+    return f"waited {wait:.1f} s"
+
+
+RETRY: Final[Mapping[str, Run[Context]]] = {
+    "busy": after("busy", retried("place")),
+    "same-key": _same(
+        lambda call: call.headers.get("idempotency-key"),
+        "the same key",
+        "The second attempt has another key.",
+    ),
+    "same-body": _same(
+        Call.sent,
+        "the same body",
+        "The second attempt has another body: the service answers 422 IDEMPOTENCY_KEY_REUSED to that.",
+    ),
+    "retry-after": after("busy", _waits),
+    "store-unreachable": after("unreachable", _retried_until_placed),
+    "lost-answer": after("dropped", _retried_until_placed),
+    "in-progress": after("running", _retried_until_placed),
+    "validate-busy": after("validate-busy", retried("validate")),
+    "rate-limited": after("limited", _rate_limited),
+    "follow-limited": after("follow-limited", _follow_limited),
+}
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def _not_placed(context: Context, result: ScenarioResult) -> str:
+    context.show(result.of("validate", "place"))
+    if not result.of("validate"):
+        raise Skipped("It doesn't validate.")
+    calls = result.of("place")
+    if calls:
+        raise Failed(f"It sent the order {len(calls)} times, although it isn't valid.")
+    return "not placed"
+
+
+def _survived(context: Context, result: ScenarioResult) -> str:
+    context.show(result.of("validate", "place"))
+    if result.end.crashed is None:
+        raise Skipped("Check that the customer is told why. With --command, the certifier checks it.")
+    if result.end.crashed:
+        raise Failed(f"It crashed. {result.end.message}".strip())
+    return "handled"
+
+
+def _not_repeated(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("place")
+    context.show(calls)
+    if not calls:
+        raise Skipped("It sent no order.")
+    bodies = {msgspec.json.encode(call.sent(), order="sorted") for call in calls}
+    if len(bodies) < len(calls):
+        raise Failed(f"It sent the same order again: {count_of(len(calls), 'attempt')}.")
+    return "sent once" if len(calls) == 1 else f"sent {len(calls)} times, each time another order"
+
+
+async def _new_body_new_key(context: Context) -> str:
+    """Compare what a store has refused: a key stays free until there is an order."""
+    for name in ("declined", "unknown-problem"):
+        requests: dict[str, Call] = {}
+        for call in (await context.result(name)).of("place"):
+            before = requests.setdefault(call.headers.get("idempotency-key", ""), call)
+            if before.sent() != call.sent():
+                context.fail("Two different requests have the same key.", [before, call])
+    return "every key has one request"
+
+
+def _locked_out(context: Context, result: ScenarioResult) -> str:
+    context.show(result.calls)
+    if len(result.calls) > MAX_LOCKED_OUT:
+        raise Failed(f"It sent {len(result.calls)} requests, and every one was answered with 401.")
+    return count_of(len(result.calls), "request")
+
+
+REFUSAL: Final[Mapping[str, Run[Context]]] = {
+    "invalid-not-placed": after("refused", _not_placed),
+    "unknown-reason-not-placed": after("unknown-reason", _not_placed),
+    "unknown-reason-survived": after("unknown-reason", _survived),
+    "unknown-problem-survived": after("unknown-problem", _survived),
+    "bare-problem-survived": after("bare-problem", _survived),
+    "declined-not-repeated": after("declined", _not_repeated),
+    "unknown-not-repeated": after("unknown-problem", _not_repeated),
+    "bare-not-repeated": after("bare-problem", _not_repeated),
+    "other-total-not-repeated": after("different", _not_repeated),
+    "new-body-new-key": _new_body_new_key,
+    "locked-out": after("locked-out", _locked_out),
+}

@@ -1,0 +1,229 @@
+"""What a check is, how a suite is made of two tables (what each check does, what is said about it), and how it runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from string import Template
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from mercato.features.certification.report import Exchange, Outcome, Verdict
+
+C_contra = TypeVar("C_contra", contravariant=True)
+
+Run = Callable[[C_contra], Awaitable[str]]
+"""Performs a check and returns what it found, in a few words. Raises Failed or Skipped."""
+
+CONCURRENCY: Final = 4
+"""Checks at a time: an implementation has to serve more requests than that."""
+
+_OUT_OF_TIME: Final = "The certification ended before this check did."
+_TOO_SLOW: Final = (
+    "Responses take so long that the checks don't finish in time. Find out what makes them slow, or run one group at "
+    "a time with --only."
+)
+
+
+class Failed(Exception):  # noqa: N818  # a verdict, not an error of ours
+    """The implementation doesn't do what the check asks for; the message says what it did instead."""
+
+
+class NoAnswer(Failed):
+    """No response arrived in time."""
+
+
+class Skipped(Exception):  # noqa: N818  # a verdict too
+    """The check can't be made here; the message says why, and what it needs."""
+
+
+class UnusableTargetError(Exception):
+    """There is nothing to certify; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Generic[C_contra]):
+    """One thing that an implementation has to do. `needs` are the ids of checks that must pass first."""
+
+    id: str
+    title: str
+    proves: str
+    section: str
+    advice: str
+    needs: tuple[str, ...]
+    run: Run[C_contra] = field(repr=False)
+
+    @property
+    def group(self) -> str:
+        """The id without its last part."""
+        return self.id.rpartition(".")[0]
+
+
+class _CheckTexts(msgspec.Struct, forbid_unknown_fields=True):
+    title: str
+    proves: str
+    advice: str
+    section: str = ""
+    needs: tuple[str, ...] | None = None
+
+
+class _GroupTexts(msgspec.Struct, forbid_unknown_fields=True):
+    heading: str
+    section: str
+    needs: tuple[str, ...]
+    checks: dict[str, _CheckTexts]
+
+
+class _Texts(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of texts. `phrases` are used in several advices, as `$name`; needs lack the suite's name."""
+
+    phrases: dict[str, str]
+    groups: dict[str, _GroupTexts]
+
+
+class Suite(Generic[C_contra]):
+    """All checks of one kind of implementation, in the order of the report; their ids begin with its name."""
+
+    def __init__(self, name: str, groups: Mapping[str, Mapping[str, Run[C_contra]]]) -> None:
+        """`groups` say what each check does. What is said about it is in `receiver.toml` and `<name>.toml`."""
+        self.headings: dict[str, str] = {}
+        self.checks: dict[str, Check[C_contra]] = {}
+        texts = {**_load("receiver"), **_load(name)}
+        for group, runs in groups.items():
+            self.headings[f"{name}.{group}"] = texts[group].heading
+            assert list(runs) == list(texts[group].checks), f"checks and texts of {group} differ"
+            for row, run in runs.items():
+                text = texts[group].checks[row]
+                needs = texts[group].needs if text.needs is None else text.needs
+                check = Check(
+                    id=f"{name}.{group}.{row}",
+                    title=text.title,
+                    proves=text.proves,
+                    section=text.section or texts[group].section,
+                    advice=text.advice,
+                    needs=tuple(f"{name}.{need}" for need in needs if need != f"{group}.{row}"),
+                    run=run,
+                )
+                self.checks[check.id] = check
+
+    def select(self, patterns: Iterable[str]) -> tuple[Check[C_contra], ...]:
+        """Return the checks that match a pattern (`*` and `?`, else a part of the id) and those they need.
+
+        Without any pattern, all.
+        """
+        wanted = list(patterns)
+        named = (
+            check for check in self.checks if not wanted or any(_matches(check, text) for text in wanted)
+        )
+        chosen = {needed for check in named for needed in self._with_needs(check)}
+        return tuple(check for identity, check in self.checks.items() if identity in chosen)
+
+    def _with_needs(self, identity: str) -> Iterator[str]:
+        yield identity
+        for name in self.checks[identity].needs:
+            yield from self._with_needs(name)
+
+
+def _load(name: str) -> dict[str, _GroupTexts]:
+    """Read a file of texts: lines are joined, phrases filled in."""
+    document = files("mercato.tools.certify").joinpath(f"{name}.toml").read_bytes()
+    texts = msgspec.toml.decode(document, type=_Texts)
+    for group in texts.groups.values():
+        for check in group.checks.values():
+            check.advice = " ".join(Template(check.advice).substitute(texts.phrases).split())
+    return texts.groups
+
+
+def _matches(identity: str, pattern: str) -> bool:
+    if any(sign in pattern for sign in "*?["):
+        return fnmatchcase(identity, pattern)
+    return pattern in identity
+
+
+class Context(Protocol):
+    """What a check works with; it records what was sent and received."""
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]: ...
+
+
+C = TypeVar("C", bound=Context)
+
+Report = Callable[[Outcome], None]
+
+
+class Runner(Generic[C]):
+    """One run of selected checks."""
+
+    def __init__(
+        self,
+        checks: Sequence[Check[C]],
+        *,
+        context: Callable[[], C],
+        seconds: float,
+        concurrency: int = CONCURRENCY,
+    ) -> None:
+        """`context` makes the context of one check; `seconds` limit all of them together."""
+        self._checks = checks
+        self._context = context
+        self._seconds = seconds
+        self._slots = asyncio.Semaphore(concurrency)
+        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
+
+    async def run(self, report: Report) -> tuple[Outcome, ...]:
+        """Return the outcomes in the order of the checks; each is reported as soon as those before it are."""
+        self._tasks = {check.id: asyncio.create_task(self._run(check)) for check in self._checks}
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
+        outcomes: list[Outcome] = []
+        try:
+            for check in self._checks:
+                task = self._tasks[check.id]
+                await asyncio.wait([task])
+                late = task.cancelled()
+                outcome = _outcome(check, Verdict.FAIL, _OUT_OF_TIME, _TOO_SLOW) if late else task.result()
+                report(outcome)
+                outcomes.append(outcome)
+            return tuple(outcomes)
+        finally:
+            timer.cancel()
+            self._cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _cancel(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _run(self, check: Check[C]) -> Outcome:
+        for name in check.needs or ():
+            needed = await asyncio.shield(self._tasks[name])
+            if needed.verdict is Verdict.FAIL:
+                return _outcome(check, Verdict.SKIPPED, f"It needs {needed.id} to pass first.", needed.advice)
+            if needed.verdict is Verdict.SKIPPED:
+                # The first of a chain is the cause of all that follow.
+                return _outcome(check, Verdict.SKIPPED, needed.seen, needed.advice)
+        async with self._slots:
+            context = self._context()
+            try:
+                verdict, seen, advice = Verdict.PASS, await check.run(context), None
+            except Failed as failure:
+                verdict, seen, advice = Verdict.FAIL, str(failure), check.advice
+            except Skipped as why:
+                verdict, seen, advice = Verdict.SKIPPED, str(why), str(why)
+            return _outcome(check, verdict, seen, advice, tuple(context.exchanges))
+
+
+def _outcome(
+    check: Check[C], verdict: Verdict, seen: str, advice: str | None, exchanges: tuple[Exchange, ...] = ()
+) -> Outcome:
+    return Outcome(
+        id=check.id,
+        title=check.title,
+        proves=check.proves,
+        section=check.section,
+        verdict=verdict,
+        seen=seen,
+        advice=advice,
+        exchanges=exchanges,
+    )

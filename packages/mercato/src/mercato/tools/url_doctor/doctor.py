@@ -1,0 +1,288 @@
+"""Examines a URL as a pull would meet it.
+
+The document is fetched by the pull of an ingest, without retries, and once more with its ETag.
+"""
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from http import HTTPStatus
+from ipaddress import ip_network
+from typing import Annotated, Final
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from aiohttp.abc import AbstractResolver
+from msgspec import Meta
+from msgspec.structs import replace
+
+from mercato.platform.clock import now
+from mercato.platform.outbound.addresses import DEVELOPMENT, AddressPolicy, Verdict
+from mercato.platform.outbound.body import ACCEPT_ENCODING
+from mercato.platform.outbound.client import (
+    Fault,
+    NotModified,
+    Outbound,
+    PulledDocument,
+    PullLimits,
+    RequestFailed,
+)
+from mercato.platform.outbound.guard import SystemResolver
+from mercato.platform.outbound.pull import Pull, ResponseHead
+from mercato.platform.outbound.session import open_session
+from mercato.platform.outbound.urls import UrlRefused, check_url
+from mercato.tools.url_doctor.connection import DESCRIPTIONS, ConnectionTest, connect, describe, resolve
+from mercato_contract.wire import Wire
+
+MAX_HOSTS: Final = 5
+"""Hosts along redirects that are examined: a pull follows no more redirects."""
+
+EXPIRES_SOON: Final = timedelta(days=21)
+"""A certificate that ends sooner gets a warning: it should have been renewed by then."""
+
+COMPRESS_FROM: Final = 64 * 1024
+SLOW: Final = 1 / 3
+"""Share of a pull's timeout from which it counts as slow."""
+
+_MEBI: Final = 1 << 20
+
+
+class Level(StrEnum):
+    """`warn`: a pull works, but could work better; `fail`: it does not work."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+_ANY_ADDRESS: Final = AddressPolicy(extra_public=frozenset({ip_network("0.0.0.0/0"), ip_network("::/0")}))
+"""For the text of a URL: `resolve` checks a literal address like those of names, so the finding has the verdict."""
+
+
+class UrlFinding(Wire):
+    """One thing that was examined. `advice` is empty if there is nothing to do."""
+
+    name: Annotated[str, Meta(description="What was examined, for programs: dns, tls, etag…")]
+    level: Level
+    said: str
+    advice: str = ""
+    ms: int | None = None
+
+
+@dataclass(kw_only=True)
+class UrlDoctor:
+    """Examines one URL. `resolver` and `tls` as in `Outbound`; `findings` are in the order of a pull."""
+
+    policy: AddressPolicy
+    limits: PullLimits
+    resolver: AbstractResolver | None = None
+    tls: ssl.SSLContext | None = None
+    findings: list[UrlFinding] = field(default_factory=list, init=False)
+
+    async def examine(self, url: str) -> PulledDocument | None:
+        """Add the findings, as far as a pull would get; return the document if it could be read."""
+        resolver = self.resolver or SystemResolver()
+        options = Outbound(self.policy, resolver=resolver, tls=self.tls, dns_seconds=0)
+        session = open_session(options)
+        limits = replace(self.limits, waits=())
+        pull = partial(Pull, http=session.http, options=options, limits=limits)
+        try:
+            if not await self._examine_host(url, resolver):
+                return None
+            first = pull(etag=None)
+            result = await _run(first, url)
+            await self._examine_redirects(url, first.responses, resolver)
+            if isinstance(result, RequestFailed):
+                self.findings.append(_fail("document", result.message, "", result.elapsed_ms))
+                return None
+            assert isinstance(result, PulledDocument)
+            again = None if result.etag is None else await _run(pull(etag=result.etag), url)
+        finally:
+            await session.close()
+        self.findings += [
+            _ok("status", "200", first.responses[-1].ms),
+            _time(result, limits),
+            _size(result, limits),
+            _encoding(result),
+            _content_type(result),
+            _etag(result, again),
+        ]
+        return result
+
+    async def _examine_host(self, url: str, resolver: AbstractResolver, *, redirected: bool = False) -> bool:
+        """Add the findings about the URL's host. Return whether a pull would get as far as sending its request."""
+        printable = without_query(url)
+        try:
+            parsed = check_url(url, _ANY_ADDRESS, https_only=False)
+        except UrlRefused as refused:
+            what = f"{printable}: The URL {refused.fault.value}."
+            self.findings.append(_fail("url", what, "Write the URL as a browser shows it."))
+            return False
+        if parsed.scheme == "https":
+            self.findings.append(_ok("url", f"{printable}{' (redirected there)' if redirected else ''}"))
+        else:
+            advice = "Serve it by https: without it anybody on the network path can read and change it."
+            self.findings.append(_warn("url", f"{printable} is not encrypted.", advice))
+        try:
+            addresses, ms = await resolve(parsed, resolver, self.policy)
+        except OSError:
+            what = f"The name {parsed.host} has no address."
+            self.findings.append(_fail("dns", what, "Check its spelling, and its A and AAAA records."))
+            return False
+        for resolved in addresses:
+            literal = parsed.address is not None
+            address = resolved.address if literal else f"{parsed.host} is at {resolved.address}"
+            what = f"{address}: {DESCRIPTIONS[resolved.verdict]}"
+            if resolved.verdict.allowed:
+                self.findings.append(_ok("dns", what, None if literal else ms))
+            else:
+                advice = self._address_advice(resolved.verdict, others=len(addresses) > 1)
+                self.findings.append(_fail("dns", what, advice))
+        if not all(resolved.verdict.allowed for resolved in addresses):
+            return False
+        tests = [
+            await connect(parsed, resolved, self.policy, tls=self.tls, seconds=self.limits.connect)
+            for resolved in addresses
+        ]
+        reachable = any(test.failure is None for test in tests)
+        for test in tests:
+            self.findings += _connection(test, https=parsed.scheme == "https", others=reachable, at=now())
+        return reachable
+
+    def _address_advice(self, verdict: Verdict, *, others: bool) -> str:
+        advice = "The guard refuses it: use a host that can be reached from the public internet."
+        if not self.policy.allow_private and verdict in DEVELOPMENT:
+            advice += " For development set MERCATO_ALLOW_PRIVATE_NETWORKS=true."
+        if others:
+            advice += " One such address among others is enough for a refusal."
+        return advice
+
+    async def _examine_redirects(
+        self, url: str, responses: list[ResponseHead], resolver: AbstractResolver
+    ) -> None:
+        """Examine the other hosts along the redirects, also one that the pull would refuse."""
+        known, redirects = {check_url(url, _ANY_ADDRESS, https_only=False).origin}, []
+        for response in responses:
+            if response.location is None:
+                continue
+            if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
+                source, target = without_query(response.url.text), without_query(response.location)
+                what = f"{response.status}: {source} leads to {target}"
+                advice = "Give the final URL: each redirect costs a connection, and at most 3 are followed."
+                redirects.append(_warn("redirect", what, advice, response.ms))
+            try:
+                target = urljoin(response.url.text, response.location)
+                origin = check_url(target, _ANY_ADDRESS, https_only=False).origin
+            except ValueError:  # UrlRefused is one: the pull has reported it
+                continue
+            if origin not in known and len(known) < MAX_HOSTS:
+                known.add(origin)
+                await self._examine_host(target, resolver, redirected=True)
+        self.findings += redirects
+
+
+async def _run(pull: Pull, url: str) -> PulledDocument | NotModified | RequestFailed:
+    try:
+        return await pull.run(url)
+    except RequestFailed as failed:
+        return failed
+
+
+def _connection(test: ConnectionTest, *, https: bool, others: bool, at: datetime) -> Iterator[UrlFinding]:
+    failure, certificate = test.failure, test.certificate
+    described, ends = describe(certificate, at) if certificate else ("", None)
+    accepts = _ok("connect", f"{test.address} accepts", test.connect_ms)
+    if failure is not None:
+        name = "connect"
+        if failure.fault is Fault.TLS:
+            name = "tls"
+            yield accepts
+        what, _, advice = failure.message.partition(". ")
+        certified = f" It is {described}." if described else ""
+        yield (_warn if others else _fail)(name, f"{test.address}: {what}.{certified}", advice)
+        return
+    yield accepts
+    what = f"{test.tls_version or 'TLS'}, a certificate {described}" if described else "TLS"
+    if ends is not None and ends - at < EXPIRES_SOON:
+        advice = "Renew the certificate, or check why it was not renewed automatically."
+        yield _warn("tls", what, advice, test.tls_ms)
+    elif https:
+        yield _ok("tls", what, test.tls_ms)
+
+
+def _time(pulled: PulledDocument, limits: PullLimits) -> UrlFinding:
+    what = f"read in {pulled.elapsed_ms / 1000:.1f} s; {limits.total:g} s are allowed"
+    if pulled.elapsed_ms <= limits.total * 1000 * SLOW:
+        return _ok("time", what)
+    advice = "Serve a file that is generated beforehand, compressed, and behind a CDN."
+    return _warn("time", what, advice, pulled.elapsed_ms)
+
+
+def _size(pulled: PulledDocument, limits: PullLimits) -> UrlFinding:
+    sent, whole = pulled.raw_size, len(pulled.body)
+    sizes = (sent, limits.max_raw, whole, limits.max_decoded)
+    what = "{} sent of {}, {} unpacked of {}".format(*map(_size_of, sizes))
+    if sent * 2 <= limits.max_raw and whole * 2 <= limits.max_decoded:
+        return _ok("size", what)
+    return _warn("size", what, "It is close to the limit: compress it, or shorten it.")
+
+
+def _encoding(pulled: PulledDocument) -> UrlFinding:
+    if pulled.encoding != "identity":
+        return _ok("encoding", f"compressed with {pulled.encoding}")
+    if pulled.raw_size <= COMPRESS_FROM:
+        return _ok("encoding", "not compressed, but small enough")
+    advice = f"Let the server compress it ({ACCEPT_ENCODING}): JSON shrinks to a tenth."
+    return _warn("encoding", "not compressed", advice)
+
+
+def _content_type(pulled: PulledDocument) -> UrlFinding:
+    media_type = (pulled.content_type or "").partition(";")[0].strip().lower()
+    if media_type == "application/json" or media_type.endswith("+json"):
+        return _ok("content type", pulled.content_type or media_type)
+    what = f"{pulled.content_type or 'no Content-Type'}; it is read as JSON all the same"
+    return _warn("content type", what, "Send Content-Type: application/json.")
+
+
+def _etag(pulled: PulledDocument, again: PulledDocument | NotModified | RequestFailed | None) -> UrlFinding:
+    if isinstance(again, NotModified):
+        return _ok("etag", f"{pulled.etag}, and 304 on a second request", again.elapsed_ms)
+    if pulled.etag is None:
+        what = "no ETag, or an invalid one"
+    elif isinstance(again, PulledDocument):
+        same = again.etag == pulled.etag
+        document = "the whole document" if same else "another ETag and the whole document"
+        what = f"{pulled.etag}, but {document} on a second request"
+    else:
+        what = f"{pulled.etag}, but on a second request: {again.message if again else 'none was made'}"
+    advice = (
+        "Send an ETag, and 304 to If-None-Match: an unchanged document is not downloaded and checked again."
+    )
+    return _warn("etag", what, advice)
+
+
+def without_query(url: str) -> str:
+    """Return the URL with its query redacted, which may be what grants access."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("?")[0]
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "***" if parts.query else "", ""))
+
+
+def _size_of(count: int) -> str:
+    return f"{count / _MEBI:.1f} MiB" if count >= _MEBI else f"{count:,} bytes"
+
+
+def _ok(name: str, what: str, ms: int | None = None) -> UrlFinding:
+    return UrlFinding(name=name, level=Level.OK, said=what, ms=ms)
+
+
+def _warn(name: str, what: str, advice: str, ms: int | None = None) -> UrlFinding:
+    return UrlFinding(name=name, level=Level.WARN, said=what, advice=advice, ms=ms)
+
+
+def _fail(name: str, what: str, advice: str, ms: int | None = None) -> UrlFinding:
+    return UrlFinding(name=name, level=Level.FAIL, said=what, advice=advice, ms=ms)
