@@ -1,1 +1,1 @@
-"""The operations, a module for each resource: a handler decodes, calls one service method and replies. No rules, no SQL."""
+"""The operations, one module a resource. A handler decodes, calls one service method and replies: no rule, no SQL."""

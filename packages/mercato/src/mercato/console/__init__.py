@@ -1,1 +1,1 @@
-"""The console: its screens, sign-in and guides. A screen calls the services that the API calls; it has no rules of its own."""
+"""The console: screens, sign-in and guides. A screen calls the services that the API calls; it has no rules."""

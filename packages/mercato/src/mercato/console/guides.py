@@ -73,7 +73,7 @@ def _files() -> dict[str, str]:
 
 
 def _documents() -> Traversable:
-    return resources.files("mercato.http").joinpath("documents")
+    return resources.files("mercato.console").joinpath("documents")
 
 
 def _text(path: str) -> str:

@@ -1,1 +1,1 @@
-"""What every HTTP request has in common: server, edge, routing, bodies, problems, OpenAPI. No operation and no screen."""
+"""What all HTTP requests share: server, edge, routing, bodies, problems, OpenAPI. No operation and no screen."""

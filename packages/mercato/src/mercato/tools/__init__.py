@@ -1,1 +1,1 @@
-"""Tools for integrators, which run the service or call one: certification, sandbox, URL doctor. The service imports none."""
+"""Tools for integrators, which run the service or call one: certification, sandbox, URL doctor."""
