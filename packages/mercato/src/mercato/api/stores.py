@@ -100,7 +100,10 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
     problems=(errors.OnboardingNotReady,),
 )
 async def activate_store(call: Call[None, None]) -> Store:
-    """Make the store live with the validated catalog. The status must be ready_to_activate."""
+    """Make the store live with the validated catalog. The status must be ready_to_activate.
+
+    If the onboarding is active already, the answer is its store, unchanged.
+    """
     row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
     return store_of(row, call.app.clock())
 
