@@ -15,10 +15,11 @@ from mercato.features.partners.model import Surface
 from mercato.features.webhooks import attempts, deliveries
 from mercato.features.webhooks.model import CallResult
 from mercato.features.webhooks.retention import delete_of_orders, prune
+from mercato.features.webhooks.tables import deliveries as delivery_rows
+from mercato.features.webhooks.tables import delivery_attempts
 from mercato.platform import errors
 from mercato.platform.clock import new_id
-from mercato.platform.db.tables import deliveries as delivery_rows
-from mercato.platform.db.tables import delivery_attempts, jobs
+from mercato.platform.db.tables import jobs
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato_contract.wire import as_json
 

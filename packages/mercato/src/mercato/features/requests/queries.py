@@ -10,10 +10,10 @@ from msgspec import Struct
 from sqlalchemy import Column, ColumnElement, Row, Select, delete, func, select
 
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.requests.tables import refused_requests
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared_insert
-from mercato.platform.db.tables import refused_requests
 from mercato.platform.errors import all_problems
 from mercato_contract.problems import OTHER, OrderError
 from mercato_contract.wire import as_json

@@ -18,12 +18,12 @@ from mercato.features.stores.address import address_of
 from mercato.features.stores.cache import OnChange, publish_change
 from mercato.features.stores.model import Onboarding, StoreRow, first_error, state_of
 from mercato.features.stores.rules import token_fault
+from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.db.tables import onboardings_one_for_each_name
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.cursor import page_of

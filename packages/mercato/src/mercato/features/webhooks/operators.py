@@ -11,14 +11,15 @@ from msgspec.structs import replace
 from sqlalchemy import Row, Select, func, select
 
 from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.tables import partners
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.deliveries import detail_of, redeliver
 from mercato.features.webhooks.masking import mask_body, mask_reply
 from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform import errors
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.db.tables import deliveries, partners
 from mercato.platform.wire.cursor import page_of
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.pages import cursor_of
