@@ -167,7 +167,9 @@ async def test_a_migration_keeps_the_rows_of_every_table(release: str, empty_url
 
 def test_a_change_of_the_tables_is_a_revision() -> None:
     for path, content in releases.files().items():
-        assert releases.is_same(path.read_text(), content), f"{path.name} has other tables: see CONTRIBUTING.md, Schema"
+        assert releases.is_same(path.read_text(), content), (
+            f"{path.name} has other tables: see CONTRIBUTING.md, Schema"
+        )
 
 
 def test_the_tables_of_a_revision_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

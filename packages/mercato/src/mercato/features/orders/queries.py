@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
 from mercato.features.compression import compress, decompress
+from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import order_submissions as submissions
@@ -20,7 +21,6 @@ from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Instant
-from mercato.platform.errors import OrderNotFound
 from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import as_json
