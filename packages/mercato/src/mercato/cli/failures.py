@@ -13,9 +13,10 @@ from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.processes.workers import WorkerFailedError
 from mercato.features.partners.model import AccountError
 from mercato.features.partners.vault import VaultError
+from mercato.features.schema import DIFFERS_ADVICE
 from mercato.platform.db.backup import BackupError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
+from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
 from mercato.platform.errors import Problem
 from mercato.platform.settings import SettingsError
