@@ -26,8 +26,6 @@ CARTS = "/v1/marketfront/carts"
 @carts.post(
     CARTS + "/add",
     summary="Add item to cart",
-    takes=AddCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
         errors.MissingStoreId,
@@ -51,8 +49,6 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
 @carts.post(
     CARTS + "/remove",
     summary="Remove item from cart",
-    takes=RemoveCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
 )
@@ -70,8 +66,6 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 @carts.post(
     CARTS + "/update",
     summary="Update item quantity",
-    takes=UpdateCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
         errors.StoreNotFound,
