@@ -33,8 +33,6 @@ CARTS = "/v1/marketfront/carts"
 @carts.post(
     CARTS + "/add",
     summary="Add item to cart",
-    takes=AddCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
         MissingStoreId,
@@ -58,8 +56,6 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
 @carts.post(
     CARTS + "/remove",
     summary="Remove item from cart",
-    takes=RemoveCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(StoreNotFound, CatalogSetNotFound, LineItemNotFound),
 )
@@ -77,8 +73,6 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 @carts.post(
     CARTS + "/update",
     summary="Update item quantity",
-    takes=UpdateCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
         StoreNotFound,

@@ -97,9 +97,7 @@ def _key(head: Head) -> str:
 @marketfront_orders.post(
     MARKETFRONT + "/validate",
     summary="Validate order",
-    takes=OrderCore,
     body_limit=MAX_BYTES,
-    returns=ValidateOrderResponse,
     rate=Rate.READ,
     problems=(StoreNotFound, CatalogSetNotFound, StoreUnreachable),
 )
@@ -117,9 +115,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
 @marketfront_orders.post(
     MARKETFRONT + "/place",
     summary="Place order",
-    takes=PlaceOrderRequest,
     body_limit=MAX_BYTES,
-    returns=Order,
     status=201,
     reply_headers=("Location", "Idempotent-Replayed"),
     request_headers=("Idempotency-Key",),
@@ -138,7 +134,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
         *REFUSAL_REASONS,
     ),
 )
-async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
+async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     """Place an order, once for each Idempotency-Key.
 
     A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
@@ -161,9 +157,7 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
     )
 
 
-@marketfront_orders.get(
-    MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder", returns=Order
-)
+@marketfront_orders.get(MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder")
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return the current state of an order that this account placed."""
     return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
@@ -189,7 +183,7 @@ class OrdersQuery(Wire):
     cursor: Cursor | None = None
 
 
-@commerce_orders.get(COMMERCE, summary="List Orders", query=OrdersQuery, returns=OrderPage)
+@commerce_orders.get(COMMERCE, summary="List Orders")
 async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     """Return the orders of this account's stores, newest first."""
     query = call.query
@@ -202,7 +196,7 @@ async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     )
 
 
-@commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder", returns=CommerceOrder)
+@commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder")
 async def get_order(call: Call[None, None]) -> CommerceOrder:
     """Return the current state of an order of this account's stores, with your own ids on its lines."""
     return commerce_order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
@@ -212,13 +206,11 @@ async def get_order(call: Call[None, None]) -> CommerceOrder:
     MARKETFRONT + "/{orderId}/timeline",
     summary="Get Order Timeline",
     id="getMarketfrontOrderTimeline",
-    returns=OrderTimeline,
 )
 @commerce_orders.get(
     COMMERCE + "/{orderId}/timeline",
     summary="Get Order Timeline",
     id="getOrderTimeline",
-    returns=OrderTimeline,
 )
 async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return what happened to an order, every webhook attempt included, oldest first."""
@@ -228,8 +220,6 @@ async def get_timeline(call: Call[None, None]) -> OrderTimeline:
 @commerce_orders.post(
     COMMERCE + "/{orderId}/status",
     summary="Update Order Status",
-    takes=OrderStatusUpdate,
-    returns=OrderStatusResponse,
     problems=(InvalidStatusTransition, OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
