@@ -166,7 +166,7 @@ class Edge:
         """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
         token = bearer_token(head)
         try:
-            return self._callers.cached(token) or await self._callers.get(token)
+            return await self._callers.get(token)
         except SuspendedPartner as refusal:
             # Known, though refused: the request log says whose request it was.
             known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
