@@ -18,6 +18,7 @@ from mercato.platform.errors import Problem
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
 
 if TYPE_CHECKING:
@@ -99,13 +100,17 @@ class Call(Generic[B, Q]):
 
 @redacted("headers")
 class Answer(Struct, frozen=True):
-    """A reply with a status or headers of its own, or with bytes that are already encoded."""
+    """A reply with a status or headers of its own, or with bytes that are already encoded.
+
+    `refusal` is what the request log records of a refusal that is returned rather than raised.
+    """
 
     value: Any = None
     status: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     raw: bytes | None = None
     media_type: bytes = b"application/json"
+    refusal: ProblemDetail | None = None
 
 
 Handler = Callable[[Any], Awaitable[Any]]
