@@ -1,7 +1,6 @@
 """Orders: validated, placed and read by storefronts; read and updated by merchants."""
 
 import re
-from http import HTTPStatus
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -27,6 +26,7 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
+from mercato.features.orders.placement.outcomes import PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
@@ -34,6 +34,7 @@ from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
 from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.problem import represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
     CommerceOrder,
@@ -56,6 +57,8 @@ marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
 
 COMMERCE: Final = "/v1/commerce/orders"
 MARKETFRONT: Final = "/v1/marketfront/orders"
+
+_REPLAYED: Final = ((b"idempotent-replayed", b"true"),)
 
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
 
@@ -143,18 +146,23 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
-    reply = await call.app.placements.place(
-        call.caller, call.body, key=_key(call.head), trace=call.trace, problem_context=call.head.context
+    outcome = await call.app.placements.place(
+        call.caller, call.body, key=_key(call.head), trace=call.trace, origin=call.head.context.origin
     )
-    is_order = reply.status == HTTPStatus.CREATED
-    headers = [(b"location", f"{MARKETFRONT}/{reply.order_id}".encode()) if is_order else problems.VARY]
-    if reply.replayed:
-        headers.append((b"idempotent-replayed", b"true"))
-    if reply.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % reply.retry_after))
-    return Answer(
-        raw=reply.body, status=reply.status, media_type=reply.media_type.encode(), headers=tuple(headers)
-    )
+    match outcome:
+        case PlacedOrder(order, replayed):
+            location = (b"location", f"{MARKETFRONT}/{order.order_id}".encode())
+            return Answer(order, headers=(location, *(_REPLAYED if replayed else ())))
+        case RefusedOrder(problem, chosen, replayed):
+            return Answer(
+                raw=represent_detail(problem, chosen),
+                status=problem.status,
+                media_type=chosen.value.encode(),
+                headers=(problems.VARY, *(_REPLAYED if replayed else ())),
+                refusal=problem,
+            )
+        case UnansweredOrder(problem):
+            raise problem
 
 
 @marketfront_orders.get(MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder")

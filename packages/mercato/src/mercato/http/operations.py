@@ -30,6 +30,7 @@ from mercato.platform.errors import Problem
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
 
 if TYPE_CHECKING:
@@ -118,13 +119,17 @@ class Call(Generic[Body, Query]):
 
 @redacted("headers")
 class Answer(Struct, Generic[R], frozen=True):
-    """A reply with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it."""
+    """A reply with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it.
+
+    `refusal` is what the request log records of a refusal that is returned rather than raised.
+    """
 
     value: R | None = None
     status: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     raw: bytes | None = None
     media_type: bytes = b"application/json"
+    refusal: ProblemDetail | None = None
 
 
 Result = TypeVar("Result", bound=Wire | Answer[Any] | None)
