@@ -19,6 +19,7 @@ from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
+from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.changes import Changes
 from mercato.features.orders.placement import idempotency, submission
 from mercato.features.orders.placement.plan import Planner
@@ -307,6 +308,7 @@ def build(
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
+        cancellations=ordering.cancellations,
         orders=ordering.orders,
         worker=Worker(
             db,
@@ -327,6 +329,7 @@ def build(
 
 class _Ordering(Struct, frozen=True):
     placements: Placements
+    cancellations: Cancellations
     orders: Orders
     resender: Resender
 
@@ -375,7 +378,17 @@ def _ordering(
         outcomes=Outcomes(now, activity),
     )
     resender = Resender(db, now, submitter, changes, settings.place_seconds)
-    return _Ordering(placements, Orders(db, now, changes), resender)
+    cancellations = Cancellations(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        changes=changes,
+        calls=calls,
+        secrets=vault.derive(idempotency.PURPOSE),
+        seconds=settings.place_seconds,
+        resend=timedelta(seconds=settings.place_resend_seconds),
+    )
+    return _Ordering(placements, cancellations, Orders(db, now, changes), resender)
 
 
 def _handlers(
@@ -396,6 +409,7 @@ def _handlers(
         ),
         submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
         submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        CANCEL_KIND: ordering.cancellations.handler(concurrency=settings.resend_concurrency),
         CANCELLED_KIND: Handler(fn=ordering.orders.record_cancelled, payload=CancelledJob),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(

@@ -7,6 +7,7 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
+from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.placement.service import Placements
 from mercato.features.orders.service import Orders
 from mercato.features.orders.validation.service import Validations
@@ -68,6 +69,7 @@ class Services:
     checker: Checker
     validations: Validations
     placements: Placements
+    cancellations: Cancellations
     orders: Orders
     worker: Worker
     write_probe: WriteProbe

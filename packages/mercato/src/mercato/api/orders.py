@@ -11,12 +11,14 @@ from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.orders.errors import (
     AddressInvalid,
     AddressOutOfRange,
+    CancellationRefused,
     CartEmpty,
     InvalidStatusTransition,
     ItemPriceChanged,
     OrderAlreadyPlaced,
     OrderBelowMinimum,
     OrderClosed,
+    OrderNotFound,
     OrderTokenInvalid,
     OrderTotalDifferent,
     Other,
@@ -26,7 +28,12 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
-from mercato.features.orders.placement.outcomes import PlacedOrder, RefusedOrder, UnansweredOrder
+from mercato.features.orders.placement.outcomes import (
+    CancelledOrder,
+    PlacedOrder,
+    RefusedOrder,
+    UnansweredOrder,
+)
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
@@ -34,9 +41,10 @@ from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
 from mercato.platform.wire.cursor import read_cursor
-from mercato.platform.wire.problem import represent_detail
+from mercato.platform.wire.problem import ProblemFormat, represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
+    CancelOrderRequest,
     CommerceOrder,
     Order,
     OrderCore,
@@ -50,6 +58,7 @@ from mercato_contract.orders import (
     state_fault,
 )
 from mercato_contract.pages import PAGE, Cursor, PageLimit
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, validator
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
@@ -150,17 +159,61 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
         call.caller, call.body, key=_key(call.head), trace=call.trace, origin=call.head.context.origin
     )
     match outcome:
-        case PlacedOrder(order, replayed):
+        case PlacedOrder(order, replayed) | CancelledOrder(order, replayed):
             location = (b"location", f"{MARKETFRONT}/{order.order_id}".encode())
             return Answer(order, headers=(location, *(_REPLAYED if replayed else ())))
         case RefusedOrder(problem, chosen, replayed):
-            return Answer(
-                raw=represent_detail(problem, chosen),
-                status=problem.status,
-                media_type=chosen.value.encode(),
-                headers=(problems.VARY, *(_REPLAYED if replayed else ())),
-                refusal=problem,
-            )
+            return _refusal(problem, chosen, replayed=replayed)
+        case UnansweredOrder(problem):
+            raise problem
+
+
+def _refusal(problem: ProblemDetail, chosen: ProblemFormat, *, replayed: bool) -> Answer[Order]:
+    """Return a refusal that is pinned to its key, in the format of the first request."""
+    return Answer(
+        raw=represent_detail(problem, chosen),
+        status=problem.status,
+        media_type=chosen.value.encode(),
+        headers=(problems.VARY, *(_REPLAYED if replayed else ())),
+        refusal=problem,
+    )
+
+
+@marketfront_orders.post(
+    MARKETFRONT + "/{orderId}/cancel",
+    summary="Cancel Order",
+    reply_headers=("Idempotent-Replayed",),
+    request_headers=("Idempotency-Key",),
+    checks_head=_key,
+    problems=(
+        errors.MissingIdempotencyKey,
+        errors.IdempotencyKeyReused,
+        errors.RequestInProgress,
+        OrderNotFound,
+        OrderClosed,
+        CancellationRefused,
+        StoreUnreachable,
+    ),
+)
+async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
+    """Cancel an order that this account placed, once for each Idempotency-Key. The answer is the cancelled order.
+
+    Before the store has answered the placement, the order is cancelled at once. Afterwards the store decides: it is
+    called with `order.cancel`. While it hasn't answered, the answer is 503: the store is asked again for 10 minutes,
+    and a repeat with the same key resumes it. `cancellation` of the order says what came of it.
+    """
+    outcome = await call.app.cancellations.cancel(
+        call.caller,
+        call.ids["orderId"],
+        call.body,
+        key=_key(call.head),
+        origin=call.head.context.origin,
+    )
+    match outcome:
+        case CancelledOrder(order, replayed) | PlacedOrder(order, replayed):
+            return Answer(order, headers=_REPLAYED if replayed else ())
+        case RefusedOrder(problem, chosen, replayed):
+            return _refusal(problem, chosen, replayed=replayed)
         case UnansweredOrder(problem):
             raise problem
 

@@ -11,9 +11,11 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.features.orders.masking import without_address
+from mercato.features.orders.record import StoredCancellation
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
@@ -42,6 +44,7 @@ class _ValidateBody(Wire):
 _validate_body: Final = msgspec.json.Decoder(_ValidateBody)
 _customer: Final = msgspec.json.Decoder(Customer | None)
 _fulfillment: Final = msgspec.json.Decoder(Fulfillment)
+_cancellation: Final = msgspec.json.Decoder(StoredCancellation)
 
 BATCH: Final = 100
 """Orders per transaction: servers write in between."""
@@ -105,7 +108,7 @@ async def _erase_all(
 async def erase_before(tx: Write, *, before: datetime, limit: int) -> int:
     """Erase the customers of orders that were placed before an instant; return the number of orders."""
     rows = await tx.all(
-        select(orders.c.id, orders.c.fulfillment)
+        select(orders.c.id, orders.c.fulfillment, orders.c.cancellation)
         .where(_HAS_CUSTOMER, orders.c.created_at < before)
         .order_by(orders.c.created_at, orders.c.id)
         .limit(limit)
@@ -158,7 +161,7 @@ async def _find_rows(
 ) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
     pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
-    query = select(orders.c.id, orders.c.fulfillment, orders.c.customer).where(
+    query = select(orders.c.id, orders.c.fulfillment, orders.c.cancellation, orders.c.customer).where(
         _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape=ESCAPE)
     )
     if after is not None:
@@ -175,6 +178,13 @@ def _is(name: str, customer: Customer | None) -> bool:
     return name.lower() in {text.lower() for text in members if text}
 
 
+def _without_message(text: str | None) -> str | None:
+    """Return a stored cancellation without the storefront's words."""
+    if text is None:
+        return None
+    return as_json(replace(_cancellation.decode(text), message=None)).decode()
+
+
 async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
     if not rows:
         return
@@ -187,6 +197,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 customer=None,
                 client_context=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
+                cancellation=_without_message(row.cancellation),
             )
         )
     await delete_of_orders(tx, ids)

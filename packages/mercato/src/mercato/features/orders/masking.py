@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
 from mercato.features.webhooks.masking import HIDDEN
 from mercato_contract.orders import ClientContext, Customer, DeliveryFulfillment, Fulfillment, TimelineEntry
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
@@ -41,7 +41,17 @@ def mask_order(row: OrderRow) -> OrderRow:
         errors=tuple(map(_mask_error, row.errors)),
         partner_order_id=mask_text(row.partner_order_id, private),
         cancel_reason=mask_reason(row.cancel_reason, row.answer, private),
+        cancellation=_mask_cancellation(row.cancellation, private),
     )
+
+
+def _mask_cancellation(
+    cancellation: StoredCancellation | None, private: Sequence[str]
+) -> StoredCancellation | None:
+    if cancellation is None:
+        return None
+    reason = _mask_words(cancellation.reason, private)
+    return replace(cancellation, reason=reason or HIDDEN, message=cancellation.message and HIDDEN)
 
 
 def mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
@@ -55,7 +65,7 @@ def _mask_member(name: str, value: Any, private: Sequence[str]) -> Any:
     if name == "errors":
         reasons = map(_mask_error, msgspec.convert(value, list[OrderError]))
         return [{"code": one.code, "message": one.message} for one in reasons]
-    return _mask_words(value, private) if name == "cancelReason" else HIDDEN
+    return _mask_words(value, private) if name in {"cancelReason", "reason"} else HIDDEN
 
 
 def _mask_error(error: OrderError) -> OrderError:

@@ -14,6 +14,7 @@ from mercato.features.webhooks.model import envelope
 from mercato_contract.carts import PricedLineItem
 from mercato_contract.events import (
     EventType,
+    OrderCancelData,
     OrderCancelledData,
     OrderEventData,
     OrderPlaceData,
@@ -21,6 +22,8 @@ from mercato_contract.events import (
 )
 from mercato_contract.orders import (
     Amounts,
+    Cancellation,
+    CancellationStatus,
     ClientContext,
     CommerceCart,
     CommerceLine,
@@ -55,6 +58,24 @@ class OrderContent(Wire, frozen=True):
     amounts: Amounts
 
 
+class StoredCancellation(Struct, frozen=True, kw_only=True):
+    """The newest cancellation by the storefront. `id` is the `webhook-id` of its calls, and their delivery's id.
+
+    `partner_order_id` is the order's at the time of the request: every attempt sends the same bytes. `refusal` is the
+    store's reason.
+    """
+
+    id: UUID
+    status: CancellationStatus
+    reason: str
+    message: str | None
+    partner_order_id: str | None
+    requested_at: datetime
+    at: datetime
+    give_up_at: datetime
+    refusal: str | None = None
+
+
 class OrderRow(Struct, frozen=True, kw_only=True):
     """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
 
@@ -74,6 +95,7 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     partner_order_id: str | None
     estimated_ready_at: datetime | None
     cancel_reason: str | None
+    cancellation: StoredCancellation | None = None
     currency: str
     total: int
     content: bytes
@@ -175,6 +197,7 @@ def _members(row: OrderRow) -> dict[str, Any]:
         "partner_order_id": row.partner_order_id,
         "estimated_ready_at": row.estimated_ready_at and rfc3339(row.estimated_ready_at),
         "cancel_reason": row.cancel_reason,
+        "cancellation": None if row.cancellation is None else _cancellation(row.cancellation),
         "client_context": row.client_context or UNSET,
         "fulfillment": row.fulfillment,
         "amounts": row.amounts,
@@ -185,6 +208,12 @@ def _members(row: OrderRow) -> dict[str, Any]:
     }
 
 
+def _cancellation(stored: StoredCancellation) -> Cancellation:
+    return Cancellation(
+        status=stored.status, reason=stored.reason, message=stored.message, at=rfc3339(stored.at)
+    )
+
+
 # --- webhook bodies -------------------------------------------------------------------------------
 
 
@@ -193,6 +222,18 @@ def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime
     has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
     data = OrderPlaceData(**_ids(row), order=_webhook_order(row), payment=payment if has_payment else UNSET)
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
+
+
+def cancel_body(row: OrderRow, cancellation: StoredCancellation) -> bytes:
+    """Return the body of a cancel call, the same for every attempt."""
+    data = OrderCancelData(
+        **_ids(row),
+        cancellation_id=cancellation.id,
+        partner_order_id=cancellation.partner_order_id,
+        reason=cancellation.reason,
+        message=cancellation.message,
+    )
+    return envelope(EventType.ORDER_CANCEL, occurred_at=cancellation.requested_at, data=data)
 
 
 def cancelled_data(row: OrderRow) -> OrderCancelledData:

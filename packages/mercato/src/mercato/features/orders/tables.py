@@ -23,6 +23,8 @@ orders = Table(
     Column("partner_order_id", Text),
     Column("estimated_ready_at", Instant),
     Column("cancel_reason", Text),
+    # The newest cancellation by the storefront, as a `StoredCancellation`.
+    Column("cancellation", Text),
     Column("currency", Text, nullable=False),
     Column("total", BigInteger, nullable=False),
     # Cart and amounts as JSON, compressed (`domain.compression`). It must never change: the bodies of the order's

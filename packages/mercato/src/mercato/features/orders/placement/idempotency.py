@@ -16,7 +16,12 @@ from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.compression import compress, decompress
-from mercato.features.orders.placement.outcomes import PinnedOutcome, PlacedOrder, RefusedOrder
+from mercato.features.orders.placement.outcomes import (
+    CancelledOrder,
+    PinnedOutcome,
+    PlacedOrder,
+    RefusedOrder,
+)
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.platform import errors
@@ -58,6 +63,7 @@ _PIN: Final = prepared_update(keys, "status", "media_type", "body", where=_CLAIM
 _CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("where_order")))
 
 
+_OK: Final = 200
 _CREATED: Final = 201
 _JSON: Final = "application/json"
 _YAML: Final = b"---\n"
@@ -196,6 +202,8 @@ def _outcome_of(status: int, body: bytes) -> PinnedOutcome:
     """Return the outcome from the document that `pin` stored."""
     if status == _CREATED:
         return PlacedOrder(_order.decode(body), replayed=True)
+    if status == _OK:
+        return CancelledOrder(_order.decode(body), replayed=True)
     if body.startswith(_YAML):
         # The previous release stored Markdown as it was sent: its front matter has each member as JSON. The next
         # release needs this no longer, because a key lasts 24 hours.
@@ -224,6 +232,8 @@ async def pin(tx: Write, claim: Claim, outcome: PinnedOutcome, *, order_content:
     match outcome:
         case PlacedOrder(order):
             status, media_type, document = _CREATED, _JSON, as_json(order)
+        case CancelledOrder(order):
+            status, media_type, document = _OK, _JSON, as_json(order)
         case RefusedOrder(problem, chosen):
             status, media_type, document = problem.status, ProblemFormat.JSON.value, as_json(problem)
             if chosen is not ProblemFormat.JSON:

@@ -15,6 +15,13 @@ class PlacedOrder(Struct, frozen=True):
     replayed: bool = False
 
 
+class CancelledOrder(Struct, frozen=True):
+    """The order as it was when its storefront's cancellation took effect."""
+
+    order: Order
+    replayed: bool = False
+
+
 class RefusedOrder(Struct, frozen=True):
     """The refusal by the order's store, in the format that the first request with the key preferred."""
 
@@ -29,5 +36,5 @@ class UnansweredOrder(Struct, frozen=True):
     problem: StoreUnreachable
 
 
-PinnedOutcome = PlacedOrder | RefusedOrder
-Outcome = PlacedOrder | RefusedOrder | UnansweredOrder
+PinnedOutcome = PlacedOrder | CancelledOrder | RefusedOrder
+Outcome = PinnedOutcome | UnansweredOrder
