@@ -7,6 +7,7 @@ the status. Codes and categories are a contract: see `docs/reference/errors.md`.
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.problems import OrderError, ProblemKind
 
@@ -52,12 +53,6 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
     def error_code(self) -> str:
         """The code on the wire; `code` is that of the refusal's documentation page."""
         return self.code
-
-
-def shown(value: object) -> str:
-    """Return an id from a path for a message: short, and without control characters."""
-    text = str(value)
-    return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004
 
 
 class InvalidRequest(Problem):

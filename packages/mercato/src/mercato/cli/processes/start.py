@@ -10,9 +10,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from mercato.platform.environment import load
 from mercato.platform.processes import allow_open_files, return_memory
-from mercato.platform.settings import Settings
+from mercato.settings import Settings, load
 
 
 def serve(**given: Any) -> int:

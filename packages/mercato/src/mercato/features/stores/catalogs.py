@@ -18,8 +18,8 @@ from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, Comp
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.settings import MiB
 from mercato.platform.telemetry import Lookups
+from mercato.settings import MiB
 from mercato_contract.wire import as_json
 
 MAX_BYTES: Final = 64 * MiB

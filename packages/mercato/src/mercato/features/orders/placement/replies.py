@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mercato.features.metrics import Activity
 from mercato.features.orders.errors import OrderClosed, StoreUnreachable
 from mercato.features.orders.placement import idempotency
 from mercato.features.orders.placement.idempotency import Claim, Reply
@@ -15,7 +16,6 @@ from mercato.features.orders.validation.service import RETRY_SECONDS
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Write
 from mercato.platform.errors import Problem
-from mercato.platform.telemetry.activity import Activity
 from mercato.platform.wire.problem import represent
 from mercato_contract.wire import as_json
 
