@@ -32,7 +32,7 @@ from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import KIND
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now
@@ -186,19 +186,15 @@ class Deliveries:
 
     async def _pushed(self, tx: Write, numbers: range) -> None:
         for number in numbers:
-            await push(
-                tx,
+            event = NewEvent(
                 delivery_id=new_id(),
-                partner_id=self._partners[number % PARTNERS],
-                surface=Surface.COMMERCE,
-                store_id=None,
-                base_url=self._sink,
-                type=EventType.CATALOG_SYNC_SUCCEEDED,
                 webhook_id=new_id(),
+                type=EventType.CATALOG_SYNC_SUCCEEDED,
                 data=DATA,
                 traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-                now=now(),
             )
+            recipient = Recipient(self._partners[number % PARTNERS], Surface.COMMERCE, self._sink)
+            await push(tx, event, to=recipient, now=now())
 
 
 _OPEN = select(func.count()).select_from(deliveries).where(deliveries.c.status != "succeeded")

@@ -9,7 +9,7 @@ from typing import Final
 
 import asyncpg
 
-from mercato.cli import FAILED, UNUSABLE
+from mercato.cli import FAILED, UNUSABLE, UnusableError
 from mercato.cli.processes.workers import WorkerFailedError
 from mercato.features.partners.model import AccountError
 from mercato.features.partners.vault import VaultError
@@ -29,10 +29,6 @@ _NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
 _NOT_MIGRATED: Final = (
     "The database doesn't have this version's tables. Create them, or see why: mercato migrate"
 )
-
-
-class UnusableError(Exception):
-    """The arguments, input or environment can't be used: exit code 2."""
 
 
 def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:

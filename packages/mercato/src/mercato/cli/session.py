@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from mercato.cli import command_name
-from mercato.cli.failures import UnusableError, no_data_dir
+from mercato.cli import UnusableError, command_name
+from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
 from mercato.features.partners.vault import Vault
 from mercato.features.schema import SCHEMA

@@ -8,7 +8,7 @@ from uuid import UUID
 from cyclopts import Parameter
 from msgspec.structs import asdict
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,

@@ -1,4 +1,7 @@
-"""What `mercato serve`, `worker` and `migrate` do. Nothing here imports the parser of commands."""
+"""What `mercato serve`, `worker` and `migrate` do. As a program, one worker process of `mercato serve --workers`.
+
+Nothing here imports cyclopts: worker processes have no command line to read.
+"""
 
 import asyncio
 import gc
@@ -10,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from mercato.cli import UnusableError, exit_with, report_failure
 from mercato.platform.processes import allow_open_files, return_memory
 from mercato.settings import Settings, load
 
@@ -40,7 +44,7 @@ def migrate(**given: Any) -> int:
 
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
-    """Load the settings and run until it ends or a signal asks it to. Errors are reported by `mercato.cli.run`."""
+    """Load the settings and run until it ends or a signal asks it to. Errors are reported by `report_failure`."""
     # Modules imported from here on stay loaded: the garbage collector need not walk them.
     gc.disable()
     return_memory()
@@ -144,8 +148,6 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.app import running
 
     if settings.database_url is None and not settings.data_dir.exists():
-        from mercato.cli.failures import UnusableError  # imported only for the error
-
         raise UnusableError(
             f"There is no data directory {settings.data_dir}, and so no work to do. Name the server's with "
             "--data-dir, or its database with MERCATO_DATABASE_URL. A new one is made by mercato serve or migrate."
@@ -175,7 +177,8 @@ async def _migrate(settings: Settings) -> str | None:
     """Migrate the database to this version's schema; return its previous revision, None if it is new."""
     from mercato.features.schema import SCHEMA
     from mercato.platform.db.migrate import migrate as migrate_database
-    from mercato.platform.db.url import database_url, refuse_pooled_replica
+    from mercato.platform.db.servers import refuse_pooled_replica
+    from mercato.platform.db.url import database_url
 
     await refuse_pooled_replica(settings)
     if settings.database_url is None:
@@ -186,3 +189,7 @@ async def _migrate(settings: Settings) -> str | None:
 
             raise no_data_dir(settings.data_dir, error) from None
     return await migrate_database(database_url(settings), SCHEMA)
+
+
+if __name__ == "__main__":
+    exit_with(lambda: report_failure(lambda: serve_one(*map(int, sys.argv[1:]))))
