@@ -109,6 +109,11 @@ class Head:
         self._trace: tuple[str, str] | None = None
 
     @property
+    def method(self) -> str:
+        method: str = self._scope["method"]
+        return method
+
+    @property
     def trace_id(self) -> str:
         """The id of the request's trace: the client's, or a new one."""
         return self._trace_parts()[0]

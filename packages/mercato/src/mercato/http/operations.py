@@ -291,9 +291,10 @@ class Declare(Protocol):
 class Operations:
     """The operations of one surface, in the order of their declaration."""
 
-    def __init__(self, *, access: Access, tag: str) -> None:
+    def __init__(self, *, access: Access, tag: str, refusals: Refusals = PROBLEM_DETAILS) -> None:
         self._access = access
         self._tag = tag
+        self._refusals = refusals
         self._all: list[Operation] = []
 
     def __iter__(self) -> Iterator[Operation]:
@@ -312,6 +313,7 @@ class Operations:
             own: Options = {
                 "id": words[0] + "".join(word.title() for word in words[1:]),
                 "rate": Rate.READ if method == "GET" else Rate.WRITE,
+                "refusals": self._refusals,
                 **options,
             }
             if self._access is Access.PUBLIC:
