@@ -151,15 +151,8 @@ class Edge:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
             operation.checks_head(head)
-        form = operation.body_form
-        if form is BodyForm.UPLOAD:
-            call.body = self._upload(head, body_in)
-        elif form is BodyForm.FUNCTION:
-            call.body = partial(self._body, head, body_in, caller)
-        elif form is not BodyForm.NONE:
-            limit = self._body_limit if operation.body_limit is None else operation.body_limit
-            raw = await self._body(head, body_in, caller, limit)
-            call.body = raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
+        if operation.reads_body:
+            call.body = await self._read(operation, head, body_in, caller)
         result = await operation.handler(call)
         if isinstance(result, Answer):
             return _reply(operation, result)
@@ -202,6 +195,19 @@ class Edge:
                 f"The limit is {count_of(quota.limit, _REQUESTS[rate])} a minute. Wait {quota.wait} s.",
                 retry_after=quota.wait,
             )
+
+    async def _read(
+        self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
+    ) -> Any:
+        """Return the body in the form in which the handler gets it."""
+        form = operation.body_form
+        if form is BodyForm.UPLOAD:
+            return self._upload(head, body_in)
+        if form is BodyForm.FUNCTION:
+            return partial(self._body, head, body_in, caller)
+        limit = self._body_limit if operation.body_limit is None else operation.body_limit
+        raw = await self._body(head, body_in, caller, limit)
+        return raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
 
     async def _body(self, head: Head, body_in: Body | None, caller: Caller | None, limit: int) -> bytes:
         _check_coding(head)

@@ -213,7 +213,7 @@ class Operation:
         """Whether the handler decodes the body."""
         return self.body_form not in {BodyForm.NONE, BodyForm.DECODED}
 
-    @property
+    @cached_property
     def reads_body(self) -> bool:
         """Whether the body is read. An operation that reads none accepts any body."""
         return self.body_form is not BodyForm.NONE
