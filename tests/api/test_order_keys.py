@@ -18,9 +18,9 @@ from tests.waiting import PATIENCE
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders.placement import idempotency
+from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep
-from mercato.platform.db.tables import idempotency_keys, orders
 from mercato.platform.errors import RequestInProgress
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}

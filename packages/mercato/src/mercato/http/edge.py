@@ -20,7 +20,7 @@ from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
-from mercato.http.operations import Answer, Call, Operation, Rate, Upload
+from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, Upload
 from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of, reason_of_stored
 from mercato.http.routing import Match, Routes
 from mercato.platform import errors
@@ -150,13 +150,15 @@ class Edge:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
             operation.checks_head(head)
-        if operation.streams_body:
-            call.body = self._upload(operation, head, body_in)
-        elif operation.late_body:
+        form = operation.body_form
+        if form is BodyForm.UPLOAD:
+            call.body = self._upload(head, body_in)
+        elif form is BodyForm.FUNCTION:
             call.body = partial(self._body, head, body_in, caller)
-        elif operation.reads_body:
-            raw = await self._body(head, body_in, caller, self._limit_of(operation))
-            call.body = _decoded(operation, raw, head)
+        elif form is not BodyForm.NONE:
+            limit = self._body_limit if operation.body_limit is None else operation.body_limit
+            raw = await self._body(head, body_in, caller, limit)
+            call.body = raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
         result = await operation.handler(call)
         if isinstance(result, Answer):
             return _reply(operation, result)
@@ -168,7 +170,7 @@ class Edge:
         """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
         token = bearer_token(head)
         try:
-            return self._callers.cached(token) or await self._callers.get(token)
+            return await self._callers.get(token)
         except SuspendedPartner as refusal:
             # Known, though refused: the request log says whose request it was.
             known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
@@ -209,19 +211,14 @@ class Edge:
         owner = caller.partner_id.int if caller is not None else network_of(head.address)
         return await body_in.read(min(limit, self._body_limit), owner)
 
-    def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
+    def _upload(self, head: Head, body_in: Body | None) -> Upload:
         """Return the function by which the handler reads the body."""
         _check_coding(head)
         if body_in is None:
             return _read_nothing
-        limit = self._limit_of(operation)
+        limit = max(self._app.settings.pull_bytes, MiB)
         body_in.check_length(limit)
         return partial(body_in.read_into, limit=limit)
-
-    def _limit_of(self, operation: Operation) -> int:
-        if operation.streams_body:
-            return max(self._app.settings.pull_bytes, MiB)
-        return self._body_limit if operation.body_limit is None else operation.body_limit
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -255,8 +252,6 @@ def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
 
 
 def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
-    if operation.decode is None:
-        return raw
     if operation.body_optional and not raw.strip():
         return None
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -264,10 +259,11 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
         raise errors.UnsupportedMediaType(
             "Send the body as JSON with the header Content-Type: application/json."
         )
+    assert operation.decode is not None, operation.id
     return operation.decode(raw)
 
 
-def _reply(operation: Operation, result: Answer) -> tuple[int, Headers, bytes, ProblemDetail | None]:
+def _reply(operation: Operation, result: Answer[Any]) -> tuple[int, Headers, bytes, ProblemDetail | None]:
     status = operation.status if result.status is None else result.status
     headers = list(result.headers)
     if result.raw is not None:

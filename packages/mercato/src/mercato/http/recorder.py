@@ -79,7 +79,7 @@ class Recorder:
     def _set_known_caller(self, head: Head) -> None:
         """Set the caller of a request without an operation, if its key is in memory: the database isn't read."""
         token = head.headers.get(b"authorization", b"").partition(b" ")[2].strip()
-        caller = self._app.callers.find_remembered(token)
+        caller = self._app.callers.find_cached(token)
         if caller is not None:
             set_context(
                 WorkContext(

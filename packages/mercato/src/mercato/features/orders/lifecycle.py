@@ -17,7 +17,7 @@ from mercato.features.orders import queries, transitions
 from mercato.features.orders.record import EntryDetail, OrderRow, StoreAnswer, cancelled_data, event_data
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
 from mercato.platform.telemetry.activity import Activity
@@ -241,17 +241,12 @@ class Lifecycle(Struct, frozen=True):
             detail=change.detail(),
         )
         if event_url is not None:
+            to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
             type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
-            await self._push(tx, changed, type_, event_data(changed), Surface.MARKETFRONT, event_url)
+            await self._push(tx, changed, to, type_, event_data(changed))
         if change.webhook_url is not None:
-            await self._push(
-                tx,
-                changed,
-                EventType.ORDER_CANCELLED,
-                cancelled_data(changed),
-                Surface.COMMERCE,
-                change.webhook_url,
-            )
+            to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
+            await self._push(tx, changed, to, EventType.ORDER_CANCELLED, cancelled_data(changed))
         if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
             await queries.delete_submission(tx, order.id)
         if change.milestone is not None:
@@ -276,23 +271,18 @@ class Lifecycle(Struct, frozen=True):
         self,
         tx: Write,
         order: OrderRow,
+        to: Recipient,
         type_: EventType,
         data: OrderEventData | OrderCancelledData,
-        surface: Surface,
-        base_url: str,
     ) -> None:
-        await push(
-            tx,
+        event = NewEvent(
             delivery_id=self.new_id(),
             webhook_id=self.new_id(),
-            partner_id=order.partner_id if surface is Surface.COMMERCE else order.storefront_id,
-            surface=surface,
-            base_url=base_url,
-            store_id=order.store_id,
-            order_id=order.id,
-            order_content=order.content,
             type=type_,
             data=data,
             traceparent=order.traceparent,
-            now=order.updated_at,
+            store_id=order.store_id,
+            order_id=order.id,
+            order_content=order.content,
         )
+        await push(tx, event, to=to, now=order.updated_at)

@@ -17,11 +17,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders.placement.outcomes import PinnedOutcome, PlacedOrder, RefusedOrder
+from mercato.features.orders.tables import idempotency_keys as keys
+from mercato.features.orders.tables import orders
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
-from mercato.platform.db.tables import idempotency_keys as keys
-from mercato.platform.db.tables import orders
 from mercato.platform.wire.problem import ProblemFormat
 from mercato_contract.orders import Order
 from mercato_contract.problems import ProblemDetail

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from mercato.platform.errors import StoreUnreachable
+from mercato.features.orders.errors import StoreUnreachable
 from mercato.platform.wire.problem import ProblemFormat
 from mercato_contract.orders import Order
 from mercato_contract.problems import ProblemDetail

@@ -3,6 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.features.orders.errors import OrderClosed, StoreUnreachable
 from mercato.features.orders.placement import idempotency
 from mercato.features.orders.placement.idempotency import Claim
 from mercato.features.orders.placement.outcomes import Outcome, PlacedOrder, RefusedOrder, UnansweredOrder
@@ -10,7 +11,6 @@ from mercato.features.orders.placement.plan import PlacementContext
 from mercato.features.orders.record import OrderRow, StoreAnswer, order_of
 from mercato.features.orders.validation.error_codes import problem_of
 from mercato.features.orders.validation.service import RETRY_SECONDS
-from mercato.platform import errors
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Write
 from mercato.platform.errors import Problem
@@ -34,14 +34,14 @@ class Outcomes(Struct, frozen=True):
             case StoreAnswer.REFUSED:
                 return await self._refuse(tx, context, claim, problem_of(order.errors), order)
             case StoreAnswer.GIVEN_UP:
-                closed = errors.OrderClosed(
+                closed = OrderClosed(
                     "The order was cancelled before its store answered. Place it again with a new key."
                 )
                 return await self._refuse(tx, context, claim, closed, order)
             case StoreAnswer.WAITING:
                 await idempotency.release(tx, claim, now=self.clock())
                 return UnansweredOrder(
-                    errors.StoreUnreachable(
+                    StoreUnreachable(
                         "The store has not answered yet. The order is stored and resent for some minutes. Repeat the "
                         "request with the same Idempotency-Key, or read the order.",
                         retry_after=RETRY_SECONDS,
