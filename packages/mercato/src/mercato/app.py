@@ -21,7 +21,7 @@ from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders.changes import Changes
+from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import idempotency, submission
 from mercato.features.orders.placement.plan import Planner
 from mercato.features.orders.placement.replies import Outcomes
@@ -346,9 +346,9 @@ def _ordering(
     activity: Activity,
     metrics: CommerceMetrics,
 ) -> _Ordering:
-    changes = Changes(clock.new_id, activity)
+    lifecycle = Lifecycle(clock.new_id, activity)
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
-    submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
+    submitter = Submitter(db, now, clock.new_id, vault, calls, lifecycle)
     checker = OrderChecker(now, clock.new_id, menus)
     validations = Validations(
         db=db,
@@ -369,7 +369,7 @@ def _ordering(
         planner=Planner(now, checker, tokens),
         validations=validations,
         submitter=submitter,
-        changes=changes,
+        lifecycle=lifecycle,
         secrets=vault.derive(idempotency.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
@@ -377,8 +377,8 @@ def _ordering(
         activity=activity,
         outcomes=Outcomes(now, activity),
     )
-    resender = Resender(db, now, submitter, changes, settings.place_seconds)
-    return _Ordering(placements, Orders(db, now, changes), resender)
+    resender = Resender(db, now, submitter, lifecycle, settings.place_seconds)
+    return _Ordering(placements, Orders(db, now, lifecycle), resender)
 
 
 def _handlers(

@@ -26,7 +26,7 @@ from mercato.cli.output import (
 from mercato.cli.session import opened
 from mercato.features.metrics import Activity
 from mercato.features.orders import operators
-from mercato.features.orders.changes import CANCELLED_BY_OPERATOR, Changes
+from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, Lifecycle
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.service import Orders
@@ -159,8 +159,8 @@ async def cancel(
             order_id = await operators.get_order_id(tx, name)
         if yes:
             # A worker logs and counts it: nothing reads the activity of this process.
-            changes = Changes(clock.new_id, Activity(EventLog()))
-            await Orders(session.db, clock.now, changes).cancel(order_id, reason=reason)
+            lifecycle = Lifecycle(clock.new_id, Activity(EventLog()))
+            await Orders(session.db, clock.now, lifecycle).cancel(order_id, reason=reason)
         async with session.db.read() as tx:
             found = await operators.get_order(tx, order_id)
     summary = found.summary
