@@ -15,6 +15,7 @@ from mercato.console.sign_in import work_context
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import LinkRefused
 from mercato.features.sign_in.people import person_of
+from mercato.features.sign_in.provider import AGAIN, InvalidIdToken, ProviderFailed
 from mercato.features.sign_in.sign_on import ATTEMPT_LIFE, Callback, SignOn
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.problems import problem_headers
@@ -23,6 +24,11 @@ from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
 
 CALLBACK: Final = "/console/oidc/callback"
+
+_INSTEAD: Final = (
+    "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
+    "The service's log has the cause."
+)
 
 
 async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer:
@@ -34,7 +40,8 @@ async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, si
         if call.head.path == CALLBACK:
             return await _continue(call, cookies, sign_on, used)
         url, kept = await sign_on.begin(call.head.base_url + CALLBACK)
-    except Problem as problem:
+    except (Problem, ProviderFailed, InvalidIdToken) as error:
+        problem = _problem_of(error)
         return render_refusal(problem, call.head.request_id, headers=(used, *problem_headers(problem)))
     life = int(ATTEMPT_LIFE.total_seconds())
     return Answer(
@@ -46,6 +53,19 @@ async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, si
             cookies.write(SIGN_ON, kept, seconds=life, same_site="Lax"),
         ),
     )
+
+
+def _problem_of(error: Problem | ProviderFailed | InvalidIdToken) -> Problem:
+    match error:
+        case ProviderFailed():
+            return errors.ServiceUnavailable(
+                f"The sign-in provider is unavailable. Try again in a minute. {_INSTEAD}"
+            )
+        case InvalidIdToken():
+            return errors.Forbidden(
+                f"The provider's ID token isn't valid for this service. {AGAIN} {_INSTEAD}"
+            )
+    return error
 
 
 async def _continue(

@@ -22,7 +22,17 @@ from mercato.console.passkeys import sign_in_with_passkey
 from mercato.console.rendering import load, render, render_refusal
 from mercato.console.routes import find_screen, navigation_of
 from mercato.console.screen import Done, Page, Question, Screen, Visit
-from mercato.features.partners.model import AccountError, UnknownAccountError
+from mercato.features.partners.model import (
+    AccountError,
+    InactiveKeyError,
+    NoStoresError,
+    OpenOrdersError,
+    SeveralOriginsError,
+    TakenNameError,
+    UnknownAccountError,
+    UnknownKeyError,
+    UnknownPartnerError,
+)
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.people import is_signed_on
@@ -116,7 +126,7 @@ async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
     except AccountError as refusal:
         kind = errors.NotFound if isinstance(refusal, UnknownAccountError) else errors.Conflict
         return _with_headers(
-            render_refusal(kind(refusal.in_console), call.head.request_id, view=view), headers
+            render_refusal(kind(_advised(refusal)), call.head.request_id, view=view), headers
         )
     if isinstance(result, Done):
         message = result.message.encode("utf-8", "replace")[:MAX_MESSAGE].decode(errors="ignore")
@@ -134,6 +144,22 @@ async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
         **result.values,
         **view,
     )
+
+
+NEXT_STEPS: Final[dict[type[AccountError], str]] = {
+    UnknownPartnerError: "See them on the page Partners.",
+    UnknownKeyError: "See them on the page Keys.",
+    TakenNameError: "Choose another name, or search for that partner in the field at the top.",
+    InactiveKeyError: "Create a new one.",
+    NoStoresError: "Leave it out: the partner verifies events by its signing secret.",
+    SeveralOriginsError: "Name the one that gets the token in the field beside it.",
+    OpenOrdersError: "See them on the page Orders, and let them be completed or cancelled first.",
+}
+"""What to do about a refusal, in the console."""
+
+
+def _advised(refusal: AccountError) -> str:
+    return f"{refusal} {NEXT_STEPS.get(type(refusal), '')}".rstrip()
 
 
 async def _sign_in(call: Call[ReadBody, None], cookies: Cookies, path: str) -> Answer:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mercato.cli.options import PAGE, DataDir, Duration, Json, Limit, OnlyPartner
 from mercato.cli.output import Column, format_detail, print_objects, print_page, view
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners.queries import find_names, find_prefixes
 from mercato.platform import clock
 from mercato.platform.db.audit import Entry, list_entries
@@ -122,10 +122,10 @@ async def audit(
         limit: How many entries to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         found = await list_entries(
             tx,
-            partner_id=await session.find_partner_id(tx, partner),
+            partner_id=await find_partner_id(tx, partner),
             action=action,
             since=None if since is None else clock.now() - since,
             before=before,

@@ -30,12 +30,12 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
         )
     if json and not dry_run:
         raise UnusableError("--json goes with --dry-run: it lists the orders.")
-    async with opened(data_dir) as session:
+    async with opened(data_dir) as core:
         if dry_run:
-            would = await find_all(session.db, name)
+            would = await find_all(core.db, name)
             _print(would.orders, would.validations, json=json)
             return 0
-        found, emptied = await erase_all(session.db, name)
+        found, emptied = await erase_all(core.db, name)
     note(f"Erased from {count_of(found, 'order')}." if found else "No order belongs to this customer.")
     if emptied:
         return 0

@@ -23,18 +23,15 @@ from mercato.cli.output import (
     view,
     wrap,
 )
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders import operators
-from mercato.features.orders.changes import CANCELLED_BY_OPERATOR, Changes
+from mercato.features.orders.changes import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
-from mercato.features.orders.service import Orders
 from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
-from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
 from mercato.platform.db.tables import orders as orders_table
-from mercato.platform.telemetry.activity import Activity, EventLog
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire
@@ -96,9 +93,9 @@ async def list_(
         limit: How many orders to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         wanted = OrderFilter(
-            partner_id=await session.find_partner_id(tx, partner),
+            partner_id=await find_partner_id(tx, partner),
             store_id=None if store is None else await get_store_id(tx, store),
             state=state,
             since=since,
@@ -126,7 +123,7 @@ async def list_(
 @order.command
 async def show(name: OrderName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
     """Show an order: who placed it where, its lines, and everything that happened to it. The customer isn't shown."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         found = await operators.get_order(tx, await operators.get_order_id(tx, name))
     if json:
         print_json(view(Detail, found, **asdict(found.summary), order_id=found.summary.id))
@@ -153,14 +150,13 @@ async def cancel(
     """
     if not reason.strip():
         raise UnusableError("--reason is empty: say why, as both sides will read it.")
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
             order_id = await operators.get_order_id(tx, name)
         if yes:
             # A worker logs and counts it: nothing reads the activity of this process.
-            changes = Changes(clock.new_id, Activity(EventLog()))
-            await Orders(session.db, clock.now, changes).cancel(order_id, reason=reason)
-        async with session.db.read() as tx:
+            await core.orders.cancel(order_id, reason=reason)
+        async with core.db.read() as tx:
             found = await operators.get_order(tx, order_id)
     summary = found.summary
     if json:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, group
 from mercato.cli.output import Column, print_objects, print_page, view
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners.queries import find_names
 from mercato.features.requests.queries import Filter, list_refused
 from mercato.features.stores.operators import get_store_id
@@ -44,9 +44,9 @@ async def list_(
         limit: How many requests to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         wanted = Filter(
-            partner_id=await session.find_partner_id(tx, partner),
+            partner_id=await find_partner_id(tx, partner),
             error_code=None if code is None else code.upper(),
             since=since,
             store_id=None if store is None else await get_store_id(tx, store),

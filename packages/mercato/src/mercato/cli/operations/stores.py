@@ -17,7 +17,7 @@ from mercato.cli.output import (
     print_page,
     view,
 )
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.discovery.index import refresh
 from mercato.features.stores import operators
 from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
@@ -78,8 +78,8 @@ async def list_(
         limit: How many stores to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
-        owner = await session.find_partner_id(tx, partner)
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await find_partner_id(tx, partner)
         wanted = StoreFilter(partner_id=owner, status=status, since=since, before=before)
         found = await operators.list_stores(tx, wanted, limit=limit + 1, now=clock.now())
         names = (
@@ -99,7 +99,7 @@ async def list_(
 @store.command
 async def show(name: StoreName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
     """Show a store and what decides whether it takes orders."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         found = await operators.get_store(tx, await operators.get_store_id(tx, name), now=clock.now())
     if json:
         print_json(view(Detail, found, **asdict(found.summary), store_id=found.summary.id))
@@ -143,11 +143,11 @@ async def _change(
     data_dir: DataDir,
 ) -> None:
     request = StoreStatusUpdate(status=status, pause_reason=reason, resume_at=instant(until))
-    async with opened(data_dir) as session:
-        async with session.db.write() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.write() as tx:
             store_id = await operators.get_store_id(tx, name)
             await operators.change_status(tx, store_id, request, now=clock.now(), on_change=refresh)
-        async with session.db.read() as tx:
+        async with core.db.read() as tx:
             found = await operators.get_store(tx, store_id, now=clock.now())
     if json:
         print_json(_entry(found.summary))

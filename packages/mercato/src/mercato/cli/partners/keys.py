@@ -8,7 +8,7 @@ from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
 from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners import accounts, credentials, descent, queries
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
@@ -99,7 +99,7 @@ async def create(
     if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MAX_DAYS):
         raise UnusableError(f"--expires-in must be more than 0 and at most {MAX_DAYS}d.")
     with secret_file(out) as secret:
-        async with opened(data_dir) as session, session.db.write() as tx:
+        async with opened(data_dir) as core, core.db.write() as tx:
             owner = await accounts.get_partner_named(tx, partner)
             made = await credentials.create_key(
                 tx,
@@ -116,8 +116,8 @@ async def list_(
     partner: OnlyPartner = None, *, after: After = None, json: Json = False, data_dir: DataDir = None
 ) -> None:
     """List keys in the order of their creation, all or one partner's."""
-    async with opened(data_dir) as session, session.db.read() as tx:
-        owner = await session.find_partner_id(tx, partner)
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await find_partner_id(tx, partner)
         found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
         names = await queries.find_names(tx, {api_key.partner_id for api_key in found})
     if json:
@@ -151,7 +151,7 @@ async def roll(
 
     """
     with secret_file(out) as secret:
-        async with opened(data_dir) as session, session.db.write() as tx:
+        async with opened(data_dir) as core, core.db.write() as tx:
             old = await credentials.get_key(tx, name)
             made = await credentials.roll_key(tx, old, overlap=overlap)
         _show(secret, old.partner_id, made, json=json)
@@ -169,7 +169,7 @@ async def revoke(
         with_descendants: Revoke the keys that descend from it, too.
 
     """
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
         if with_descendants:

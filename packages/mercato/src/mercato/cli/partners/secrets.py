@@ -53,9 +53,9 @@ async def rotate(
 
     """
     with secret_file(out) as file:
-        async with opened(data_dir) as session, session.db.write() as tx:
+        async with opened(data_dir) as core, core.db.write() as tx:
             owner = await accounts.get_partner_named(tx, partner)
-            vault = await session.vault(tx)
+            vault = await core.open_vault(tx)
             text = await accounts.rotate_signing_secret(tx, vault, owner.id, overlap=overlap)
         file.show(NewSecret(partner_id=owner.id, signing_secret=text), ("Signing secret", text), json=json)
 
@@ -67,11 +67,11 @@ async def reseal(*, data_dir: DataDir = None) -> None:
     Servers must know that key already. You can run it again at any time.
     """
     count, after, more = 0, None, True
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
-            vault = await session.vault(tx)
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
+            vault = await core.open_vault(tx)
         while more:
-            async with session.db.write() as tx:
+            async with core.db.write() as tx:
                 done = await reseal_batch(tx, vault, after=after, limit=BATCH)
             count, after, more = count + done.count, done.last, done.last is not None
     note(f"{count} secrets were encrypted again. All secrets use the first key now.")
@@ -87,12 +87,12 @@ async def list_(
         reveal: Show the secrets themselves.
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
         found = await accounts.list_signing_secrets(tx, owner.id)
         texts: list[str | None] = [None] * len(found)
         if reveal:
-            texts = [*await accounts.get_signing_secrets(tx, await session.vault(tx), owner.id)]
+            texts = [*await accounts.get_signing_secrets(tx, await core.open_vault(tx), owner.id)]
     listed = [*zip(found, texts, strict=True)]
     if json:
         entries = [view(Entry, stored, secret_id=stored.id, signing_secret=text) for stored, text in listed]

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from mercato.cli import FAILED, UnusableError
+from mercato.cli import FAILED, CommandFailedError, UnusableError
 from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import note, print_json, print_page, print_table, view
-from mercato.cli.session import Session, opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.cli.webhooks.delivery import detail_of, print_detail, print_rows, summary_of
 from mercato.features.partners import accounts
-from mercato.features.partners.model import UnknownAccountError
 from mercato.features.partners.webhook_tokens import list_token_origins
 from mercato.features.webhooks import endpoints, operators, queries
 from mercato.features.webhooks.deliveries import enable_endpoints_below
@@ -21,6 +20,7 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform import clock, errors
 from mercato.platform.db.audit import audit
 from mercato.platform.outbound.urls import origin_of
+from mercato.services import Core
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Wire
 
@@ -58,8 +58,8 @@ async def list_(
         limit: How many deliveries to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
-        owner = await session.find_partner_id(tx, partner)
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await find_partner_id(tx, partner)
         criteria = DeliveryFilter(partner_id=owner, status=status, types=type_, since=since, before=before)
         found = await operators.list_rows(tx, criteria, limit=limit + 1)
     print_page("deliveries", found, limit=limit, as_json=json, entry=summary_of, show=print_rows)
@@ -80,10 +80,10 @@ async def show(
     """
     if body and json:
         raise UnusableError("Give --body or --json, not both.")
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         row = await operators.find_row(tx, delivery)
         if row is None:
-            raise UnknownAccountError(
+            raise CommandFailedError(
                 f"There is no delivery {delivery}. They are kept for 30 days; list them: mercato webhooks list"
             )
         if body and is_about_order(row.type):
@@ -129,17 +129,17 @@ async def replay(
         raise UnusableError("Give the ids of deliveries, or a time: mercato webhooks replay --since 2h")
     if deliveries and (failed or partner or type_):
         raise UnusableError("Ids are enough; --failed, --partner and --type go with --since.")
-    async with opened(data_dir) as session:
+    async with opened(data_dir) as core:
         if deliveries:
-            return await _replay_named(session, deliveries, yes=yes)
-        async with session.db.read() as tx:
-            owner = await session.find_partner_id(tx, partner)
+            return await _replay_named(core, deliveries, yes=yes)
+        async with core.db.read() as tx:
+            owner = await find_partner_id(tx, partner)
             status = DeliveryStatus.FAILED if failed else None
             criteria = DeliveryFilter(partner_id=owner, status=status, types=type_, since=since)
             counted = await operators.count_redeliverable(tx, criteria)
         count = sum(tally.count for tally in counted)
         if yes:
-            count = await _replay_all(session, criteria, count)
+            count = await _replay_all(core, criteria, count)
     if json:
         print_json(
             {"done": yes, "count": count, "deliveries": [view(DeliveryCount, tally) for tally in counted]}
@@ -156,10 +156,10 @@ async def replay(
     return 0
 
 
-async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -> int:
+async def _replay_named(core: Core, named: Sequence[UUID], *, yes: bool) -> int:
     code, would = 0, False
     for name in named:
-        async with session.db.read() as tx:
+        async with core.db.read() as tx:
             row = await operators.find_row(tx, name)
         if row is None:
             note(f"There is no delivery {name}. See: mercato webhooks list")
@@ -171,7 +171,7 @@ async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -
             would = True
             continue
         try:
-            async with session.db.write() as tx:
+            async with core.db.write() as tx:
                 await operators.redeliver_any(tx, row.id, now=clock.now())
         except errors.Conflict as refused:
             note(f"{row.id}: {refused.detail}")
@@ -183,10 +183,10 @@ async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -
     return code
 
 
-async def _replay_all(session: Session, criteria: DeliveryFilter, expected: int) -> int:
+async def _replay_all(core: Core, criteria: DeliveryFilter, expected: int) -> int:
     done = 0
     try:
-        async for _ in operators.redeliver_all(session.db, criteria, now=clock.now):
+        async for _ in operators.redeliver_all(core.db, criteria, now=clock.now):
             done += 1
     finally:
         if done != expected:
@@ -202,7 +202,7 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
         url: A webhookUrl, an event URL, or one address with its suffix.
 
     """
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
         enabled = [await endpoints.enable(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
         if any(enabled):

@@ -118,9 +118,9 @@ def _check(*, answer: int | None, forward: str | None, count: int | None) -> Non
 
 
 async def _find_secrets(partner: str, data_dir: Path | None) -> list[Secret]:
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        return await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+        return await list_own_secrets(tx, await core.open_vault(tx), owner.id, now=clock.now)
 
 
 async def _listen(
