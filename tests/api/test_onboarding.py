@@ -9,8 +9,8 @@ from sqlalchemy import update
 from tests.service import CATALOG, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
+from mercato.features.catalogs.tables import catalog_runs
 from mercato.platform import clock
-from mercato.platform.db import tables
 
 PATH = "/v1/commerce/onboarding/stores"
 
@@ -261,7 +261,7 @@ async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
     status = await mercato.onboard(pos, shop.host(b"[]"))
     ahead = clock.new_id().int + (60_000 << 80)
     async with mercato.app.db.write() as tx:
-        await tx.execute(update(tables.catalog_runs).values(id=UUID(int=ahead)))
+        await tx.execute(update(catalog_runs).values(id=UUID(int=ahead)))
     shop.host(CATALOG)
     path = f"{PATH}/{status['onboardingId']}"
     assert (await pos.post(f"{path}/retry")).json()["status"] == "pending_catalog"

@@ -17,9 +17,9 @@ from tests.service import Merchant, Reply, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders.placement import idempotency
+from mercato.features.orders.tables import idempotency_keys
 from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep
-from mercato.platform.db.tables import idempotency_keys
 from mercato.platform.errors import RequestInProgress
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}

@@ -28,10 +28,10 @@ from mercato.features.orders import queries
 from mercato.features.orders.placement.submission import schedule, submission_of
 from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.features.partners.model import Surface
+from mercato.features.stores.tables import stores
 from mercato.features.webhooks import outbox
 from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Write
-from mercato.platform.db.tables import stores
 from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState, OrderStatus
 

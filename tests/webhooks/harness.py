@@ -22,11 +22,11 @@ from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import KIND, DeliverJob
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.sender import Sender
+from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.platform import clock
 from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import AnyRow, Database, Write
-from mercato.platform.db.tables import deliveries as delivery_rows
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Job
 from mercato.platform.jobs.claim import Rotation, claim

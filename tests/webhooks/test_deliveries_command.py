@@ -16,10 +16,11 @@ from mercato.features.webhooks.endpoints import disable as disable_endpoint
 from mercato.features.webhooks.endpoints import insert_failing
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints
 from mercato.platform import clock
 from mercato.platform.clock import first_id, new_id
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, jobs
+from mercato.platform.db.tables import jobs
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 

@@ -17,8 +17,10 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
+from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.changes import Changes
 from mercato.features.orders.placement import idempotency, submission
 from mercato.features.orders.placement.plan import Planner
@@ -59,15 +61,16 @@ from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Outbound, PullLimits
+from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import DocumentSpace, NewDocument
 from mercato.platform.processes import trim_memory
-from mercato.platform.settings import Secret, Settings, SettingsError
-from mercato.platform.telemetry import Metrics, multiprocess, tracing
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
+from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.traffic import Traffic
+from mercato.platform.texts import Secret
 from mercato.services import Core, Services
+from mercato.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.
@@ -248,8 +251,8 @@ def build(
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     cache = StoreCache(db, feed)
     compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
-    limits = PullLimits.of(settings)
-    metrics = Metrics()
+    limits = pull_limits(settings)
+    metrics = CommerceMetrics()
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
     ingest = Ingest(
         db=db,
@@ -334,7 +337,13 @@ class _Ordering(Struct, frozen=True):
 
 
 def _ordering(
-    core: Core, *, vault: Vault, menus: Menus, calls: StoreCalls, quota: StorageQuota, metrics: Metrics
+    core: Core,
+    *,
+    vault: Vault,
+    menus: Menus,
+    calls: StoreCalls,
+    quota: StorageQuota,
+    metrics: CommerceMetrics,
 ) -> _Ordering:
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     changes = core.changes

@@ -8,8 +8,15 @@ from mercato.features.carts.changes import (
     remove_item,
     update_item,
 )
+from mercato.features.carts.errors import (
+    CatalogSetRequired,
+    ItemUnavailable,
+    LineItemNotFound,
+    MissingStoreId,
+)
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.operations import Access, Call, Operations, Rate
-from mercato.platform import errors
 from mercato.services import Services
 from mercato_contract.carts import (
     AddCartItemRequest,
@@ -30,11 +37,11 @@ CARTS = "/v1/marketfront/carts"
     returns=PricedCart,
     rate=Rate.READ,
     problems=(
-        errors.MissingStoreId,
-        errors.CatalogSetRequired,
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.ItemUnavailable,
+        MissingStoreId,
+        CatalogSetRequired,
+        StoreNotFound,
+        CatalogSetNotFound,
+        ItemUnavailable,
     ),
 )
 async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
@@ -54,7 +61,7 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     takes=RemoveCartItemRequest,
     returns=PricedCart,
     rate=Rate.READ,
-    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
+    problems=(StoreNotFound, CatalogSetNotFound, LineItemNotFound),
 )
 async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCart:
     """Remove a line or a modifier and return the cart priced.
@@ -74,10 +81,10 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
     returns=PricedCart,
     rate=Rate.READ,
     problems=(
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.LineItemNotFound,
-        errors.ItemUnavailable,
+        StoreNotFound,
+        CatalogSetNotFound,
+        LineItemNotFound,
+        ItemUnavailable,
     ),
 )
 async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCart:

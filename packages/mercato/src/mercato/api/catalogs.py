@@ -9,11 +9,13 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta
 
+from mercato.features.carts.errors import MissingStoreId
 from mercato.features.catalogs.building.compress import CODINGS
 from mercato.features.catalogs.check import Subject
 from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.runs import Run
 from mercato.features.stores.catalogs import IDENTITY, Body
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.codings import best_coding
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
@@ -58,7 +60,7 @@ class StoreQuery(Wire):
     returns=CatalogIngestAccepted,
     status=202,
     reply_headers=("Retry-After", "Location"),
-    problems=(errors.MissingStoreId, errors.StoreNotFound),
+    problems=(MissingStoreId, StoreNotFound),
 )
 async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) -> Answer:
     """Queue a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
@@ -109,7 +111,7 @@ async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     streams_body=True,
     query=StoreQuery,
     returns=CatalogValidation,
-    problems=(errors.StoreNotFound,),
+    problems=(StoreNotFound,),
 )
 async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
     """Check a CatalogSet as a run does, without any change.
@@ -165,10 +167,10 @@ async def get_catalog_set(call: Call[None, None]) -> Answer:
 
 def _store_id(query: StoreQuery) -> UUID:
     if not query.store_id:
-        raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
+        raise MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
     store_id = parse_uuid(query.store_id)
     if store_id is None:
-        raise errors.StoreNotFound(query.store_id)
+        raise StoreNotFound(query.store_id)
     return store_id
 
 

@@ -7,7 +7,28 @@ from uuid import UUID
 
 from msgspec import Meta
 
+from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.orders.errors import (
+    AddressInvalid,
+    AddressOutOfRange,
+    CartEmpty,
+    InvalidStatusTransition,
+    ItemPriceChanged,
+    OrderAlreadyPlaced,
+    OrderBelowMinimum,
+    OrderClosed,
+    OrderTokenInvalid,
+    OrderTotalDifferent,
+    Other,
+    PaymentDeclined,
+    PaymentFailed,
+    PaymentMethodInvalid,
+    StoreClosed,
+    StoreUnreachable,
+)
 from mercato.features.orders.record import commerce_order_of, order_of
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
@@ -39,19 +60,19 @@ MARKETFRONT: Final = "/v1/marketfront/orders"
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
 
 REFUSAL_REASONS: Final = (
-    errors.CartEmpty,
-    errors.ModifierRequired,
-    errors.ModifierLimitExceeded,
-    errors.ItemUnavailable,
-    errors.ItemPriceChanged,
-    errors.StoreClosed,
-    errors.AddressInvalid,
-    errors.AddressOutOfRange,
-    errors.OrderBelowMinimum,
-    errors.PaymentDeclined,
-    errors.PaymentMethodInvalid,
-    errors.PaymentFailed,
-    errors.Other,
+    CartEmpty,
+    ModifierRequired,
+    ModifierLimitExceeded,
+    ItemUnavailable,
+    ItemPriceChanged,
+    StoreClosed,
+    AddressInvalid,
+    AddressOutOfRange,
+    OrderBelowMinimum,
+    PaymentDeclined,
+    PaymentMethodInvalid,
+    PaymentFailed,
+    Other,
 )
 """The reasons for which a store or this service refuses an order."""
 
@@ -80,7 +101,7 @@ def _key(head: Head) -> str:
     body_limit=MAX_BYTES,
     returns=ValidateOrderResponse,
     rate=Rate.READ,
-    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
+    problems=(StoreNotFound, CatalogSetNotFound, StoreUnreachable),
 )
 async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     """Return whether the order can be placed, what it costs, and the token that places it within 15 minutes.
@@ -107,13 +128,13 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
         errors.MissingIdempotencyKey,
         errors.IdempotencyKeyReused,
         errors.RequestInProgress,
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.OrderTokenInvalid,
-        errors.OrderTotalDifferent,
-        errors.OrderAlreadyPlaced,
-        errors.OrderClosed,
-        errors.StoreUnreachable,
+        StoreNotFound,
+        CatalogSetNotFound,
+        OrderTokenInvalid,
+        OrderTotalDifferent,
+        OrderAlreadyPlaced,
+        OrderClosed,
+        StoreUnreachable,
         *REFUSAL_REASONS,
     ),
 )
@@ -209,7 +230,7 @@ async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     summary="Update Order Status",
     takes=OrderStatusUpdate,
     returns=OrderStatusResponse,
-    problems=(errors.InvalidStatusTransition, errors.OrderClosed),
+    problems=(InvalidStatusTransition, OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
     """Update an order's status, close it, or set when it will be ready. The storefront is notified.

@@ -24,11 +24,11 @@ from mercato.features.partners.model import (
 from mercato.features.partners.vault import VaultError
 from mercato.platform.db.backup import BackupError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
+from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
 from mercato.platform.errors import Problem
-from mercato.platform.settings import SettingsError
 from mercato.platform.telemetry.tracing import TracingUnavailableError
+from mercato.settings import SettingsError
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
@@ -61,6 +61,13 @@ def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> Unusab
     return UnusableError(
         f"{host} isn't an address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
     )
+
+
+DIFFERS_ADVICE: Final = (
+    "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
+    "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
+    "for a new database, and register partners and stores there."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from mercato import app
 from mercato.cli import UnusableError, command_name
 from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Read
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato.services import Core
+from mercato.settings import load
 
 
 @asynccontextmanager
@@ -31,7 +32,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
     if settings.database_url is None:
         _check_data_dir(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)
     if create:
-        await migrate(url)
+        await migrate(url, SCHEMA)
     async with AsyncExitStack() as stack:
         try:
             core = await stack.enter_async_context(app.opened(settings))

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from mercato.console import uploads
 from mercato.http.head import Head
 from mercato.platform import errors
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 SESSION: Final = "mercato-session"
 MESSAGE: Final = "mercato-message"

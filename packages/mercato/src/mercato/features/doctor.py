@@ -14,21 +14,22 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.resealing import count_unreadable
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, HEAD, SchemaDiffers, find_revision
+from mercato.platform.db.migrate import SchemaDiffers, find_revision
 from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
 from mercato.platform.jobs.ownership import is_owned
 from mercato.platform.jobs.queue import CHANNEL
-from mercato.platform.plurals import count_of
 from mercato.platform.processes import WANTED_FILES, max_open_files
-from mercato.platform.settings import MiB, Settings
 from mercato.platform.telemetry.metrics import QueueDepth
+from mercato.platform.texts import count_of
+from mercato.settings import MiB, Settings
 
 MIN_FREE: Final = 512 * MiB
 """Bytes free beside an embedded database: a backup and the log of a busy hour."""
@@ -64,6 +65,7 @@ class Remedy(StrEnum):
 
     CREATE_TABLES = "create tables"
     MIGRATE = "migrate"
+    REPLACE_DATABASE = "replace database"
     START_WORKER = "start worker"
     REVIVE_JOBS = "revive jobs"
     ENABLE_ENDPOINTS = "enable endpoints"
@@ -113,14 +115,16 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
 
 async def _schema(tx: Read) -> Check:
     found = await find_revision(tx)
-    if found == HEAD:
-        if differences := await find_differences(tx):
-            return _check("schema", str(SchemaDiffers(found, differences)), DIFFERS_ADVICE, State.UNUSABLE)
+    if found == SCHEMA.head:
+        if differences := await find_differences(tx, SCHEMA):
+            return _check(
+                "schema", str(SchemaDiffers(found, differences)), Remedy.REPLACE_DATABASE, State.UNUSABLE
+            )
         return _check("schema", f"revision {found}")
     if found is None:
         message, advice = "The database has no tables of Mercato.", Remedy.CREATE_TABLES
     else:
-        message = f"The database is at revision {found}, this version at {HEAD}."
+        message = f"The database is at revision {found}, this version at {SCHEMA.head}."
         advice = Remedy.MIGRATE
     return _check("schema", message, advice, State.UNUSABLE)
 

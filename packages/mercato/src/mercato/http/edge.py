@@ -26,10 +26,10 @@ from mercato.http.routing import Match, Routes
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import MiB
 from mercato.platform.telemetry.context import set_context
+from mercato.platform.texts import count_of
 from mercato.services import Services
+from mercato.settings import MiB
 from mercato_contract.wire import as_json
 
 Scope = MutableMapping[str, Any]

@@ -74,7 +74,7 @@ class Call(Generic[B, Q]):
             key_id=caller.key_id,
             surface=caller.surface,
             partner_id=caller.partner_id,
-            store_id=self._store_id(),
+            subjects={"store_id": self._store_id()},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )

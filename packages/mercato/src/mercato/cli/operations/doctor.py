@@ -7,19 +7,19 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.failures import explain
+from mercato.cli.failures import DIFFERS_ADVICE, explain
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
 from mercato.features.doctor import Check, Remedy, State, checks
 from mercato.platform import clock
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings, SettingsError
+from mercato.settings import Settings, SettingsError, load
 from mercato_contract.wire import Wire
 
 _REMEDIES: Final = {
     Remedy.CREATE_TABLES: "Create them with: mercato migrate",
     Remedy.MIGRATE: "Run mercato migrate: it changes the tables, or says why it can't and what to do.",
+    Remedy.REPLACE_DATABASE: DIFFERS_ADVICE,
     Remedy.START_WORKER: "Start one: mercato serve, or mercato worker.",
     Remedy.REVIVE_JOBS: "mercato job list says why; once that is fixed: mercato job revive. "
     "They are deleted after 30 days.",

@@ -28,10 +28,10 @@ from mercato.features.orders import operators
 from mercato.features.orders.changes import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.tables import orders as orders_table
 from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.db.tables import orders as orders_table
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire

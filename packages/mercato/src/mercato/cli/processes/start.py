@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any, Final
 
 from mercato.cli import UnusableError, exit_with, report_failure
-from mercato.platform.environment import load
 from mercato.platform.processes import allow_open_files, return_memory
-from mercato.platform.settings import Settings
+from mercato.settings import Settings, load
 
 
 def serve(**given: Any) -> int:
@@ -161,21 +160,22 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
-    from mercato.platform.db.migrate import HEAD
+    from mercato.features.schema import SCHEMA
 
     before = await _migrate(settings)
     if before is None:
         where = settings.data_dir if settings.database_url is None else "the database"
-        message = f"Created the tables of revision {HEAD} in {where}."
-    elif before == HEAD:
-        message = f"The database is at revision {HEAD}, this version's: nothing was changed."
+        message = f"Created the tables of revision {SCHEMA.head} in {where}."
+    elif before == SCHEMA.head:
+        message = f"The database is at revision {SCHEMA.head}, this version's: nothing was changed."
     else:
-        message = f"The database was at revision {before} and is at {HEAD} now."
+        message = f"The database was at revision {before} and is at {SCHEMA.head} now."
     print(message, file=sys.stderr)
 
 
 async def _migrate(settings: Settings) -> str | None:
     """Migrate the database to this version's schema; return its previous revision, None if it is new."""
+    from mercato.features.schema import SCHEMA
     from mercato.platform.db.migrate import migrate as migrate_database
     from mercato.platform.db.url import database_url, refuse_pooled_replica
 
@@ -187,7 +187,7 @@ async def _migrate(settings: Settings) -> str | None:
             from mercato.cli.failures import no_data_dir  # imported only for the error
 
             raise no_data_dir(settings.data_dir, error) from None
-    return await migrate_database(database_url(settings))
+    return await migrate_database(database_url(settings), SCHEMA)
 
 
 if __name__ == "__main__":

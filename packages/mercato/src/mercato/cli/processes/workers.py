@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from mercato.cli import CommandFailedError
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import multiprocess
+from mercato.settings import Settings
 
 log = structlog.get_logger("mercato.workers")
 

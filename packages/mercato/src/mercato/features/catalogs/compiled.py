@@ -6,8 +6,8 @@ from uuid import UUID
 
 from mercato.features.catalogs import queries
 from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.platform import errors
 from mercato.platform.db.engine import Database
 from mercato.platform.telemetry import Lookups
 
@@ -43,7 +43,7 @@ class CompiledCatalogs:
         self.lookups.misses += 1
         body = await self._db.find_immutable(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
         if body is None:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return self._store(set_id, body)
 
     def _store(self, set_id: UUID, body: bytes) -> CompiledCatalog:

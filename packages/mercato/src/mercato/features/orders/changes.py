@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.features.metrics import Activity
 from mercato.features.orders import queries
 from mercato.features.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
 from mercato.features.orders.validation.replies import Acceptance
@@ -16,7 +17,6 @@ from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Write
-from mercato.platform.telemetry.activity import Activity
 from mercato_contract.events import EventType
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER

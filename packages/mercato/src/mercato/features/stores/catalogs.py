@@ -13,13 +13,13 @@ from msgspec import Struct
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.building.compress import CODINGS, decompress
 from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
-from mercato.platform import errors
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.settings import MiB
 from mercato.platform.telemetry import Lookups
+from mercato.settings import MiB
 from mercato_contract.wire import as_json
 
 MAX_BYTES: Final = 64 * MiB
@@ -83,7 +83,7 @@ class CatalogBodies:
         found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
         if found is None:
             self._forget((set_id.int, coding))
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         live, content = found
         if coding == IDENTITY:
             content = decompress(content, stored)
@@ -93,7 +93,7 @@ class CatalogBodies:
         """Return the bytes of a set of the caller. Raises CatalogSetNotFound, also for another partner's."""
         body = await self.get(set_id, coding)
         if body.partner_id != caller.partner_id:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return body
 
     def _store(self, set_id: UUID, coding: str, content: bytes, live: queries.LiveSet) -> Body:

@@ -7,12 +7,12 @@ silently. So it is refused at the start.
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sqlalchemy import URL, exc, make_url
 
 from mercato.platform.db.errors import UnusableUrl
-from mercato.platform.settings import Settings
+from mercato.platform.texts import Secret
 
 FILE: Final = "mercato.db"
 """The embedded database in the data directory."""
@@ -31,7 +31,26 @@ LOSES_SETTINGS: Final = (
 )
 
 
-def database_url(settings: Settings) -> str:
+class DatabaseSettings(Protocol):
+    """What the settings say about the database. Durations are in seconds."""
+
+    @property
+    def data_dir(self) -> Path: ...
+    @property
+    def database_url(self) -> Secret | None: ...
+    @property
+    def database_replica_url(self) -> Secret | None: ...
+    @property
+    def database_pool(self) -> int: ...
+    @property
+    def database_pool_seconds(self) -> float: ...
+    @property
+    def database_lock_seconds(self) -> float: ...
+    @property
+    def database_statement_seconds(self) -> float: ...
+
+
+def database_url(settings: DatabaseSettings) -> str:
     """Return the URL for `Database.open` and `migrate`: the setting, else SQLite in the data directory."""
     if settings.database_url is not None:
         return settings.database_url.reveal()
@@ -73,7 +92,7 @@ def driver_url(url: str) -> str:
     return parsed.set(query=query).render_as_string(hide_password=False)
 
 
-async def refuse_pooled_replica(settings: Settings) -> None:
+async def refuse_pooled_replica(settings: DatabaseSettings) -> None:
     """Return if no pooler is in front of the replica, or there is no replica. Raises UnusableUrl."""
     if settings.database_replica_url is not None and is_postgresql(database_url(settings)):
         await refuse_pooler(settings.database_replica_url.reveal(), "MERCATO_DATABASE_REPLICA_URL")

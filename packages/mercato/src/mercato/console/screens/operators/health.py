@@ -28,6 +28,7 @@ _PLACES: Final = {
 _REMEDIES: Final = {
     Remedy.CREATE_TABLES: "Create them with: mercato migrate",
     Remedy.MIGRATE: "Run mercato migrate: it changes the tables, or says why it can't and what to do.",
+    Remedy.REPLACE_DATABASE: "Stop the service: it needs the version that made the database. See: mercato doctor",
     Remedy.START_WORKER: "Start one: mercato serve, or mercato worker.",
     Remedy.REVIVE_JOBS: "The page says why. Revive them once that is fixed. They are deleted after 30 days.",
     Remedy.ENABLE_ENDPOINTS: "Ask their partners; then: mercato webhooks enable PARTNER URL",

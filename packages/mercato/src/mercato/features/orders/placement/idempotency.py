@@ -14,11 +14,11 @@ from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.compression import compress, decompress
+from mercato.features.orders.tables import idempotency_keys as keys
+from mercato.features.orders.tables import orders
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
-from mercato.platform.db.tables import idempotency_keys as keys
-from mercato.platform.db.tables import orders
 
 PURPOSE: Final = "mercato idempotency"
 """The purpose of the derived keys for the fingerprints of requests."""

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from mercato.features.orders.errors import OrderAlreadyPlaced, OrderTotalDifferent
 from mercato.features.orders.placement.idempotency import KeyedRequest
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.features.orders.validation import amounts
@@ -115,14 +116,14 @@ def _total_different(sums: Sums, at: str | None) -> Problem:
         f"The order's total is {total} {sums.currency} now. "
         "Validate it again and show the customer the new total."
     )
-    error = OrderError(code=errors.OrderTotalDifferent.code, message=message, pointer=at)
-    return errors.OrderTotalDifferent(message, errors=[error])
+    error = OrderError(code=OrderTotalDifferent.code, message=message, pointer=at)
+    return OrderTotalDifferent(message, errors=[error])
 
 
 def refusal(plan: Plan, used: UUID | None) -> Problem:
     """Return the plan's problem, or that the token was used for an order."""
     if used is not None:
-        return errors.OrderAlreadyPlaced(
+        return OrderAlreadyPlaced(
             "An order was placed with this validatedOrderToken. Read it by its orderId.",
             extensions={"orderId": str(used)},
         )

@@ -5,17 +5,17 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mercato.features.metrics import Activity
+from mercato.features.orders.errors import OrderClosed, StoreUnreachable
 from mercato.features.orders.placement import idempotency
 from mercato.features.orders.placement.idempotency import Claim, Reply
 from mercato.features.orders.placement.plan import PlacementContext
 from mercato.features.orders.record import OrderRow, StoreAnswer, order_of
 from mercato.features.orders.validation.error_codes import problem_of
 from mercato.features.orders.validation.service import RETRY_SECONDS
-from mercato.platform import errors
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Write
 from mercato.platform.errors import Problem
-from mercato.platform.telemetry.activity import Activity
 from mercato.platform.wire.problem import represent
 from mercato_contract.wire import as_json
 
@@ -43,13 +43,13 @@ class Replies(Struct, frozen=True):
                 problem = problem_of(order.errors)
                 problem.extensions |= extensions
             case StoreAnswer.GIVEN_UP:
-                problem = errors.OrderClosed(
+                problem = OrderClosed(
                     "The order was cancelled before its store answered. Place it again with a new key.",
                     extensions=extensions,
                 )
             case StoreAnswer.WAITING:
                 await idempotency.release(tx, claim, now=self.clock())
-                problem = errors.StoreUnreachable(
+                problem = StoreUnreachable(
                     "The store has not answered yet. The order is stored and resent for some minutes. Repeat the "
                     "request with the same Idempotency-Key, or read the order.",
                     retry_after=RETRY_SECONDS,

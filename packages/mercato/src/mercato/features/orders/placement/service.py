@@ -21,6 +21,7 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy.exc import IntegrityError
 
+from mercato.features.metrics import Activity
 from mercato.features.orders import queries
 from mercato.features.orders.changes import Changes
 from mercato.features.orders.placement import idempotency
@@ -60,7 +61,6 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
-from mercato.platform.telemetry.activity import Activity
 from mercato.platform.wire.problem import Context
 from mercato_contract.orders import Actor, PlaceOrderRequest
 from mercato_contract.wire import redacted

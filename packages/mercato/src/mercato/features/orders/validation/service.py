@@ -5,6 +5,8 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
+from mercato.features.metrics import Activity
+from mercato.features.orders.errors import StoreUnreachable
 from mercato.features.orders.record import storefront_cart
 from mercato.features.orders.validation.amounts import Sums, wire
 from mercato.features.orders.validation.checks import OrderCheck, OrderChecker
@@ -16,10 +18,8 @@ from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall, envelope
 from mercato.features.webhooks.validation_log import ValidationLog
-from mercato.platform import errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database
-from mercato.platform.telemetry.activity import Activity
 from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder
 from mercato_contract.orders import CheckedOrder, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.problems import OrderError
@@ -109,14 +109,12 @@ class Validations(Struct, frozen=True):
                     return listed
         raise await self._unreachable(caller, call, called)
 
-    async def _unreachable(
-        self, caller: Caller, call: StoreCall, called: CallResult
-    ) -> errors.StoreUnreachable:
+    async def _unreachable(self, caller: Caller, call: StoreCall, called: CallResult) -> StoreUnreachable:
         """Return the problem, and write the failed call into the merchant's delivery log. Raises RateLimited.
 
         A call that the store's circuit breaker stopped isn't logged.
         """
-        problem = errors.StoreUnreachable(
+        problem = StoreUnreachable(
             "The store's system gave no usable answer; the merchant sees why in its delivery log. Try again.",
             retry_after=RETRY_SECONDS,
         )

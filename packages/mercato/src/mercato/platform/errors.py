@@ -1,9 +1,58 @@
-"""Refusals of a request itself: its form, its caller, its rate."""
+"""Refusals: the base class of all, and those of a request itself. Each class has its code, status and category.
 
-from collections.abc import Iterable
+The refusals of a feature are in its `errors.py`. `wire.problem` renders them (RFC 9457); nothing here knows HTTP beyond
+the status. Codes and categories are a contract: see `docs/reference/errors.md`.
+"""
 
-from mercato.platform.errors.problem import Problem, shown
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+from mercato.platform.texts import shown
 from mercato_contract import problems
+from mercato_contract.problems import OrderError, ProblemKind
+
+
+class Problem(Exception):  # noqa: N818  # RFC 9457's own word
+    """A refusal for the client: `detail` says what happened and what to do next."""
+
+    kind: ClassVar[ProblemKind]
+    status: ClassVar[int]
+    code: ClassVar[str]
+    category: ClassVar[str]
+    title: ClassVar[str]
+    retryable: ClassVar[bool]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        kind = cls.kind
+        cls.code, cls.status, cls.category = kind.code, kind.status, kind.category
+        cls.title, cls.retryable = kind.title, kind.retryable
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: Iterable[OrderError] = (),
+        retry_after: int | None = None,
+        location: str | None = None,
+        extensions: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.retry_after = retry_after
+        self.location = location
+        self.extensions = dict(extensions or {})
+
+    @classmethod
+    def at(cls, pointer: str | None, message: str) -> Self:
+        """Return the refusal of a single value, at `pointer` in the request body."""
+        return cls(message, errors=[OrderError(code=cls.code, message=message, pointer=pointer)])
+
+    @property
+    def error_code(self) -> str:
+        """The code on the wire; `code` is that of the refusal's documentation page."""
+        return self.code
 
 
 class InvalidRequest(Problem):
@@ -87,3 +136,7 @@ class InternalError(Problem):
 
 class ServiceUnavailable(Problem):
     kind = problems.SERVICE_UNAVAILABLE
+
+
+class Conflict(Problem):
+    kind = problems.CONFLICT
