@@ -1,7 +1,6 @@
 """`mercato store`: the stores of all partners."""
 
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from msgspec.structs import asdict
@@ -13,8 +12,7 @@ from mercato.cli.output import (
     note,
     print_facts,
     print_json,
-    print_objects,
-    print_page,
+    print_table_page,
     view,
 )
 from mercato.cli.session import find_partner_id, opened
@@ -30,7 +28,7 @@ from mercato_contract.wire import Instant, Wire, instant
 store = group("store", "Stores: list, show, pause, resume.")
 
 
-class Entry(Wire):
+class StoreEntry(Wire):
     """A store in a list."""
 
     store_id: UUID
@@ -46,7 +44,7 @@ class Entry(Wire):
     updated_at: Instant
 
 
-class Detail(Entry):
+class Detail(StoreEntry):
     """A store and what decides whether it takes orders."""
 
     onboarding_id: UUID
@@ -92,8 +90,16 @@ async def list_(
         "Status": _status,
         "Partner": lambda summary: summary.partner or summary.partner_id,
     }
-    show = partial(print_objects, columns, empty="No matching stores.", cut=tuple(columns)[1:])
-    print_page("stores", found, limit=limit, as_json=json, entry=_entry, show=show)
+    print_table_page(
+        "stores",
+        found,
+        columns,
+        limit=limit,
+        as_json=json,
+        entry=_entry,
+        empty="No matching stores.",
+        cut=tuple(columns)[1:],
+    )
 
 
 @store.command
@@ -155,8 +161,8 @@ async def _change(
         note(f"{found.summary.name} is {_status(found.summary)}.")
 
 
-def _entry(summary: StoreSummary) -> Entry:
-    return view(Entry, summary, store_id=summary.id)
+def _entry(summary: StoreSummary) -> StoreEntry:
+    return view(StoreEntry, summary, store_id=summary.id)
 
 
 def _status(summary: StoreSummary) -> str:

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
-from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
+from mercato.cli.output import Column, note, print_facts, print_from_first, print_json, view
 from mercato.cli.partners.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
 from mercato.features import offboarding
@@ -37,7 +37,7 @@ class Credentials(Wire, kw_only=True):
     signing_secret: str
 
 
-class Entry(Wire):
+class PartnerEntry(Wire):
     """A partner in a list."""
 
     partner_id: UUID
@@ -130,12 +130,15 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
     """List partners in the order of their creation."""
     async with opened(data_dir) as core, core.db.read() as tx:
         found = await queries.list_partners(tx, after=after, limit=PAGE)
-    if json:
-        print_json({"partners": [view(Entry, account, partner_id=account.id) for account in found]})
-    else:
-        print_objects(COLUMNS, found, empty="No partners. Create one with: mercato partner create")
-    if len(found) == PAGE:
-        note(f"There may be more: mercato partner list --after {found[-1].id}")
+    print_from_first(
+        "partners",
+        found,
+        COLUMNS,
+        limit=PAGE,
+        as_json=json,
+        entry=lambda account: view(PartnerEntry, account, partner_id=account.id),
+        empty="No partners. Create one with: mercato partner create",
+    )
 
 
 @partner.command
