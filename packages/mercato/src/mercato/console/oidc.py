@@ -31,7 +31,7 @@ _INSTEAD: Final = (
 )
 
 
-async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer:
+async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer[str]:
     """Redirect to the provider, or return the page for a browser that comes back from there."""
     if call.texts["method"] != "GET":
         raise errors.MethodNotAllowed(call.texts["method"], ["GET"])
@@ -70,7 +70,7 @@ def _problem_of(error: Problem | ProviderFailed | InvalidIdToken) -> Problem:
 
 async def _continue(
     call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn, used: tuple[bytes, bytes]
-) -> Answer:
+) -> Answer[str]:
     """Make the one link of this sign-in, and return the page that uses it."""
     callback_url = call.head.base_url + CALLBACK
     answer, kept = _answer(call.head.query), cookies.read(SIGN_ON)

@@ -126,19 +126,23 @@ class Onboardings(Struct, frozen=True):
         return _status(onboarding, run, onboarding)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
-        """Create the onboarding's store with the validated catalog. Raises OnboardingNotReady."""
+        """Create the onboarding's store with the validated catalog, or return the one that exists.
+
+        Raises OnboardingNotReady.
+        """
         now = self.clock()
         async with self.db.write() as tx:
             if not await lock_active_partner(tx, caller.partner_id):
                 raise errors.Forbidden("This partner is suspended. Ask the operator of this service.")
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
-            if state is not OnboardingState.READY_TO_ACTIVATE:
+            if state is OnboardingState.READY_TO_ACTIVATE:
+                await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
+                await queries.insert_store(tx, onboarding, now=now)
+                await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
+                await publish_change(tx, onboarding.store_id, self.on_change)
+            elif state is not OnboardingState.ACTIVE:
                 raise OnboardingNotReady(state)
-            await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
-            await queries.insert_store(tx, onboarding, now=now)
-            await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-            await publish_change(tx, onboarding.store_id, self.on_change)
             store = await queries.find_store(tx, onboarding.store_id)
             crash.point("store.written")
         assert store is not None
