@@ -17,7 +17,6 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
-from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
 from mercato.features.orders.changes import Changes
 from mercato.features.orders.placement import idempotency, submission
@@ -240,7 +239,7 @@ def build(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id, refresh).finished,
+        on_finished=StoreEvents(clock.new_id).finished,
         quota=quota,
         metrics=metrics,
         activity=activity,
@@ -290,7 +289,7 @@ def build(
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
+        onboardings=Onboardings(db, now, clock.new_id, vault),
         stores=Stores(
             db,
             now,
@@ -299,7 +298,6 @@ def build(
             compiled,
             IdMappings(compiled),
             settings.ingest_waiting_per_store,
-            on_change=refresh,
             vault=vault,
             quota=quota,
         ),
@@ -310,7 +308,7 @@ def build(
         orders=ordering.orders,
         worker=Worker(
             db,
-            _handlers(settings, ingest, TimezoneLookup(db, refresh), sender, ordering),
+            _handlers(settings, ingest, TimezoneLookup(db), sender, ordering),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),

@@ -214,7 +214,7 @@ async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
         await app.stores.set_status(visit.caller(Surface.COMMERCE), row.id, status)
         return
     async with app.db.write() as tx:
-        await operators.change_status(tx, row.id, status, now=app.clock(), on_change=app.stores.on_change)
+        await operators.change_status(tx, row.id, status, now=app.clock())
 
 
 async def _failed_call(visit: Visit, row: StoreRow) -> str | None:

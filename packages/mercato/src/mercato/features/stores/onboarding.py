@@ -15,7 +15,7 @@ from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, onboarding_queries, places, queries
 from mercato.features.stores.address import address_of
-from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import Onboarding, StoreRow, first_error, state_of
 from mercato.features.stores.rules import token_fault
 from mercato.platform import crash, errors
@@ -45,7 +45,6 @@ class Onboardings(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
-    on_change: OnChange
     vault: Vault
 
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
@@ -131,7 +130,7 @@ class Onboardings(Struct, frozen=True):
             await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
             await queries.insert_store(tx, onboarding, now=now)
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-            await publish_change(tx, onboarding.store_id, self.on_change)
+            await publish_change(tx, onboarding.store_id)
             store = await queries.find_store(tx, onboarding.store_id)
             crash.point("store.written")
         assert store is not None

@@ -86,9 +86,12 @@ async def find_version(tx: Read, store_id: UUID) -> int | None:
     return version
 
 
-async def increment_version(tx: Write, store_id: UUID) -> None:
-    """Invalidate every earlier plan for the store. It may not exist yet."""
-    await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
+async def increment_version(tx: Write, store_id: UUID) -> bool:
+    """Invalidate every earlier plan for the store, and lock its row; return whether it exists."""
+    changed = await tx.execute(
+        update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1)
+    )
+    return changed.rowcount == 1
 
 
 async def list_stores_by_id(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:

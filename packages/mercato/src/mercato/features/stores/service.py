@@ -15,7 +15,7 @@ from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, places, queries, rules
 from mercato.features.stores.address import address_of
-from mercato.features.stores.cache import OnChange, StoreCache, invalidate, publish_change
+from mercato.features.stores.cache import StoreCache, invalidate, publish_change
 from mercato.features.stores.catalogs import IdMappings
 from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.deliveries import enable_endpoints_below
@@ -51,7 +51,6 @@ class Stores(Struct, frozen=True):
     compiled: CompiledCatalogs
     id_mappings: IdMappings
     runs_waiting: int
-    on_change: OnChange
     vault: Vault
     quota: StorageQuota
 
@@ -109,7 +108,7 @@ class Stores(Struct, frozen=True):
             )
             members = sorted(values) if token is None else [*sorted(values), "webhook_token"]
             await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
-            await publish_change(tx, store_id, self.on_change)
+            await publish_change(tx, store_id)
         return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
@@ -122,9 +121,7 @@ class Stores(Struct, frozen=True):
         """Pause or resume. Pausing a paused store replaces reason and end. Raises StoreNotFound, ValidationFailed."""
         now = self.clock()
         async with self.db.write() as tx:
-            if not await set_status(
-                tx, caller.partner_id, store_id, request, now=now, on_change=self.on_change
-            ):
+            if not await set_status(tx, caller.partner_id, store_id, request, now=now):
                 raise errors.StoreNotFound(store_id)
             row = await queries.find_store(tx, store_id)
         assert row is not None
@@ -203,14 +200,13 @@ async def set_status(
     request: StoreStatusUpdate,
     *,
     now: datetime,
-    on_change: OnChange,
 ) -> bool:
     """Pause or resume the partner's store; return whether it exists. Raises ValidationFailed."""
     values = rules.status_values(request, now)
     if not await queries.update_store(tx, partner_id, store_id, **values, updated_at=now):
         return False
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
-    await publish_change(tx, store_id, on_change)
+    await publish_change(tx, store_id)
     return True
 
 

@@ -1,8 +1,9 @@
 """A store as storefronts see it, and whether it is open."""
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.search import WEEK, merge_windows
@@ -18,7 +19,7 @@ from mercato_contract.stores import (
     StoreAvailability,
     StoreStatusValue,
 )
-from mercato_contract.wire import instant
+from mercato_contract.wire import Wire, instant
 
 
 def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
@@ -39,6 +40,41 @@ def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> Mar
         fulfillment_types=modes_of(row),
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
+    )
+
+
+class Card(Wire, kw_only=True):
+    """A MarketfrontStore without what depends on the present time: the search index stores it encoded."""
+
+    store_id: UUID
+    catalog_set_id: UUID
+    name: str
+    description: str | UnsetType = UNSET
+    phone: str | UnsetType = UNSET
+    logo_url: str | UnsetType = UNSET
+    timezone: str
+    address: PostalAddress
+    availability: tuple[AvailabilityWindow, ...]
+    categories: tuple[str, ...]
+    fulfillment_types: tuple[FulfillmentMode, ...]
+    minimum_order_amount: str | UnsetType = UNSET
+
+
+def card_of(row: StoreRow, spans: Windows) -> Card:
+    """Return the store's card; `spans` of the week in which some catalog of its set is available."""
+    return Card(
+        store_id=row.id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        description=row.description or UNSET,
+        phone=row.phone or UNSET,
+        logo_url=row.logo_url or UNSET,
+        timezone=row.timezone,
+        address=address_shown(row),
+        availability=windows_in(spans),
+        categories=row.categories,
+        fulfillment_types=modes_of(row),
+        minimum_order_amount=row.minimum_text or UNSET,
     )
 
 
