@@ -25,7 +25,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.stores import operators
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.operators import StoreFilter
-from mercato.features.stores.storefront import availability_of, windows_of
+from mercato.features.stores.storefront import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.errors import StoreNotFound, ValidationFailed
@@ -145,7 +145,7 @@ async def show_store(visit: Visit) -> Page:
         "query": query,
         "now": availability_of(row, catalog, now),
         "then": None if at is None else availability_of(row, catalog, at),
-        "hours": windows_of(catalog),
+        "hours": windows_in(spans_of(catalog)),
         "items": _items(row, catalog, query.item, now),
         "most": MAX_ITEMS,
         "currency": catalog.currency,

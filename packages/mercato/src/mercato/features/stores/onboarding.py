@@ -16,7 +16,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, onboarding_queries, places, queries
 from mercato.features.stores.address import address_of
 from mercato.features.stores.cache import publish_change
-from mercato.features.stores.model import Onboarding, StoreRow, first_error, state_of
+from mercato.features.stores.model import Onboarding, OnboardingChange, StoreRow, first_error, state_of
 from mercato.features.stores.rules import token_fault
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
@@ -87,7 +87,7 @@ class Onboardings(Struct, frozen=True):
         async with self.db.write() as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             if not await onboarding_queries.update_onboarding(
-                tx, onboarding.id, cancelled_at=now, holds_name=False
+                tx, onboarding.id, OnboardingChange(cancelled_at=now, holds_name=False)
             ):
                 raise errors.OnboardingActive
             await ingest.abandon(tx, onboarding.id, now=now)
@@ -111,7 +111,7 @@ class Onboardings(Struct, frozen=True):
                 await self._release_failed_name(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
             await onboarding_queries.update_onboarding(
-                tx, onboarding.id, catalog_callback_url=url, holds_name=True
+                tx, onboarding.id, OnboardingChange(catalog_callback_url=url, holds_name=True)
             )
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
@@ -127,7 +127,7 @@ class Onboardings(Struct, frozen=True):
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is not OnboardingState.READY_TO_ACTIVATE:
                 raise errors.OnboardingNotReady(state)
-            await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
+            await onboarding_queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
             await queries.insert_store(tx, onboarding, now=now)
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
             await publish_change(tx, onboarding.store_id)
@@ -179,7 +179,7 @@ class Onboardings(Struct, frozen=True):
             return
         if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
             raise _already(holder)
-        await onboarding_queries.update_onboarding(tx, holder.id, holds_name=False)
+        await onboarding_queries.update_onboarding(tx, holder.id, OnboardingChange(holds_name=False))
 
     async def _pull(
         self,

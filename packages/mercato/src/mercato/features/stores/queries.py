@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.features.stores.model import Onboarding, StoreChange, StoreRow
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import catalog_owners as owners
@@ -150,10 +150,19 @@ async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limi
     return [row.id for row in await tx.all(query)]
 
 
-async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
+async def update_store(
+    tx: Write, partner_id: UUID, store_id: UUID, change: StoreChange, *, now: datetime
+) -> bool:
     """Change the partner's store; return whether it exists."""
+    values = {
+        name: _text(value) if name in ("address", "categories") else value
+        for name in change.members
+        for value in [getattr(change, name)]
+    }
     moved = await tx.execute(
-        update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
+        update(stores)
+        .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
+        .values(**values, updated_at=now)
     )
     return moved.rowcount == 1
 

@@ -91,22 +91,22 @@ class Stores(Struct, frozen=True):
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
                 raise errors.StoreNotFound(store_id)
-            values = rules.update_values(request, row, found=found)
-            await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
-            if values.get("webhook_url"):
+            change = rules.change_of(request, row, found=found)
+            await queries.update_store(tx, caller.partner_id, store_id, change, now=now)
+            if isinstance(change.webhook_url, str):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
-                await enable_endpoints_below(tx, caller.partner_id, values["webhook_url"])
+                await enable_endpoints_below(tx, caller.partner_id, change.webhook_url)
             after = await queries.find_store(tx, store_id)
             assert after is not None
-            if "address" in values:
+            if change.address is not UNSET:
                 await places.enqueue_for_store(tx, after)
             token = request.webhook_token if isinstance(request.webhook_token, str) else None
-            if after.webhook_url is not None and ("webhook_url" in values or token is not None):
+            if after.webhook_url is not None and (change.webhook_url is not UNSET or token is not None):
                 await events.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
             await events.announce_webhook_url(
                 tx, before=row, after=after, now=now, new_id=self.new_id, trace=trace
             )
-            members = sorted(values) if token is None else [*sorted(values), "webhook_token"]
+            members = sorted(change.members) if token is None else [*sorted(change.members), "webhook_token"]
             await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
             await publish_change(tx, store_id)
         return store_of(after, now)
@@ -202,8 +202,8 @@ async def set_status(
     now: datetime,
 ) -> bool:
     """Pause or resume the partner's store; return whether it exists. Raises ValidationFailed."""
-    values = rules.status_values(request, now)
-    if not await queries.update_store(tx, partner_id, store_id, **values, updated_at=now):
+    change = rules.status_change_of(request, now)
+    if not await queries.update_store(tx, partner_id, store_id, change, now=now):
         return False
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
     await publish_change(tx, store_id)

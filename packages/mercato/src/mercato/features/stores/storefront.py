@@ -1,9 +1,9 @@
 """A store as storefronts see it, and whether it is open."""
 
 from datetime import datetime, timedelta
-from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
+from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.search import WEEK, merge_windows
@@ -17,52 +17,15 @@ from mercato_contract.stores import (
     MarketfrontStore,
     PostalAddress,
     StoreAvailability,
+    StoreCard,
     StoreStatusValue,
 )
-from mercato_contract.wire import Wire, instant
+from mercato_contract.wire import instant
 
 
-def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
-    """Return the store as storefronts see it at an instant."""
-    return MarketfrontStore(
-        store_id=row.id,
-        catalog_set_id=row.catalog_set_id,
-        name=row.name,
-        description=row.description or UNSET,
-        phone=row.phone or UNSET,
-        logo_url=row.logo_url or UNSET,
-        timezone=row.timezone,
-        address=address_shown(row),
-        status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
-        is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
-        availability=windows_of(catalog),
-        categories=row.categories,
-        fulfillment_types=modes_of(row),
-        minimum_order_amount=row.minimum_text or UNSET,
-        unavailable_item_ids=row.unavailable_at(now),
-    )
-
-
-class Card(Wire, kw_only=True):
-    """A MarketfrontStore without what depends on the present time: the search index stores it encoded."""
-
-    store_id: UUID
-    catalog_set_id: UUID
-    name: str
-    description: str | UnsetType = UNSET
-    phone: str | UnsetType = UNSET
-    logo_url: str | UnsetType = UNSET
-    timezone: str
-    address: PostalAddress
-    availability: tuple[AvailabilityWindow, ...]
-    categories: tuple[str, ...]
-    fulfillment_types: tuple[FulfillmentMode, ...]
-    minimum_order_amount: str | UnsetType = UNSET
-
-
-def card_of(row: StoreRow, spans: Windows) -> Card:
+def card_of(row: StoreRow, spans: Windows) -> StoreCard:
     """Return the store's card; `spans` of the week in which some catalog of its set is available."""
-    return Card(
+    return StoreCard(
         store_id=row.id,
         catalog_set_id=row.catalog_set_id,
         name=row.name,
@@ -75,6 +38,16 @@ def card_of(row: StoreRow, spans: Windows) -> Card:
         categories=row.categories,
         fulfillment_types=modes_of(row),
         minimum_order_amount=row.minimum_text or UNSET,
+    )
+
+
+def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
+    """Return the store as storefronts see it at an instant."""
+    return MarketfrontStore(
+        **asdict(card_of(row, spans_of(catalog))),
+        status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
+        is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
+        unavailable_item_ids=row.unavailable_at(now),
     )
 
 
@@ -107,12 +80,12 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
     )
 
 
-def windows_of(catalog: CompiledCatalog) -> tuple[AvailabilityWindow, ...]:
-    """Return when at least one catalog of the set is available, by day and without overlaps."""
+def spans_of(catalog: CompiledCatalog) -> Windows:
+    """Return the spans of the week in which at least one catalog of the set is available."""
     spans: list[tuple[int, int]] = [] if catalog.catalogs else list(WEEK)
     for hours in catalog.catalogs:
         spans += WEEK if hours.windows is None else hours.windows
-    return windows_in(merge_windows(spans))
+    return merge_windows(spans)
 
 
 def windows_in(spans: Windows) -> tuple[AvailabilityWindow, ...]:
