@@ -20,10 +20,10 @@ from sqlalchemy.schema import CreateIndex
 
 from mercato.features.discovery.index import Hours, columns_of, hours_of
 from mercato.features.discovery.model import Listing
+from mercato.features.discovery.tables import WORDS_DDL, store_search
 from mercato.features.discovery.text import document_of
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import migrate
-from mercato.platform.db.tables import store_search
-from mercato.platform.db.tables.discovery import WORDS_DDL
 
 COLUMNS = (
     "number", "store_id", "name_key", "cell", "x", "y", "z", "pickup", "delivery", "hours_key", "paused_until",
@@ -64,7 +64,7 @@ def _batches(entries: Iterable[Listing]) -> Iterator[list[tuple[int, Listing]]]:
 
 def sqlite(path: Path, entries: Iterable[Listing]) -> None:
     """Fill a new SQLite file."""
-    asyncio.run(migrate(f"sqlite:///{path}"))
+    asyncio.run(migrate(f"sqlite:///{path}", SCHEMA))
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous=OFF")
     db.execute("PRAGMA cache_size=-200000")
@@ -92,7 +92,7 @@ def sqlite(path: Path, entries: Iterable[Listing]) -> None:
 
 async def postgresql(url: str, entries: Iterable[Listing]) -> None:
     """Fill a new PostgreSQL database."""
-    await migrate(url)
+    await migrate(url, SCHEMA)
     db = await asyncpg.connect(url)
     names = [str(index.name) for index in store_search.indexes] + ["ix_store_search_words"]
     for name in names:

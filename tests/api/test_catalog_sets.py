@@ -124,7 +124,7 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
     status = await mercato.onboard(pos, shop.host(CATALOG))
     from sqlalchemy import select
 
-    from mercato.platform.db.tables import catalog_sets
+    from mercato.features.catalogs.tables import catalog_sets
 
     async with mercato.app.db.read() as tx:
         set_id = await tx.scalar(select(catalog_sets.c.id))

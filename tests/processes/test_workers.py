@@ -28,7 +28,7 @@ def workers_of(process: asyncio.subprocess.Process) -> list[psutil.Process]:
 
 def _serves(process: psutil.Process) -> bool:
     try:
-        return "serve-one" in process.cmdline()
+        return "mercato.cli.processes.start" in process.cmdline()
     except psutil.Error:  # it has just ended
         return False
 

@@ -58,15 +58,15 @@ HARMLESS = {
     "http.operations.Operation.request_headers": "names",
     "http.operations.Operation.reply_headers": "names",
     "http.operations.Operation.body_limit": "a number of bytes",
-    "http.operations.Operation.raw_body": "yes or no",
-    "http.operations.Operation.streams_body": "yes or no",
-    "http.operations.Operation.late_body": "yes or no",
+    "http.operations.Operation.body_form": "how a handler gets a body",
+    "http.operations.Operation.body_type": "a media type",
+    "http.operations.Operation.body_optional": "yes or no",
     "features.webhooks.model.StoreCall.carries_payment": "yes or no",
     "mercato_contract.debugger.mistakes.Match.key": "a Key, of which the secret is hidden",
     "mercato_contract.webhooks.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.tools.sandbox", "mercato_client.testing", "mercato.platform.db.migrations")
+NOT_SERVED = ("mercato.tools.sandbox", "mercato_client.testing", "mercato.features.schema.env")
 
 
 def kinds() -> Iterator[type[Any]]:

@@ -189,9 +189,13 @@ STORE_UNREACHABLE: Final = ProblemKind(
 )
 
 PROBLEMS: Final[Mapping[str, ProblemKind]] = {
-    kind.code: kind for kind in tuple(globals().values()) if isinstance(kind, ProblemKind)
+    kind.code: kind
+    for kind in sorted(
+        (value for value in tuple(globals().values()) if isinstance(value, ProblemKind)),
+        key=lambda kind: (kind.status, kind.code),
+    )
 }
-"""Every refusal by its code."""
+"""Every refusal by its code, in the order of status and code."""
 
 ORDER_ERROR_CODES: Final = frozenset(
     kind.code

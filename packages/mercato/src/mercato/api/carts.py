@@ -8,8 +8,15 @@ from mercato.features.carts.changes import (
     remove_item,
     update_item,
 )
+from mercato.features.carts.errors import (
+    CatalogSetRequired,
+    ItemUnavailable,
+    LineItemNotFound,
+    MissingStoreId,
+)
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.operations import Access, Call, Operations, Rate
-from mercato.platform import errors
 from mercato.services import Services
 from mercato_contract.carts import (
     AddCartItemRequest,
@@ -26,15 +33,13 @@ CARTS = "/v1/marketfront/carts"
 @carts.post(
     CARTS + "/add",
     summary="Add item to cart",
-    takes=AddCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
-        errors.MissingStoreId,
-        errors.CatalogSetRequired,
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.ItemUnavailable,
+        MissingStoreId,
+        CatalogSetRequired,
+        StoreNotFound,
+        CatalogSetNotFound,
+        ItemUnavailable,
     ),
 )
 async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
@@ -51,10 +56,8 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
 @carts.post(
     CARTS + "/remove",
     summary="Remove item from cart",
-    takes=RemoveCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
-    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
+    problems=(StoreNotFound, CatalogSetNotFound, LineItemNotFound),
 )
 async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCart:
     """Remove a line or a modifier and return the cart priced.
@@ -70,14 +73,12 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 @carts.post(
     CARTS + "/update",
     summary="Update item quantity",
-    takes=UpdateCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.LineItemNotFound,
-        errors.ItemUnavailable,
+        StoreNotFound,
+        CatalogSetNotFound,
+        LineItemNotFound,
+        ItemUnavailable,
     ),
 )
 async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCart:

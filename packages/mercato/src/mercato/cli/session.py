@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from mercato.cli import command_name
-from mercato.cli.failures import UnusableError, no_data_dir
+from mercato.cli import UnusableError, command_name
+from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
 from mercato.features.partners.vault import Vault
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
@@ -57,7 +58,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
             "or sqlite:/// and a path."
         ) from None
     if create:
-        await migrate(url)
+        await migrate(url, SCHEMA)
     async with db:
         yield Session(settings, db)
 

@@ -12,6 +12,7 @@ from mercato.asgi import application
 from mercato.features.partners import accounts
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
+from mercato.features.schema import SCHEMA
 from mercato.http.server import serving
 from mercato.platform import clock
 from mercato.platform.clock import Clock
@@ -48,6 +49,6 @@ async def temporary_service(name: str, **settings: Any) -> AsyncIterator[LocalSe
     """Run the service on a new database in a temporary directory. It doesn't read the environment."""
     with tempfile.TemporaryDirectory(prefix=f"mercato-{name}-") as directory:
         chosen = Settings(data_dir=Path(directory), allow_private_networks=True, **settings)
-        await migrate(database_url(chosen))
+        await migrate(database_url(chosen), SCHEMA)
         async with local_service(chosen) as service:
             yield service

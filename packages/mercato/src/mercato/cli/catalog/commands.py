@@ -8,10 +8,9 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.catalog.diff import Difference, compare_carts, print_difference
 from mercato.cli.catalog.tree import tree
-from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import note, print_json, sanitize, say, wrap

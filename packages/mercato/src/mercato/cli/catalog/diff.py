@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.output import sanitize, say, wrap
 from mercato.features.carts.lines import check_bounds

@@ -8,8 +8,7 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import STANDARD_INPUT, read_valid_document, settings, why_not
 from mercato.cli.options import Source
 from mercato.cli.output import note, sanitize, wrap

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import settings
 from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say

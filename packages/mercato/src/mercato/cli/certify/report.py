@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, say
 from mercato.cli.session import opened

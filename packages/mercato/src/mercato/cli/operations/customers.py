@@ -2,8 +2,7 @@
 
 from uuid import UUID
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_table
 from mercato.cli.session import opened

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened

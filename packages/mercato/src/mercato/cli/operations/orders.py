@@ -8,7 +8,7 @@ from uuid import UUID
 from cyclopts import Parameter
 from msgspec.structs import asdict
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,
@@ -29,11 +29,11 @@ from mercato.features.orders.changes import CANCELLED_BY_OPERATOR, Changes
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.service import Orders
+from mercato.features.orders.tables import orders as orders_table
 from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
 from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.db.tables import orders as orders_table
 from mercato.platform.telemetry.activity import Activity, EventLog
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError

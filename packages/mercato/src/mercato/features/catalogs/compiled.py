@@ -5,8 +5,8 @@ from uuid import UUID
 
 from mercato.features.catalogs import queries
 from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.platform import errors
 from mercato.platform.cache import Cache
 from mercato.platform.db.engine import Database
 
@@ -28,7 +28,7 @@ class CompiledCatalogs:
         """Return the catalog. Raises CatalogSetNotFound."""
         found = await self._cache.get(set_id.int, self._read, set_id)
         if found is None:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return found[0]
 
     async def _read(self, set_id: UUID) -> tuple[CompiledCatalog, int] | None:

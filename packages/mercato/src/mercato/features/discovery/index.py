@@ -12,9 +12,9 @@ from mercato.features.catalogs import words as names
 from mercato.features.discovery.hours import key_of, pack_spans
 from mercato.features.discovery.model import Listing
 from mercato.features.discovery.places import cell_of, point_of
+from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
 from mercato.features.discovery.text import document_of
 from mercato.platform.db.engine import AnyRow, Write
-from mercato.platform.db.tables import opening_hours, store_cards, store_search, store_words
 
 _ADD_HOURS: Final = text(
     "INSERT INTO opening_hours (key, timezone, spans, stores, pickup, delivery) "

@@ -12,7 +12,7 @@ from mercato.features.orders.record import OrderRow, StoreAnswer, cancelled_data
 from mercato.features.orders.validation.replies import Acceptance
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Write
@@ -84,9 +84,7 @@ class Changes(Struct, frozen=True):
             await self._push(
                 tx,
                 changed,
-                partner_id=order.storefront_id,
-                surface=Surface.MARKETFRONT,
-                base_url=event_url,
+                to=Recipient(order.storefront_id, Surface.MARKETFRONT, event_url),
                 type_=EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED,
                 data=event_data(changed),
                 now=now,
@@ -175,26 +173,23 @@ class Changes(Struct, frozen=True):
         await self._push(
             tx,
             order,
-            partner_id=order.partner_id,
-            surface=Surface.COMMERCE,
-            base_url=url,
+            to=Recipient(order.partner_id, Surface.COMMERCE, url),
             type_=EventType.ORDER_CANCELLED,
             data=cancelled_data(order),
             now=now,
         )
 
     async def _push(
-        self, tx: Write, order: OrderRow, *, type_: EventType, now: datetime, **delivery: Any
+        self, tx: Write, order: OrderRow, *, to: Recipient, type_: EventType, data: object, now: datetime
     ) -> None:
-        await push(
-            tx,
+        event = NewEvent(
             delivery_id=self.new_id(),
             webhook_id=self.new_id(),
+            type=type_,
+            data=data,
+            traceparent=order.traceparent,
             store_id=order.store_id,
             order_id=order.id,
             order_content=order.content,
-            type=type_,
-            traceparent=order.traceparent,
-            now=now,
-            **delivery,
         )
+        await push(tx, event, to=to, now=now)

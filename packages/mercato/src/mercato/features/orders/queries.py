@@ -11,15 +11,16 @@ from msgspec.structs import asdict
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
 from mercato.features.compression import compress, decompress
+from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
+from mercato.features.orders.tables import order_history as history
+from mercato.features.orders.tables import order_submissions as submissions
+from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.tables import order_history as history
-from mercato.platform.db.tables import order_submissions as submissions
-from mercato.platform.db.tables import orders, stores
 from mercato.platform.db.types import Instant
-from mercato.platform.errors import OrderNotFound
 from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import as_json

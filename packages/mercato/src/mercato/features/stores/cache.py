@@ -13,12 +13,13 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.catalogs.queries import find_owner_of_set
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries, search
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
-from mercato.platform import errors
 from mercato.platform.cache import Cache
 from mercato.platform.db.changes import ChangeFeed, announce
 from mercato.platform.db.engine import Database, Write
@@ -60,7 +61,7 @@ class StoreCache:
         """Return the caller's store with every committed change. Raises StoreNotFound, also for another partner's."""
         row = await self.find_in_force(store_id)
         if row is None or row.partner_id != caller.partner_id:
-            raise errors.StoreNotFound(store_id)
+            raise StoreNotFound(store_id)
         return row
 
     async def read(self, store_id: UUID) -> StoreRow | None:
@@ -89,13 +90,13 @@ class Menus(Struct, frozen=True):
             cache.find_in_force(store_id) if in_force else cache.rows.get(store_id.int, cache.read, store_id)
         )
         if store is None:
-            raise errors.StoreNotFound(store_id)
+            raise StoreNotFound(store_id)
         current = store.catalog_set_id
         if catalog_set_id.int != current.int:
             async with self.db.read() as tx:
                 owner_id = await find_owner_of_set(tx, catalog_set_id)
             if owner_id != store.onboarding_id:
-                raise errors.CatalogSetNotFound(catalog_set_id)
+                raise CatalogSetNotFound(catalog_set_id)
         return store, await self.compiled.get(current)
 
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.building.compress import CODINGS, decompress
 from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
-from mercato.platform import errors
 from mercato.platform.cache import Cache
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.settings import MiB
@@ -63,14 +63,14 @@ class CatalogBodies:
         """
         body = await self._cache.get((set_id.int, coding), self._read, set_id, coding)
         if body is None:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return body
 
     async def get_own(self, caller: Caller, set_id: UUID, coding: str) -> Body:
         """Return the bytes of a set of the caller. Raises CatalogSetNotFound, also for another partner's."""
         body = await self.get(set_id, coding)
         if body.partner_id != caller.partner_id:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return body
 
     async def _read(self, set_id: UUID, coding: str) -> Body | None:

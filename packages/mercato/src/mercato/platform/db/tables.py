@@ -1,10 +1,24 @@
-"""Background jobs, enqueued in the transaction that makes them necessary."""
+"""The metadata of all tables, and the tables of the platform: jobs, the audit trail, the change feed, and a probe.
 
-from sqlalchemy import Column, Index, Integer, Table, Text, text
+Each feature has its own in `tables.py`, registered in the same metadata.
+"""
 
-from mercato.platform.db.tables.base import metadata
-from mercato.platform.db.types import Instant, Serial
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
+from mercato.platform.db.types import Id, Instant, Serial
+
+# Constraints have predictable names, which migrations and error messages use.
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# Background jobs, enqueued in the transaction that makes them necessary.
 # A row is `waiting` (not due yet), `ready`, `running` or `dead`; a finished job is deleted.
 jobs = Table(
     "jobs",
@@ -65,3 +79,46 @@ Index(
 )
 Index("ix_jobs_dead", jobs.c.run_at, sqlite_where=_dead, postgresql_where=_dead)
 Index("ix_jobs_dead_kind", jobs.c.kind, jobs.c.run_at, sqlite_where=_dead, postgresql_where=_dead)
+
+# No foreign keys: a row outlives its subject.
+audit = Table(
+    "audit",
+    metadata,
+    # UUIDv7 of the instant, so the ids are in the order of the changes.
+    Column("id", Id, primary_key=True),
+    Column("at", Instant, nullable=False),
+    # `key:<id>`, `cli:<user>`, one of both after `console:`, or `service`.
+    Column("actor", Text, nullable=False),
+    Column("surface", Text),
+    Column("partner_id", Id),
+    # An operation's id, a command, or a job's kind.
+    Column("action", Text, nullable=False),
+    Column("subject_type", Text, nullable=False),
+    Column("subject_id", Text),
+    Column("request_id", Text),
+    # A JSON object: names of what changed, never secrets or customers' data.
+    Column("detail", Text, nullable=False),
+    # Short rows, stored in the primary key; else SQLite has a second index.
+    sqlite_with_rowid=False,
+)
+Index("ix_audit_partner_id", audit.c.partner_id, audit.c.id)
+Index("ix_audit_action", audit.c.action, audit.c.id)
+
+# Entries that the caches of all processes must drop. Rows are kept for minutes.
+changes = Table(
+    "changes",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# One row, replaced by each probe.
+write_probes = Table(
+    "write_probes",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("filler", LargeBinary, nullable=False),
+)

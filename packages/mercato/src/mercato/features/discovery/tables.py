@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Serial
 
 # Narrow on purpose: a search for a common word reads many rows.

@@ -2,11 +2,8 @@
 
 from alembic import context
 
-from mercato.platform.db.tables import metadata
-
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
     # SQLite alters few things in place; a batch rebuilds the table instead.
     render_as_batch=True,
 )

@@ -1,8 +1,8 @@
 """Catalog owners, their immutable CatalogSets, and the runs that pull them."""
 
-from sqlalchemy import Boolean, Column, Index, LargeBinary, Table, Text, text
+from sqlalchemy import Boolean, Column, Index, LargeBinary, Table, Text, column, table, text
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
 
 # An owner is an onboarding and the store that it becomes: both ids are assigned at registration.
@@ -81,3 +81,6 @@ Index(
     postgresql_where=_failed,
 )
 Index("ix_catalog_runs_updated_at", catalog_runs.c.updated_at)
+
+# What is read of the stores, a feature above this one: their names, for lists.
+stores = table("stores", column("id", Id), column("name", Text))

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, Index, Integer, Table, Text
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
 
 # No foreign keys: rows are kept for days, and deleted with their partner.

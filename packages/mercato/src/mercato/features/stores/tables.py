@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
 
 onboardings = Table(

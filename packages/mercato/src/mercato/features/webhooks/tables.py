@@ -1,8 +1,20 @@
 """Deliveries, their attempts, and failing endpoints."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    column,
+    table,
+    text,
+)
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
 
 deliveries = Table(
@@ -120,3 +132,6 @@ endpoints = Table(
     Column("disabled_at", Instant),
     Column("disabled_reason", Text),
 )
+
+# What is read of the orders, a feature above this one: the base that bodies about an order are compressed with.
+orders = table("orders", column("id", Id), column("content", LargeBinary))

@@ -1,8 +1,8 @@
-"""Refusals because of a resource: it doesn't exist, or not in the required state."""
+"""Refusals about stores and their onboardings."""
 
 from uuid import UUID
 
-from mercato.platform.errors.problem import Problem, shown
+from mercato.platform.errors import Problem, shown
 from mercato_contract import problems
 
 
@@ -13,38 +13,11 @@ class StoreNotFound(Problem):
         super().__init__(f"This account has no store {shown(store_id)}. Check the storeId.")
 
 
-class CatalogSetNotFound(Problem):
-    kind = problems.CATALOGSET_NOT_FOUND
-
-    def __init__(self, catalog_set_id: object) -> None:
-        super().__init__(
-            f"There is no CatalogSet {shown(catalog_set_id)}, or it has expired. Read the store for its current one."
-        )
-
-
 class OnboardingNotFound(Problem):
     kind = problems.ONBOARDING_NOT_FOUND
 
     def __init__(self, onboarding_id: object) -> None:
         super().__init__(f"This account has no onboarding {shown(onboarding_id)}, or it was cancelled.")
-
-
-class CatalogIngestNotFound(Problem):
-    kind = problems.CATALOG_INGEST_NOT_FOUND
-
-    def __init__(self, run_id: object) -> None:
-        super().__init__(f"This store has no catalog ingest run {shown(run_id)}, or it has expired.")
-
-
-class DeliveryNotFound(Problem):
-    kind = problems.DELIVERY_NOT_FOUND
-
-    def __init__(self, delivery_id: object) -> None:
-        super().__init__(f"This account has no webhook delivery {shown(delivery_id)}, or it has expired.")
-
-
-class Conflict(Problem):
-    kind = problems.CONFLICT
 
 
 class OnboardingNotReady(Problem):

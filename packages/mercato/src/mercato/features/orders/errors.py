@@ -1,30 +1,14 @@
-"""Refusals of carts and orders, a store's own included."""
+"""Refusals of orders, a store's own included."""
 
 from collections.abc import Iterable
 
-from mercato.platform.errors.problem import Problem, shown
+from mercato.platform.errors import Problem, shown
 from mercato_contract import problems
 from mercato_contract.problems import OTHER, OrderError
 
 
-class MissingStoreId(Problem):
-    kind = problems.MISSING_STORE_ID
-
-
-class CatalogSetRequired(Problem):
-    kind = problems.CATALOGSET_REQUIRED
-
-
 class CartEmpty(Problem):
     kind = problems.CART_EMPTY
-
-
-class ModifierRequired(Problem):
-    kind = problems.MODIFIER_REQUIRED
-
-
-class ModifierLimitExceeded(Problem):
-    kind = problems.MODIFIER_LIMIT_EXCEEDED
 
 
 class OrderBelowMinimum(Problem):
@@ -49,10 +33,6 @@ class OrderTokenInvalid(Problem):
 
 class StoreClosed(Problem):
     kind = problems.STORE_CLOSED
-
-
-class ItemUnavailable(Problem):
-    kind = problems.ITEM_UNAVAILABLE
 
 
 class ItemPriceChanged(Problem):
@@ -83,10 +63,6 @@ class Other(Problem):
     @property
     def error_code(self) -> str:
         return self._store_code
-
-
-class LineItemNotFound(Problem):
-    kind = problems.LINE_ITEM_NOT_FOUND
 
 
 class OrderNotFound(Problem):

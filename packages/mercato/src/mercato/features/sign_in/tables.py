@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, Table, Text
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
 
 # Whose account a link or a session opens: a partner's, or without one the operator's. No foreign keys: both end with
