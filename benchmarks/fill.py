@@ -75,7 +75,7 @@ def sqlite(path: Path, entries: Iterable[Listing]) -> None:
         rows = [_row(number, entry, entry.store_id.hex) for number, entry in batch]
         db.executemany(f"INSERT INTO store_search ({','.join(COLUMNS)}) VALUES ({marks})", rows)  # noqa: S608
         db.executemany(
-            "INSERT INTO store_cards VALUES (?, ?, ?)",
+            "INSERT INTO store_cards (number, store_id, card) VALUES (?, ?, ?)",
             [(number, entry.store_id.hex, entry.card) for number, entry in batch],
         )
         db.executemany(

@@ -43,6 +43,7 @@ from mercato.features.stores.events import StoreEvents
 from mercato.features.stores.menu_places import MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
+from mercato.features.stores.search import Reindex
 from mercato.features.stores.service import Stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
@@ -308,7 +309,7 @@ def build(
         orders=ordering.orders,
         worker=Worker(
             db,
-            _handlers(settings, ingest, TimezoneLookup(db), sender, ordering),
+            _handlers(settings, ingest, TimezoneLookup(db), sender, ordering) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),

@@ -14,7 +14,7 @@ from mercato.features.discovery.model import Listing
 from mercato.features.discovery.places import cell_of, point_of
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
 from mercato.features.discovery.text import document_of
-from mercato.platform.db.engine import AnyRow, Write
+from mercato.platform.db.engine import AnyRow, Read, Write
 
 _ADD_HOURS: Final = text(
     "INSERT INTO opening_hours (key, timezone, spans, stores, pickup, delivery) "
@@ -87,18 +87,23 @@ async def put(tx: Write, listing: Listing) -> None:
     old = await _find(tx, listing.store_id)
     await _count(tx, old, listing)
     values = asdict(columns_of(listing))
+    card = {"card": listing.card, "version": listing.card_version}
     if old is None:
         number = await tx.scalar(
             insert(store_search).values(store_id=listing.store_id, **values).returning(store_search.c.number)
         )
-        await tx.execute(
-            insert(store_cards).values(number=number, store_id=listing.store_id, card=listing.card)
-        )
+        await tx.execute(insert(store_cards).values(number=number, store_id=listing.store_id, **card))
     else:
         number = old.number
         await tx.execute(update(store_search).where(store_search.c.number == number).values(values))
-        await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card=listing.card))
+        await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card))
     await _write_words(tx, number, document_of(listing, tx.dialect))
+
+
+async def list_outdated(tx: Read, version: int, *, limit: int) -> list[UUID]:
+    """Return stores whose card has an earlier version, in the order in which they may be locked."""
+    outdated = select(store_cards.c.store_id).where(store_cards.c.version < version).limit(limit)
+    return sorted(row.store_id for row in await tx.all(outdated))
 
 
 async def remove(tx: Write, store_id: UUID) -> None:

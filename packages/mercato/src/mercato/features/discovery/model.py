@@ -15,7 +15,7 @@ class Listing(Struct, frozen=True, kw_only=True):
 
     `words` are those of its catalog, `spans` of the local week. `paused_until` is in milliseconds since 1970: 0 if the
     store isn't paused, INDEFINITELY if it is paused until further notice. `card` is a DiscoveredStore in JSON without
-    what depends on the present time or the search.
+    what depends on the present time or the search; `card_version` is that of its shape.
     """
 
     store_id: UUID
@@ -30,6 +30,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     words: Sequence[str]
     spans: Windows
     card: bytes
+    card_version: int
 
 
 class EncodedDiscoverResponse(Wire):

@@ -17,7 +17,7 @@ from mercato.platform.db.schema import Schema
 TABLES: Final = (catalogs, certification, discovery, orders, partners, requests, sign_in, stores, webhooks)
 """The modules that register the features' tables, beside those of the platform."""
 
-SCHEMA: Final = Schema(head="0005", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
+SCHEMA: Final = Schema(head="0007", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
 
 DIFFERS_ADVICE: Final = (
     "A version from before the first release made it, or somebody has changed its tables. Run the version that made "

@@ -210,6 +210,11 @@ async def _set_timezone(
     return moved.rowcount == 1
 
 
+async def lock(tx: Write, store_id: UUID) -> bool:
+    """Lock the row of a store of any partner until the transaction ends; return whether it exists."""
+    return await tx.first(select(stores.c.id).where(stores.c.id == store_id).with_for_update()) is not None
+
+
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
     """Return the partner's store and lock its row until the transaction ends."""
     held = await tx.first(

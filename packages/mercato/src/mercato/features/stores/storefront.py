@@ -1,6 +1,7 @@
 """A store as storefronts see it, and whether it is open."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -21,6 +22,9 @@ from mercato_contract.stores import (
     StoreStatusValue,
 )
 from mercato_contract.wire import instant
+
+CARD_VERSION: Final = 1
+"""The version of a stored StoreCard. Increment it with every change of the shape: stored cards are then rewritten."""
 
 
 def card_of(row: StoreRow, spans: Windows) -> StoreCard:
