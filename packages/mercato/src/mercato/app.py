@@ -18,7 +18,6 @@ from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.runs import pull_limits
-from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.lifecycle import Lifecycle
@@ -45,6 +44,7 @@ from mercato.features.stores.events import StoreEvents
 from mercato.features.stores.menu_places import MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
+from mercato.features.stores.search import Reindex
 from mercato.features.stores.service import Stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
@@ -262,7 +262,7 @@ def build(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id, refresh).finished,
+        on_finished=StoreEvents(clock.new_id).finished,
         quota=quota,
         metrics=metrics,
         activity=activity,
@@ -299,7 +299,7 @@ def build(
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
+        onboardings=Onboardings(db, now, clock.new_id, vault),
         stores=Stores(
             db,
             now,
@@ -308,7 +308,6 @@ def build(
             compiled,
             IdMappings(compiled),
             settings.ingest_waiting_per_store,
-            on_change=refresh,
             vault=vault,
             quota=quota,
         ),
@@ -318,7 +317,7 @@ def build(
         placements=ordering.placements,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db, refresh), sender, ordering.resender),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.resender) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
