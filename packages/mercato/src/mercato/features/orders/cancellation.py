@@ -23,8 +23,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries
-from mercato.features.orders.changes import Changes
 from mercato.features.orders.errors import CancellationRefused, OrderClosed, StoreUnreachable
+from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
 from mercato.features.orders.placement import idempotency
 from mercato.features.orders.placement.idempotency import Claim, KeyedRequest, Pinned
 from mercato.features.orders.placement.outcomes import (
@@ -65,7 +65,6 @@ from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.problem import Origin, detail_of
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import (
-    Actor,
     CancellationStatus,
     CancelOrderRequest,
     OrderState,
@@ -118,7 +117,7 @@ class Cancellations(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
-    changes: Changes
+    lifecycle: Lifecycle
     calls: StoreCalls
     secrets: Sequence[bytes]
     seconds: float
@@ -194,9 +193,7 @@ class Cancellations(Struct, frozen=True):
         url = await queries.find_webhook_url(tx, order.store_id)
         if order.answer is StoreAnswer.WAITING:
             await end_record(tx, order.id, delivered=False, now=now)
-            order = await self._cancel(tx, order, cancellation, now=now, answer=StoreAnswer.GIVEN_UP)
-            if url is not None:
-                await self.changes.notify_store(tx, order, url=url, now=now)
+            order = await self._cancel(tx, order, cancellation, now=now, webhook_url=url)
         elif url is None:
             if order.status is OrderStatus.PENDING:
                 order = await self._cancel(tx, order, cancellation, now=now)
@@ -205,7 +202,7 @@ class Cancellations(Struct, frozen=True):
                     tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=_NO_STORE_URL
                 )
         else:
-            order = await self._record(tx, order, cancellation, entry="cancellation.requested", now=now)
+            order = await self._record(tx, order, cancellation)
             await self._log(tx, order, cancellation, url, now)
             await self._schedule(tx, order, cancellation, wait=context.keyed.lease)
             return Requested(claim, order, cancellation)
@@ -352,21 +349,12 @@ class Cancellations(Struct, frozen=True):
         cancellation: StoredCancellation,
         *,
         now: datetime,
-        answer: StoreAnswer | None = None,
+        webhook_url: str | None = None,
     ) -> OrderRow:
+        """Return the cancelled order. With a `webhook_url` its store, which hasn't consented, is told durably."""
         accepted = replace(cancellation, status=CancellationStatus.ACCEPTED, at=now)
-        return await self.changes.change(
-            tx,
-            order,
-            actor=Actor.STOREFRONT,
-            entry="cancelled",
-            now=now,
-            detail={"cancelReason": cancellation.reason},
-            state=OrderState.CANCELLED,
-            cancel_reason=cancellation.reason,
-            cancellation=accepted,
-            answer=answer or order.answer,
-        )
+        change = OrderCancelledByStorefront(at=now, cancellation=accepted, webhook_url=webhook_url)
+        return await self.lifecycle.apply(tx, order, change)
 
     async def _meet_end(
         self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime
@@ -387,19 +375,11 @@ class Cancellations(Struct, frozen=True):
         now: datetime,
         refusal: str | None = None,
     ) -> OrderRow:
-        ended = replace(cancellation, status=status, at=now, refusal=refusal)
-        return await self._record(tx, order, ended, entry=f"cancellation.{status.value}", now=now)
+        return await self._record(tx, order, replace(cancellation, status=status, at=now, refusal=refusal))
 
-    async def _record(
-        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, *, entry: str, now: datetime
-    ) -> OrderRow:
-        actor = Actor.STOREFRONT if cancellation.status is CancellationStatus.REQUESTED else Actor.STORE
-        detail = {"reason": cancellation.reason}
-        if cancellation.refusal is not None:
-            detail["refusal"] = cancellation.refusal
-        return await self.changes.change(
-            tx, order, actor=actor, entry=entry, now=now, detail=detail, cancellation=cancellation
-        )
+    async def _record(self, tx: Write, order: OrderRow, cancellation: StoredCancellation) -> OrderRow:
+        change = CANCELLATIONS[cancellation.status](at=cancellation.at, cancellation=cancellation)
+        return await self.lifecycle.apply(tx, order, change)
 
     async def _schedule(
         self, tx: Write, order: OrderRow, cancellation: StoredCancellation, *, wait: timedelta

@@ -421,8 +421,11 @@ CREATE TABLE store_cards (
   number BIGINT NOT NULL,
   store_id UUID NOT NULL,
   card BYTEA NOT NULL,
+  version INTEGER DEFAULT '1' NOT NULL,
   CONSTRAINT pk_store_cards PRIMARY KEY (number)
 );
+
+CREATE INDEX ix_store_cards_version ON store_cards (version);
 
 CREATE TABLE store_search (
   number BIGSERIAL NOT NULL,
@@ -550,4 +553,4 @@ CREATE TABLE alembic_version (
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 
-INSERT INTO alembic_version VALUES ('0006');
+INSERT INTO alembic_version VALUES ('0008');

@@ -424,8 +424,11 @@ CREATE TABLE store_cards (
   number INTEGER NOT NULL,
   store_id CHAR(32) NOT NULL,
   card BLOB NOT NULL,
+  version INTEGER DEFAULT '1' NOT NULL,
   CONSTRAINT pk_store_cards PRIMARY KEY (number)
 );
+
+CREATE INDEX ix_store_cards_version ON store_cards (version);
 
 CREATE TABLE store_search (
   number INTEGER NOT NULL,
@@ -551,4 +554,4 @@ CREATE TABLE alembic_version (
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 
-INSERT INTO alembic_version VALUES ('0006');
+INSERT INTO alembic_version VALUES ('0008');
