@@ -16,9 +16,9 @@ from mercato.cli.options import Json, Source, group
 from mercato.cli.output import note, print_json, sanitize, say, wrap
 from mercato.features.catalogs.building.model import Built
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.ids import NO_ONBOARDING
 from mercato.features.catalogs.lint import LintFinding, LintReport, refused
 from mercato.features.catalogs.lint import lint as lint_document
+from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.plurals import count_of
 from mercato.platform.settings import Settings

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
-from mercato.features.stores import onboarding_queries, queries
+from mercato.features.stores import queries
 from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.platform import jobs
@@ -76,7 +76,7 @@ class TimezoneLookup(Struct, frozen=True):
     async def set_onboarding_timezone(self, job: Job[OnboardingTimezoneJob]) -> Outcome:
         """Set the time zone of an onboarding, and of its store if it exists."""
         async with self.db.read() as tx:
-            onboarding = await onboarding_queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
+            onboarding = await queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
         if onboarding is None or not _needs_timezone(onboarding):
             return Done()
         zone = await _timezone_of(onboarding)

@@ -1,4 +1,16 @@
-"""A store as storefronts see it, and whether it is open."""
+"""A store in the shapes that its readers get.
+
+Each shape that is left has a reader of its own, and nothing else in it:
+
+- `StoreRow` (`model.py`): the service, with what no reader may see, such as the version.
+- `StoreChange` (`model.py`): one update; what is UNSET stays.
+- `Store`: the merchant, with the webhookUrl, the pause's reason and the warnings that concern nobody else.
+- `StoreCard`: a storefront at any time. The search index stores it, so nothing in it depends on the present time.
+- `MarketfrontStore`, `DiscoveredStore`: the card with its status now; and in a search with its distance.
+- `Listing` (`discovery/text.py`): the search index, by words, place and hours.
+- `StoreSummary`, `StoreDetail` (`operators.py`): operators, who see stores of every partner and those that are hidden.
+- `ClosedStore` (`search.py`): the merchant's overview, with the next opening.
+"""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -7,7 +19,8 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
-from mercato.features.catalogs.search import WEEK, merge_windows
+from mercato.features.catalogs.words import WEEK, merge_windows
+from mercato.features.stores import places
 from mercato.features.stores.model import StoreRow
 from mercato.platform.clock import zone
 from mercato_contract.catalogs import AvailabilityWindow
@@ -17,11 +30,52 @@ from mercato_contract.stores import (
     FulfillmentMode,
     MarketfrontStore,
     PostalAddress,
+    Store,
     StoreAvailability,
     StoreCard,
+    StoreStatusResponse,
     StoreStatusValue,
 )
-from mercato_contract.wire import instant
+from mercato_contract.wire import instant, rfc3339
+
+
+def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
+    """Return a store's status at an instant."""
+    if not row.paused_at(now):
+        return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
+    return StoreStatusResponse(
+        status=StoreStatusValue.PAUSED, pause_reason=row.pause_reason, resume_at=instant(row.resume_at)
+    )
+
+
+def store_of(row: StoreRow, now: datetime) -> Store:
+    """Return a store as its merchant sees it at an instant."""
+    status = status_of(row, now)
+    return Store(
+        store_id=row.id,
+        onboarding_id=row.onboarding_id,
+        partner_store_id=row.partner_store_id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        address=row.address,
+        phone=row.phone or UNSET,
+        timezone=row.timezone,
+        logo_url=row.logo_url or UNSET,
+        description=row.description or UNSET,
+        status=status.status,
+        pause_reason=status.pause_reason,
+        resume_at=status.resume_at,
+        webhook_url=row.webhook_url or UNSET,
+        minimum_order_amount=row.minimum_text or UNSET,
+        delivery_allowed=row.delivery_allowed,
+        pickup_allowed=row.pickup_allowed,
+        categories=row.categories,
+        unavailable_item_ids=row.unavailable_at(now),
+        warnings=places.warnings_of(row),
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
+    )
+
 
 CARD_VERSION: Final = 1
 """The version of a stored StoreCard. Increment it with every change of the shape: stored cards are then rewritten."""
