@@ -13,7 +13,7 @@ from mercato.features.catalogs.runs import Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, places, queries
+from mercato.features.stores import events, places, queries, views
 from mercato.features.stores.cache import publish_change
 from mercato.features.stores.errors import (
     OnboardingActive,
@@ -228,7 +228,7 @@ def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -
         error=first_error(newest.errors) if failed else UNSET,
         errors=newest.errors if failed else (),
         created_at=instant(onboarding.created_at) or "",
-        warnings=(*places.warnings_of(place), *newest.warnings),
+        warnings=(*views.warnings_of(place), *newest.warnings),
     )
 
 

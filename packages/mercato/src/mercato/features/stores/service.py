@@ -14,7 +14,7 @@ from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, places, queries, rules
+from mercato.features.stores import events, places, queries, rules, views
 from mercato.features.stores.cache import StoreCache, invalidate, publish_change
 from mercato.features.stores.catalogs import IdMappings
 from mercato.features.stores.errors import StoreNotFound
@@ -216,7 +216,7 @@ def _with_store_warnings(run: Run, store: StoreRow) -> Run:
     """Return an ended run with the warnings about the store's address before its own."""
     if run.status in OPEN:
         return run
-    return structs.replace(run, warnings=(*places.warnings_of(store), *run.warnings))
+    return structs.replace(run, warnings=(*views.warnings_of(store), *run.warnings))
 
 
 def _origin_detail(before: StoreRow, after: StoreRow) -> dict[str, str | None]:

@@ -15,16 +15,17 @@ Each shape that is left has a reader of its own, and nothing else in it:
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.words import WEEK, merge_windows
-from mercato.features.stores import places
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.platform.clock import zone
-from mercato_contract.catalogs import AvailabilityWindow
+from mercato.platform.geo.gazetteer import AddressParts, locate
+from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
 from mercato_contract.stores import (
+    Address,
     AvailabilityReason,
     Coordinates,
     FulfillmentMode,
@@ -71,10 +72,71 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         pickup_allowed=row.pickup_allowed,
         categories=row.categories,
         unavailable_item_ids=row.unavailable_at(now),
-        warnings=places.warnings_of(row),
+        warnings=warnings_of(row),
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
     )
+
+
+LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
+TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
+
+
+def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
+    """Return the warnings about an address that could not be located.
+
+    They aren't stored but looked up again: that is rare and takes a fraction of a millisecond.
+    """
+    if place.latitude is not None:
+        return ()
+    location = locate(address_parts(place.address))
+    unknown = _location_unknown(place.address, country_known=location.country_known)
+    if place.timezone_given or location.timezone is not None:
+        return (unknown,)
+    return unknown, _timezone_assumed(place.timezone)
+
+
+def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:
+    city, country = _text_or_empty(address.city), _text_or_empty(address.country)
+    pointer = "/address"
+    if not country_known:
+        pointer, reason = "/address/country", f'"{country}" is not the name or the ISO 3166 code of a country'
+    elif city:
+        pointer, reason = "/address/city", f'no city "{city}" of 15,000 people or more was found there'
+    elif _text_or_empty(address.postal_code):
+        pointer, reason = "/address/postalCode", "only postal codes of the United States are known"
+    else:
+        reason = "it names no city"
+    return PartnerWarning(
+        code=LOCATION_UNKNOWN,
+        message=f"The address has no known location: {reason}. Storefronts find the store by name, but not by place. "
+        "Send address.coordinates with lat and lng, at registration or with Update Store.",
+        pointer=pointer,
+    )
+
+
+def _timezone_assumed(timezone: str) -> PartnerWarning:
+    return PartnerWarning(
+        code=TIMEZONE_ASSUMED,
+        message=f"The time zone is assumed to be {timezone}: none was sent, and the address doesn't determine it. "
+        "Opening hours are read in it. "
+        "Send timezone (an IANA name like Europe/Berlin), at registration or with Update Store.",
+        pointer="/timezone",
+    )
+
+
+def address_parts(address: Address) -> AddressParts:
+    """Return what the gazetteer looks an address up by."""
+    return AddressParts(
+        city=_text_or_empty(address.city),
+        state=_text_or_empty(address.state),
+        postal_code=_text_or_empty(address.postal_code),
+        country=_text_or_empty(address.country),
+    )
+
+
+def _text_or_empty(value: str | UnsetType) -> str:
+    return "" if value is UNSET else value.strip()
 
 
 CARD_VERSION: Final = 1
