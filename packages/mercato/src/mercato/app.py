@@ -15,8 +15,8 @@ from msgspec import Struct
 from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
-from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
@@ -39,9 +39,8 @@ from mercato.features.partners.tokens import PURPOSE, Tokens
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
-from mercato.features.stores.catalogs import CatalogBodies, IdMappings
+from mercato.features.stores.catalogs import CatalogBodies, IdMappings, MenuPlaces
 from mercato.features.stores.events import StoreEvents
-from mercato.features.stores.menu_places import MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
 from mercato.features.stores.search import Reindex

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta
 
 from mercato.features.carts.errors import MissingStoreId
-from mercato.features.catalogs.building.compress import CODINGS
+from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.check import Subject
 from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.runs import Run

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.stores.availability import read_status_update
 from mercato.features.stores.errors import (
     OnboardingActive,
     OnboardingNotFailed,
@@ -16,8 +15,8 @@ from mercato.features.stores.errors import (
 )
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
-from mercato.features.stores.service import store_of
-from mercato.features.stores.storefront import availability_of, storefront_of
+from mercato.features.stores.rules import read_status_update
+from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors

@@ -139,7 +139,7 @@ class Edge:
         caller = None
         if not operation.is_public:
             token = bearer_token(head)
-            caller = self._callers.find_cached(token) or await self._look_up(token, operation, match, head)
+            caller = await self._look_up(token, operation, match, head)
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)

@@ -26,7 +26,7 @@ from mercato.features.stores import operators
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.operators import StoreFilter
-from mercato.features.stores.storefront import availability_of, spans_of, windows_in
+from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.errors import ValidationFailed

@@ -10,10 +10,9 @@ from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, selec
 
 from mercato.features.catalogs import words as names
 from mercato.features.discovery.hours import key_of, pack_spans
-from mercato.features.discovery.model import Listing
 from mercato.features.discovery.places import cell_of, point_of
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
-from mercato.features.discovery.text import document_of
+from mercato.features.discovery.text import Listing, document_of
 from mercato.platform.db.engine import AnyRow, Read, Write
 
 _ADD_HOURS: Final = text(

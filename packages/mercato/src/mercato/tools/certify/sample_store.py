@@ -16,8 +16,7 @@ from mercato.features.catalogs.lint import lint
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.orders.validation.amounts import Sums, wire
 from mercato.features.orders.validation.checks import check_order
-from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import SoldOut, StoreRow
 from mercato.platform import clock
 from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
 from mercato_contract.events import WebhookOrder

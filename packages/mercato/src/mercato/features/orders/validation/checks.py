@@ -19,7 +19,7 @@ from mercato.features.orders.validation.amounts import Sums, fits
 from mercato.features.orders.validation.payment import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
-from mercato.features.stores.storefront import availability_of
+from mercato.features.stores.views import availability_of
 from mercato.platform import errors
 from mercato.platform.clock import Clock, MakeId, zone
 from mercato.platform.errors import ValidationFailed

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.orders.validation.amounts import Sums
 from mercato.features.orders.validation.replies import (
     Acceptance,
