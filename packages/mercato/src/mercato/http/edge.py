@@ -155,7 +155,7 @@ class Edge:
             call.body = await self._read(operation, head, body_in, caller)
         result = await operation.handler(call)
         if isinstance(result, Answer):
-            return _reply(operation, result)
+            return _encoded(operation, result)
         return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
 
     async def _look_up(
@@ -276,13 +276,13 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
     return operation.decode(raw)
 
 
-def _reply(operation: Operation, result: Answer[Any]) -> tuple[int, Headers, bytes]:
-    status = operation.status if result.status is None else result.status
-    headers = list(result.headers)
-    if result.raw is not None:
-        headers.append((b"content-type", result.media_type))
-        return status, headers, result.raw
-    if result.value is None:
+def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, bytes]:
+    status = operation.status if answer.status is None else answer.status
+    headers = list(answer.headers)
+    if answer.raw is not None:
+        headers.append((b"content-type", answer.media_type))
+        return status, headers, answer.raw
+    if answer.value is None:
         return status, headers, b""
     headers.append(_JSON)
-    return status, headers, as_json(result.value)
+    return status, headers, as_json(answer.value)
