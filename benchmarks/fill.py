@@ -17,10 +17,10 @@ from sqlalchemy import Index
 from sqlalchemy.dialects import postgresql as dialect
 from sqlalchemy.schema import CreateIndex
 
+from mercato.features.discovery.tables import WORDS_DDL, store_search
 from mercato.features.discovery.writes import Entry, Hours
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import migrate
-from mercato.platform.db.tables import store_search
-from mercato.platform.db.tables.discovery import WORDS_DDL
 
 COLUMNS = (
     "number", "store_id", "name_key", "cell", "x", "y", "z", "pickup", "delivery", "hours_key", "paused_until",
@@ -61,7 +61,7 @@ def _batches(entries: Iterable[Entry]) -> Iterator[list[tuple[int, Entry]]]:
 
 def sqlite(path: Path, entries: Iterable[Entry]) -> None:
     """Fill a new SQLite file."""
-    asyncio.run(migrate(f"sqlite:///{path}"))
+    asyncio.run(migrate(f"sqlite:///{path}", SCHEMA))
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous=OFF")
     db.execute("PRAGMA cache_size=-200000")
@@ -89,7 +89,7 @@ def sqlite(path: Path, entries: Iterable[Entry]) -> None:
 
 async def postgresql(url: str, entries: Iterable[Entry]) -> None:
     """Fill a new PostgreSQL database."""
-    await migrate(url)
+    await migrate(url, SCHEMA)
     db = await asyncpg.connect(url)
     names = [str(index.name) for index in store_search.indexes] + ["ix_store_search_words"]
     for name in names:

@@ -32,7 +32,7 @@ from mercato.http.head import Head
 from mercato.platform import clock
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import RateLimited
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 
 @pytest.fixture

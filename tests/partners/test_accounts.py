@@ -10,12 +10,12 @@ from tests.partners.support import HOUR, VAULT, HandClock, make_partner
 from mercato.features.partners import accounts, queries
 from mercato.features.partners.credentials import TOPIC
 from mercato.features.partners.model import AccountError, Limits, PartnerKind, Surface, UnknownAccountError
+from mercato.features.partners.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.partners.webhook_tokens import set_webhook_token
 from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import api_keys, partners, signing_secrets, webhook_tokens
 
 NOBODY = new_id()
 

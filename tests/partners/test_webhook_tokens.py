@@ -9,6 +9,7 @@ from sqlalchemy import update
 from tests.partners.support import VAULT, HandClock, make_partner
 
 from mercato.features.partners.model import AccountError
+from mercato.features.partners.tables import webhook_tokens
 from mercato.features.partners.vault import VaultError
 from mercato.features.partners.webhook_tokens import (
     MAX_ORIGINS,
@@ -20,7 +21,6 @@ from mercato.features.partners.webhook_tokens import (
 )
 from mercato.features.webhooks.credentials import Credentials
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import webhook_tokens
 
 A, B = "https://a.example/hooks", "https://b.example/hooks"
 

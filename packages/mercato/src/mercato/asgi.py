@@ -19,9 +19,9 @@ from mercato.http.edge import Edge
 from mercato.http.openapi import document as openapi
 from mercato.http.operations import Access, Answer, Call, Operation, Operations
 from mercato.http.traced import Traced
-from mercato.platform import errors
 from mercato.platform.telemetry import tracing
 from mercato.services import Services
+from mercato_contract.problems import PROBLEMS
 
 about = Operations(access=Access.PUBLIC, tag="System")
 
@@ -118,5 +118,5 @@ def _operation(operation: Operation, base_url: str) -> str:
 
 
 def _errors(base_url: str) -> Iterator[str]:
-    for kind in errors.all_problems():
+    for kind in PROBLEMS.values():
         yield f"- [{kind.code}]({base_url}/errors/{kind.code}): {kind.status}. {kind.title}."

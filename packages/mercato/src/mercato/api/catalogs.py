@@ -9,11 +9,13 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta
 
+from mercato.features.carts.errors import MissingStoreId
 from mercato.features.catalogs.building.compress import CODINGS
 from mercato.features.catalogs.check import Subject
 from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.runs import Run
 from mercato.features.stores.catalogs import IDENTITY, Body
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.codings import best_coding
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
@@ -55,7 +57,7 @@ class StoreQuery(Wire):
     required_query=("storeId",),
     status=202,
     answer_headers=("Retry-After", "Location"),
-    problems=(errors.MissingStoreId, errors.StoreNotFound),
+    problems=(MissingStoreId, StoreNotFound),
 )
 async def notify_catalog_update(
     call: Call[CatalogSetNotification, StoreQuery],
@@ -102,7 +104,7 @@ async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     "/v1/commerce/catalogset-validation",
     summary="Validate CatalogSet",
     schema=dict[str, Any],
-    problems=(errors.StoreNotFound,),
+    problems=(StoreNotFound,),
 )
 async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
     """Check a CatalogSet as a run does, without any change.
@@ -149,17 +151,16 @@ async def get_store_ids(call: Call[None, None]) -> Answer[StoreIds]:
 )
 async def get_catalog_set(call: Call[None, None]) -> Answer[CatalogSet]:
     """Return a CatalogSet. It never changes under its id, so cache it. A superseded one stays readable for 30 days."""
-    set_id, bodies = call.ids["catalogSetId"], call.app.bodies
     coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
-    return _answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
+    return _answer(await call.app.bodies.get(call.ids["catalogSetId"], coding), call.headers)
 
 
 def _store_id(query: StoreQuery) -> UUID:
     if not query.store_id:
-        raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
+        raise MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
     store_id = parse_uuid(query.store_id)
     if store_id is None:
-        raise errors.StoreNotFound(query.store_id)
+        raise StoreNotFound(query.store_id)
     return store_id
 
 

@@ -7,6 +7,13 @@ from msgspec import Meta
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.stores.availability import read_status_update
+from mercato.features.stores.errors import (
+    OnboardingActive,
+    OnboardingNotFailed,
+    OnboardingNotReady,
+    StoreAlreadyRegistered,
+    StoreNotFound,
+)
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
 from mercato.features.stores.service import store_of
@@ -48,7 +55,7 @@ _NO_STORE: Final = ((b"cache-control", b"no-store"),)
     summary="Register Store",
     status=201,
     answer_headers=("Location",),
-    problems=(errors.StoreAlreadyRegistered,),
+    problems=(StoreAlreadyRegistered,),
 )
 async def register_store(call: Call[OnboardingRequest, None]) -> Answer[OnboardingStatus]:
     """Start the onboarding of a store. The catalog is pulled at once; poll Get Onboarding Status."""
@@ -70,7 +77,7 @@ async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
 
 
 @onboarding.delete(
-    PATH + "/{onboardingId}", summary="Cancel Onboarding", status=204, problems=(errors.OnboardingActive,)
+    PATH + "/{onboardingId}", summary="Cancel Onboarding", status=204, problems=(OnboardingActive,)
 )
 async def cancel_onboarding(call: Call[None, None]) -> None:
     """Cancel an onboarding that isn't active. A running pull is abandoned; the onboarding is then not found."""
@@ -80,7 +87,7 @@ async def cancel_onboarding(call: Call[None, None]) -> None:
 @onboarding.post(
     PATH + "/{onboardingId}/retry",
     summary="Retry Onboarding",
-    problems=(errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
+    problems=(OnboardingNotFailed, StoreAlreadyRegistered),
 )
 async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
     """Pull the catalog of a failed onboarding again, from another URL if one is given."""
@@ -91,10 +98,13 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
 @onboarding.post(
     PATH + "/{onboardingId}/activate",
     summary="Activate Store",
-    problems=(errors.OnboardingNotReady,),
+    problems=(OnboardingNotReady,),
 )
 async def activate_store(call: Call[None, None]) -> Store:
-    """Make the store live with the validated catalog. The status must be ready_to_activate."""
+    """Make the store live with the validated catalog. The status must be ready_to_activate.
+
+    If the onboarding is active already, the answer is its store, unchanged.
+    """
     row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
     return store_of(row, call.app.clock())
 
@@ -237,5 +247,5 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer[StoreAvail
 async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
     row = await call.app.cache.find(call.ids["storeId"])
     if row is None:
-        raise errors.StoreNotFound(call.ids["storeId"])
+        raise StoreNotFound(call.ids["storeId"])
     return row, await call.app.compiled.get(row.catalog_set_id)

@@ -18,11 +18,11 @@ from mercato.http.browsers import (
 from mercato.http.error_pages import STYLE, as_html, as_markdown
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.platform import errors
-from mercato.platform.errors import Problem
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import METRICS_TYPE
 from mercato.platform.telemetry.exposition import is_loopback
 from mercato.platform.wire.problem import prefers_markdown
+from mercato.settings import Settings
+from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Wire, as_json
 
 system = Operations(access=Access.PUBLIC, tag="System")
@@ -121,7 +121,7 @@ async def docs_asset(call: Call[None, None]) -> Answer[str]:
 )
 async def error_page(call: Call[None, None]) -> Answer[str]:
     """Explain an error code. A problem's `type` links here; Markdown for clients that prefer `text/markdown`."""
-    kind = _kinds().get(call.texts["errorCode"].upper())
+    kind = PROBLEMS.get(call.texts["errorCode"].upper())
     if kind is None:
         raise errors.NotFound("No error has this code. /openapi.json lists the codes of each operation.")
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
@@ -143,11 +143,6 @@ def version() -> str:
 @cache
 def _asset(name: str) -> bytes:
     return resources.files("swagger_ui").joinpath("static", name).read_bytes()
-
-
-@cache
-def _kinds() -> dict[str, type[Problem]]:
-    return {kind.code: kind for kind in errors.all_problems()}
 
 
 def _may_read_metrics(settings: Settings, authorization: bytes) -> None:

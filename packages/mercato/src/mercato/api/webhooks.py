@@ -1,6 +1,7 @@
 """Webhook deliveries: the same three operations on both surfaces, where each partner sees its own."""
 
 from mercato.features.webhooks import deliveries
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation
@@ -66,7 +67,7 @@ debugger = Operations(access=Access.ANY, tag="Webhooks")
     "/v1/webhooks/explain",
     id="explainWebhookSignature",
     summary="Explain Webhook Signature",
-    problems=(errors.DeliveryNotFound,),
+    problems=(DeliveryNotFound,),
 )
 async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> SignatureExplanation:
     """Explain why a webhook's signature fails: secret, headers, time, or a body that differs from the one sent.

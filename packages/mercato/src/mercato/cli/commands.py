@@ -26,6 +26,7 @@ for name, function, text in (
     ("listen", "webhooks.listen:listen", "Receive webhooks, verify and forward them."),
     ("job", "operations.jobs:job", "Background work: list, revive."),
     ("catalog", "catalog.commands:catalog", "Catalogs: lint, diff, show, import."),
+    ("price", "price:price", "Prices: verify an order's."),
     ("url", "catalog.url:url", "URLs: doctor."),
     ("certify", "certify.commands:certify", "Certify a merchant or a storefront."),
     ("customer", "operations.customers:customer", "Customers: erase."),

@@ -9,17 +9,18 @@ from typing import Final
 
 import asyncpg
 
-from mercato.cli import FAILED, UNUSABLE
+from mercato.cli import FAILED, UNUSABLE, UnusableError
 from mercato.cli.processes.workers import WorkerFailedError
 from mercato.features.partners.model import AccountError
 from mercato.features.partners.vault import VaultError
+from mercato.features.schema import DIFFERS_ADVICE
 from mercato.platform.db.backup import BackupError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
+from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
 from mercato.platform.errors import Problem
-from mercato.platform.settings import SettingsError
 from mercato.platform.telemetry.tracing import TracingUnavailableError
+from mercato.settings import SettingsError
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
@@ -28,10 +29,6 @@ _NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
 _NOT_MIGRATED: Final = (
     "The database doesn't have this version's tables. Create them, or see why: mercato migrate"
 )
-
-
-class UnusableError(Exception):
-    """The arguments, input or environment can't be used: exit code 2."""
 
 
 def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from mercato.cli import command_name
-from mercato.cli.failures import UnusableError, no_data_dir
+from mercato.cli import UnusableError, command_name
+from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
 from mercato.features.partners.vault import Vault
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato.settings import Settings, load
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
             "or sqlite:/// and a path."
         ) from None
     if create:
-        await migrate(url)
+        await migrate(url, SCHEMA)
     async with db:
         yield Session(settings, db)
 

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from mercato.http.head import Head
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 SESSION: Final = "mercato-session"
 MESSAGE: Final = "mercato-message"

@@ -158,7 +158,7 @@ class Visit:
             action=self.action,
             console=self.session.grant.created_by,
             partner_id=None if partner is None else partner.id,
-            store_id=self.ids.get("store"),
+            subjects={"store_id": self.ids.get("store")},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )

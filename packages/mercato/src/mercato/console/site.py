@@ -42,6 +42,7 @@ from mercato.http.routing import Routes
 from mercato.platform import errors
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
+from mercato_contract.problems import PROBLEMS
 
 SCREENS: Final[tuple[Screen, ...]] = (
     *overview.screens,
@@ -89,7 +90,7 @@ def landing_page(call: Call[Any, None]) -> Answer[str]:
 
 def documentation_page(call: Call[Any, None], guides: Guide) -> Answer[str]:
     """Return the page that leads to every part of the documentation."""
-    codes = [(kind.code, kind.title) for kind in errors.all_problems()]
+    codes = [(kind.code, kind.title) for kind in PROBLEMS.values()]
     page = render(
         "documentation.html",
         title="Documentation",

@@ -15,21 +15,22 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.resealing import count_unreadable
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.features.schema import DIFFERS_ADVICE, SCHEMA
 from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, HEAD, SchemaDiffers, find_revision
+from mercato.platform.db.migrate import SchemaDiffers, find_revision
 from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
 from mercato.platform.jobs.ownership import is_owned
 from mercato.platform.jobs.queue import CHANNEL
-from mercato.platform.plurals import count_of
 from mercato.platform.processes import WANTED_FILES, max_open_files
-from mercato.platform.settings import MiB, Settings
 from mercato.platform.telemetry.metrics import QueueDepth
+from mercato.platform.texts import count_of
+from mercato.settings import MiB, Settings
 from mercato_contract.wire import Wire
 
 MIN_FREE: Final = 512 * MiB
@@ -103,14 +104,14 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
 
 async def _schema(tx: Read) -> Check:
     found = await find_revision(tx)
-    if found == HEAD:
-        if differences := await find_differences(tx):
+    if found == SCHEMA.head:
+        if differences := await find_differences(tx, SCHEMA):
             return _check("schema", str(SchemaDiffers(found, differences)), DIFFERS_ADVICE, State.UNUSABLE)
         return _check("schema", f"revision {found}")
     if found is None:
         message, advice = "The database has no tables of Mercato.", "Create them with: mercato migrate"
     else:
-        message = f"The database is at revision {found}, this version at {HEAD}."
+        message = f"The database is at revision {found}, this version at {SCHEMA.head}."
         advice = "Run mercato migrate: it changes the tables, or says why it can't and what to do."
     return _check("schema", message, advice, State.UNUSABLE)
 

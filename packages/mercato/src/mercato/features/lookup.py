@@ -12,14 +12,19 @@ from sqlalchemy import Column, ColumnElement, select
 
 from mercato.features.catalogs.words import key_of
 from mercato.features.discovery.index import MAX_NAME
+from mercato.features.discovery.tables import store_search
+from mercato.features.orders.tables import orders
 from mercato.features.partners.accounts import get_partner_named
 from mercato.features.partners.credentials import get_key
 from mercato.features.partners.model import Caller, Surface, UnknownAccountError
 from mercato.features.partners.queries import find_partners_named
+from mercato.features.partners.tables import partners
+from mercato.features.requests.tables import refused_requests
+from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import find_row
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
 from mercato.platform.db.prefixes import MIN_SHOWN, list_ids
-from mercato.platform.db.tables import deliveries, orders, partners, refused_requests, store_search, stores
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10

@@ -13,17 +13,20 @@ from sqlalchemy import ColumnElement, Table, func, or_, select
 from mercato.features.certification import queries as certification
 from mercato.features.discovery.index import refresh
 from mercato.features.discovery.writes import remove
+from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
 from mercato.features.partners.model import AccountError
+from mercato.features.partners.tables import api_keys
 from mercato.features.requests import queries as requests
 from mercato.features.sign_in import sessions as console
 from mercato.features.stores import onboarding_queries, queries
 from mercato.features.stores.cache import TOPIC, publish_change
+from mercato.features.stores.tables import onboardings, stores
 from mercato.features.webhooks import retention as webhooks
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.db.tables import api_keys, deliveries, onboardings, orders, stores
 from mercato_contract.orders import OrderState
 from mercato_contract.webhooks import DeliveryStatus
 

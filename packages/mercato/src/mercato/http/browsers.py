@@ -11,7 +11,7 @@ from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import Match
 from mercato.platform.errors import Forbidden, NotFound, Problem, UnsupportedMediaType
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]

@@ -21,15 +21,16 @@ from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
 from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, Upload
-from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
+from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of, reason_of_stored
 from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import MiB
 from mercato.platform.telemetry.context import set_context
+from mercato.platform.texts import count_of
 from mercato.services import Services
+from mercato.settings import MiB
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import as_json
 
 Scope = MutableMapping[str, Any]
@@ -103,7 +104,8 @@ class Edge:
                 extra += self._cors.headers(head, operation)
             if head.query:
                 check_query(head.query)
-            status, headers, body = await self._answer(operation, match, head, body_in, extra)
+            status, headers, body, refusal = await self._answer(operation, match, head, body_in, extra)
+            reason = None if refusal is None else reason_of_stored(refusal)
         except Problem as problem:
             preflight = self._preflight(problem, scope, head, extra) if operation_id == NO_OPERATION else None
             status, headers, body = (204, preflight, b"") if preflight else render(problem, head.context)
@@ -117,7 +119,7 @@ class Edge:
         seconds = perf_counter() - started
         self._answered(operation_id, status, seconds)
         if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
-            self._record(scope["method"], head, operation_id, status, seconds, reason, body)
+            self._record(scope["method"], head, operation_id, status, seconds, reason)
         if body_in is not None:
             body_in.release()
             if body_in.is_unread:
@@ -133,11 +135,11 @@ class Edge:
 
     async def _answer(
         self, operation: Operation, match: Match[Operation], head: Head, body_in: Body | None, extra: Headers
-    ) -> tuple[int, Headers, bytes]:
+    ) -> tuple[int, Headers, bytes, ProblemDetail | None]:
         caller = None
         if not operation.is_public:
             token = bearer_token(head)
-            caller = self._callers.cached(token) or await self._look_up(token, operation, match, head)
+            caller = self._callers.find_cached(token) or await self._look_up(token, operation, match, head)
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
@@ -156,7 +158,9 @@ class Edge:
         result = await operation.handler(call)
         if isinstance(result, Answer):
             return _encoded(operation, result)
-        return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
+        if result is None:
+            return operation.status, [], b"", None
+        return operation.status, [_JSON], as_json(result), None
 
     async def _look_up(
         self, token: bytes, operation: Operation, match: Match[Operation], head: Head
@@ -276,13 +280,13 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
     return operation.decode(raw)
 
 
-def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, bytes]:
+def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, bytes, ProblemDetail | None]:
     status = operation.status if answer.status is None else answer.status
     headers = list(answer.headers)
     if answer.raw is not None:
         headers.append((b"content-type", answer.media_type))
-        return status, headers, answer.raw
+        return status, headers, answer.raw, answer.refusal
     if answer.value is None:
-        return status, headers, b""
+        return status, headers, b"", None
     headers.append(_JSON)
-    return status, headers, as_json(answer.value)
+    return status, headers, as_json(answer.value), None

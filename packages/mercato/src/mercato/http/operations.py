@@ -30,6 +30,7 @@ from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
 from mercato.services import Services
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
 
 Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
@@ -90,7 +91,7 @@ class Call(Generic[Body, Query]):
             key_id=caller.key_id,
             surface=caller.surface,
             partner_id=caller.partner_id,
-            store_id=self._store_id(),
+            subjects={"store_id": self._store_id()},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )
@@ -115,13 +116,17 @@ class Call(Generic[Body, Query]):
 
 @redacted("headers")
 class Answer(Struct, Generic[R], frozen=True):
-    """An answer with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it."""
+    """An answer with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it.
+
+    `refusal` is what the request log records of a refusal that is returned rather than raised.
+    """
 
     value: R | None = None
     status: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     raw: bytes | None = None
     media_type: bytes = b"application/json"
+    refusal: ProblemDetail | None = None
 
 
 Result = TypeVar("Result", bound=Wire | Answer[Any] | None)

@@ -8,6 +8,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
+from mercato.features.orders.errors import OrderNotFound
+from mercato.features.stores.errors import OnboardingNotFound, StoreNotFound
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.http.operations import Operation
 from mercato.platform import errors
 from mercato.platform.errors import Problem
@@ -47,18 +51,14 @@ class PathParameter(Struct, frozen=True):
 
 
 PATH_PARAMETERS: Final = {
-    "onboardingId": PathParameter(
-        "The onboarding's id, as Register Store returned it.", errors.OnboardingNotFound
-    ),
-    "storeId": PathParameter("The store's id.", errors.StoreNotFound),
+    "onboardingId": PathParameter("The onboarding's id, as Register Store returned it.", OnboardingNotFound),
+    "storeId": PathParameter("The store's id.", StoreNotFound),
     "catalogIngestId": PathParameter(
-        "The run's id, as Notify Catalog Update returned it.", errors.CatalogIngestNotFound
+        "The run's id, as Notify Catalog Update returned it.", CatalogIngestNotFound
     ),
-    "catalogSetId": PathParameter("The CatalogSet's id, as the store names it.", errors.CatalogSetNotFound),
-    "orderId": PathParameter("The order's id.", errors.OrderNotFound),
-    "deliveryId": PathParameter(
-        "The delivery's id, as the list of deliveries names it.", errors.DeliveryNotFound
-    ),
+    "catalogSetId": PathParameter("The CatalogSet's id, as the store names it.", CatalogSetNotFound),
+    "orderId": PathParameter("The order's id.", OrderNotFound),
+    "deliveryId": PathParameter("The delivery's id, as the list of deliveries names it.", DeliveryNotFound),
     "name": PathParameter("The file's name, as the page names it."),
     "errorCode": PathParameter("The code, as a problem's `errorCode` has it, in any letter case."),
 }

@@ -8,10 +8,9 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.catalog.diff import Difference, compare_carts, print_difference
 from mercato.cli.catalog.tree import tree
-from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import note, print_json, sanitize, say, wrap
@@ -21,8 +20,8 @@ from mercato.features.catalogs.ids import NO_ONBOARDING
 from mercato.features.catalogs.lint import LintFinding, LintReport, refused
 from mercato.features.catalogs.lint import lint as lint_document
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.texts import count_of
+from mercato.settings import Settings
 
 MAX_ALIKE: Final = 10
 """Warnings shown per rule."""

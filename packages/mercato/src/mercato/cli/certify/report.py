@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap
@@ -39,9 +38,8 @@ from mercato.platform import clock
 from mercato.platform.db.engine import open_database
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import FILE as DATABASE
-from mercato.platform.environment import load
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.texts import count_of
+from mercato.settings import Settings, load
 from mercato.tools.certify.suite import Check, Suite
 from mercato_contract.wire import Wire, instant
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened
@@ -17,7 +16,7 @@ from mercato.platform.jobs import (
     list_depths,
     revive_job,
 )
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")

@@ -8,7 +8,7 @@ from uuid import UUID
 from cyclopts import Parameter
 from msgspec.structs import asdict
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,
@@ -24,17 +24,18 @@ from mercato.cli.output import (
     wrap,
 )
 from mercato.cli.session import opened
+from mercato.features.metrics import Activity
 from mercato.features.orders import operators
-from mercato.features.orders.changes import CANCELLED_BY_OPERATOR, Changes
+from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, Lifecycle
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.service import Orders
+from mercato.features.orders.tables import orders as orders_table
 from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
 from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.db.tables import orders as orders_table
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry.logs import EventLog
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire
@@ -158,8 +159,8 @@ async def cancel(
             order_id = await operators.get_order_id(tx, name)
         if yes:
             # A worker logs and counts it: nothing reads the activity of this process.
-            changes = Changes(clock.new_id, Activity(EventLog()))
-            await Orders(session.db, clock.now, changes).cancel(order_id, reason=reason)
+            lifecycle = Lifecycle(clock.new_id, Activity(EventLog()))
+            await Orders(session.db, clock.now, lifecycle).cancel(order_id, reason=reason)
         async with session.db.read() as tx:
             found = await operators.get_order(tx, order_id)
     summary = found.summary

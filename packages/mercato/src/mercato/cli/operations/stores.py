@@ -21,9 +21,9 @@ from mercato.cli.session import opened
 from mercato.features.discovery.index import refresh
 from mercato.features.stores import operators
 from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
+from mercato.features.stores.tables import stores as stores_table
 from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.db.tables import stores as stores_table
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 from mercato_contract.wire import Instant, Wire, instant
 

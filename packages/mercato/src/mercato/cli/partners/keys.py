@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
 from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file

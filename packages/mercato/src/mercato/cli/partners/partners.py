@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
 from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
 from mercato.cli.partners.secret_file import OutFile, secret_file

@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import multiprocess
+from mercato.settings import Settings
 
 log = structlog.get_logger("mercato.workers")
 
@@ -93,9 +93,8 @@ class Workers:
         handle = self.listener.fileno()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-c",
-            "from mercato.cli import main; main()",
-            "serve-one",
+            "-m",
+            "mercato.cli.processes.start",
             str(handle),
             str(os.getpid()),
             str(place),

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import note, print_json, print_page, print_table, view
 from mercato.cli.session import Session, opened

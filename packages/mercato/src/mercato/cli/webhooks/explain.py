@@ -8,11 +8,10 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.failures import explain as failure_of
-from mercato.cli.inputs import STANDARD_INPUT, read_file
-from mercato.cli.options import DataDir, Json, Secrets, read_secrets
+from mercato.cli.inputs import STANDARD_INPUT, read_file, read_secrets
+from mercato.cli.options import DataDir, Json, Secrets
 from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
 from mercato.features.partners import accounts

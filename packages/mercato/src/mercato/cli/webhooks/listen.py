@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError, cannot_listen
-from mercato.cli.options import DataDir, Json, Port, Secrets, check_secrets, read_secrets
+from mercato.cli import FAILED, UnusableError
+from mercato.cli.failures import cannot_listen
+from mercato.cli.inputs import check_secrets, read_secrets
+from mercato.cli.options import DataDir, Json, Port, Secrets
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 from mercato.cli.session import opened
 from mercato.features.partners import accounts

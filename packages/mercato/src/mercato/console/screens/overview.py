@@ -21,14 +21,14 @@ from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import all_problems
 from mercato_contract.orders import OrderState
+from mercato_contract.problems import PROBLEMS
 from mercato_contract.stores import StoreStatusValue
 from mercato_contract.webhooks import DeliveryStatus
 
 screens: Final = Screens(PARTNERS)
 
-_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
 
 RECENT: Final = timedelta(days=1)
 RECENT_CALLS: Final = timedelta(hours=1)

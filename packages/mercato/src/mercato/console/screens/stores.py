@@ -15,12 +15,13 @@ from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.partners.model import Surface
 from mercato.features.stores import operators
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.operators import StoreFilter
 from mercato.features.stores.storefront import availability_of, windows_of
 from mercato.features.webhooks import operators as webhooks
 from mercato.features.webhooks.queries import DeliveryFilter
-from mercato.platform.errors import StoreNotFound, ValidationFailed
+from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal

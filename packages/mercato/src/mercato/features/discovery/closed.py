@@ -9,8 +9,9 @@ from sqlalchemy import select
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS
 from mercato.features.discovery.hours import Openings
+from mercato.features.discovery.tables import opening_hours, store_search
+from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Read
-from mercato.platform.db.tables import opening_hours, store_search, stores
 
 MAX_SEARCHED: Final = 200
 """The newest stores of a merchant whose hours are read: four rows each."""

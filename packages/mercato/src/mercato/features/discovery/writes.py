@@ -7,8 +7,9 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, select, text, update
 
+from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
+from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import AnyRow, Write
-from mercato.platform.db.tables import opening_hours, store_cards, store_search, store_words, stores
 
 _ADD_HOURS: Final = text(
     "INSERT INTO opening_hours (key, timezone, spans, stores, pickup, delivery) "

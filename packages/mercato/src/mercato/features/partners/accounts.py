@@ -27,6 +27,7 @@ from mercato.features.partners.model import (
     Surface,
     UnknownAccountError,
 )
+from mercato.features.partners.tables import partners_one_for_each_name
 from mercato.features.partners.vault import Vault, load_keys
 from mercato.features.partners.webhook_tokens import check_has_stores, insert_token
 from mercato.platform import clock
@@ -35,7 +36,6 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.db.tables import partners_one_for_each_name
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato_contract.wire import parse_uuid, redacted

@@ -21,11 +21,11 @@ from mercato.features.partners.model import (
     Surface,
     UnknownAccountError,
 )
+from mercato.features.partners.tables import webhook_tokens
 from mercato.features.partners.vault import Vault
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import webhook_tokens
 from mercato.platform.outbound.urls import origin_of
 from mercato_contract.stores import webhook_token_fault
 

@@ -8,17 +8,10 @@ import msgspec
 from msgspec.structs import asdict
 from sqlalchemy import Row, delete, insert, select, update
 
+from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.features.stores.model import Onboarding
+from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import (
-    catalog_bodies,
-    catalog_owners,
-    catalog_runs,
-    catalog_sets,
-    onboardings,
-    sold_out_items,
-    stores,
-)
 from mercato_contract.stores import Address
 from mercato_contract.wire import as_json
 

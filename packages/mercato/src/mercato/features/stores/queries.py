@@ -24,13 +24,14 @@ from sqlalchemy import (
     update,
 )
 
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.catalogs.tables import catalog_sets as sets
+from mercato.features.partners.tables import partners
 from mercato.features.stores.availability import SoldOut
 from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import catalog_sets as sets
-from mercato.platform.db.tables import onboardings, partners, sold_out_items, stores
 from mercato_contract.stores import Address, StoreStatusValue
 from mercato_contract.wire import as_json
 

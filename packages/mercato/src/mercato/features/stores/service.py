@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, structs
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogIngestNotFound
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import StorageQuota
@@ -17,10 +18,11 @@ from mercato.features.stores import events, places, queries, rules
 from mercato.features.stores.address import address_of
 from mercato.features.stores.cache import OnChange, StoreCache, invalidate, publish_change
 from mercato.features.stores.catalogs import IdMappings
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
-from mercato.platform import crash, errors
+from mercato.platform import crash
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
@@ -91,7 +93,7 @@ class Stores(Struct, frozen=True):
         async with self.db.write() as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
-                raise errors.StoreNotFound(store_id)
+                raise StoreNotFound(store_id)
             values = rules.update_values(request, row, found=found)
             await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
             if values.get("webhook_url"):
@@ -125,7 +127,7 @@ class Stores(Struct, frozen=True):
             if not await set_status(
                 tx, caller.partner_id, store_id, request, now=now, on_change=self.on_change
             ):
-                raise errors.StoreNotFound(store_id)
+                raise StoreNotFound(store_id)
             row = await queries.find_store(tx, store_id)
         assert row is not None
         return status_of(row, now)
@@ -141,7 +143,7 @@ class Stores(Struct, frozen=True):
         async with self.db.write() as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
-                raise errors.StoreNotFound(store_id)
+                raise StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
             await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
             await invalidate(tx, store_id)
@@ -154,7 +156,7 @@ class Stores(Struct, frozen=True):
         async with self.db.read() as tx:
             row = await queries.find_store(tx, store_id)
         if row is None or row.partner_id != caller.partner_id:
-            raise errors.StoreNotFound(store_id)
+            raise StoreNotFound(store_id)
         return await self.id_mappings.get(row.catalog_set_id)
 
     async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
@@ -182,7 +184,7 @@ class Stores(Struct, frozen=True):
         async with self.db.read() as tx:
             run = await catalogs.find_run(tx, run_id)
         if run is None or run.owner.id != store.onboarding_id or not run.notified:
-            raise errors.CatalogIngestNotFound(run_id)
+            raise CatalogIngestNotFound(run_id)
         return _with_store_warnings(run, store)
 
     async def list_runs(

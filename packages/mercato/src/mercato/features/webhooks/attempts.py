@@ -25,9 +25,9 @@ from sqlalchemy import (
 
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.db.types import Dialect, Instant
 from mercato.platform.jobs import enqueue
 from mercato_contract.webhooks import DeliveryStatus

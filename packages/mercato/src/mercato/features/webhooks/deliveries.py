@@ -12,6 +12,7 @@ from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks import endpoints, queries
 from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform import errors
@@ -185,7 +186,7 @@ async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> 
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     row = await queries.find_row(tx, caller, delivery_id)
     if row is None:
-        raise errors.DeliveryNotFound(delivery_id)
+        raise DeliveryNotFound(delivery_id)
     return row
 
 

@@ -24,10 +24,10 @@ from sqlalchemy import (
 from mercato.features.compression import decompress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
-from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato_contract.webhooks import DeliveryStatus
 
 

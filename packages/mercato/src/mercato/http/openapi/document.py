@@ -6,6 +6,7 @@ from types import new_class
 from typing import Any, Final, Literal
 
 from mercato.features.orders.validation.replies import REFUSALS
+from mercato.features.stores.errors import StoreAlreadyRegistered
 from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import Access, Operation
 from mercato.http.problems import PROBLEM_DETAILS
@@ -374,7 +375,7 @@ def _refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Pro
     own = {
         "WWW-Authenticate": errors.Unauthenticated in kinds,
         "Retry-After": any(kind.retryable for kind in kinds) and status != _BUG,
-        "Location": errors.StoreAlreadyRegistered in kinds,
+        "Location": StoreAlreadyRegistered in kinds,
         "Accept-Encoding": errors.UnsupportedMediaType in kinds,
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.answer_headers and status in _PINNED,
     }
