@@ -139,7 +139,15 @@ class Edge:
         caller = None
         if not operation.is_public:
             token = bearer_token(head)
-            caller = self._callers.find_cached(token) or await self._look_up(token, operation, match, head)
+            try:
+                caller = await self._callers.get(token)
+            except SuspendedPartner as refusal:
+                # Known, though refused: the request log says whose request it was.
+                known = Call(
+                    self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id
+                )
+                set_context(known.context)
+                raise
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
@@ -161,18 +169,6 @@ class Edge:
         if result is None:
             return operation.status, [], b"", None
         return operation.status, [_JSON], as_json(result), None
-
-    async def _look_up(
-        self, token: bytes, operation: Operation, match: Match[Operation], head: Head
-    ) -> Caller:
-        """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
-        try:
-            return await self._callers.get(token)
-        except SuspendedPartner as refusal:
-            # Known, though refused: the request log says whose request it was.
-            known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
-            set_context(known.context)
-            raise
 
     def _preflight(self, problem: Problem, scope: Scope, head: Head, extra: Headers) -> Headers | None:
         """Return the headers of an allowed preflight, None for another request that has no operation.
