@@ -56,7 +56,7 @@ HARMLESS = {
     "features.partners.model.Partner.has_webhook_token": "yes or no",
     "console.guides.Guide.body": "a page of the documentation",
     "http.operations.Operation.request_headers": "names",
-    "http.operations.Operation.reply_headers": "names",
+    "http.operations.Operation.answer_headers": "names",
     "http.operations.Operation.body_limit": "a number of bytes",
     "http.operations.Operation.body_form": "how a handler gets a body",
     "http.operations.Operation.body_type": "a media type",

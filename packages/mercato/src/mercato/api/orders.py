@@ -120,7 +120,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     summary="Place order",
     body_limit=MAX_BYTES,
     status=201,
-    reply_headers=("Location", "Idempotent-Replayed"),
+    answer_headers=("Location", "Idempotent-Replayed"),
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(

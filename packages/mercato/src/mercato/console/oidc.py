@@ -61,7 +61,7 @@ async def come_from_provider(call: Call[ReadBody, None], cookies: Cookies) -> An
     _check_method(call)
     callback, kept, address = call.head.base_url + CALLBACK, cookies.read(SIGN_ON), call.head.address
     try:
-        grant, token = await sign_on.finish(_answer(call.head.query), kept, callback, address=address)
+        grant, token = await sign_on.finish(_callback(call.head.query), kept, callback, address=address)
         set_context(work_context(call, "console.signOn", grant))
         async with call.app.db.write() as tx:
             await sessions.create_link(tx, grant, now=call.app.clock(), token=token)
@@ -109,7 +109,7 @@ def _used(cookies: Cookies) -> tuple[bytes, bytes]:
     return cookies.write(SIGN_ON, "", seconds=0, same_site="Lax")
 
 
-def _answer(query: bytes) -> Callback:
+def _callback(query: bytes) -> Callback:
     """Return what the provider says. Raises InvalidRequest."""
     try:
         fields = dict(parse_qsl(query.decode("ascii", "replace"), max_num_fields=20))

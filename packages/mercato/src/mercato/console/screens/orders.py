@@ -7,7 +7,8 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.console.filters import partner_of, read_filters, store_of
-from mercato.console.screen import EVERYBODY, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.record import OrderRow

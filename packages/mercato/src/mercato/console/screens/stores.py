@@ -10,16 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mercato.console.filters import Filters, partner_of, read_filters
-from mercato.console.screen import (
-    EVERYBODY,
-    MERCHANTS,
-    OPERATORS,
-    Done,
-    Page,
-    Screens,
-    Visit,
-    read_query,
-)
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.partners.model import Surface
 from mercato.features.stores import operators
