@@ -14,7 +14,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from mercato.platform import clock
-from mercato.platform.outbound.client import Fault, Outbound, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Fault, RequestFailed
 from mercato_client.testing.server import listening
 from mercato_contract.debugger.explain import Secret, SignatureExplanation, Webhook, explain
 

@@ -14,6 +14,7 @@ from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
 from mercato.platform.clock import MILLISECOND
+from mercato.platform.db.backend import H, WritingConnection
 from mercato.platform.db.errors import (
     DatabaseUnavailable,
     UnusableUrl,
@@ -28,8 +29,6 @@ from mercato.platform.db.statements import CompiledStatement, Parameters, Result
 if TYPE_CHECKING:
     # Imported when it is used: a start on SQLite doesn't load it.
     import asyncpg
-
-    from mercato.platform.db.engine import BeginWrite, Write
 
 T = TypeVar("T")
 DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
@@ -204,7 +203,7 @@ class Sessions:
             await pool.release(driver)
 
     @asynccontextmanager
-    async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
+    async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
         async with self.connection() as connection:
             await connection.command("BEGIN")

@@ -12,16 +12,16 @@ from aiohttp import ClientResponse, ClientSession, hdrs
 
 from mercato.platform.outbound import failures
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.platform.outbound.client import (
+from mercato.platform.outbound.document import Document
+from mercato.platform.outbound.results import (
     Fault,
     NotModified,
-    Outbound,
+    Options,
     PulledDocument,
     PullLimits,
     RequestFailed,
     elapsed_ms,
 )
-from mercato.platform.outbound.document import Document
 from mercato.platform.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato_contract.wire import parse_retry_after
 
@@ -44,7 +44,7 @@ class Pull:
     """One pull, with its retries. `responses` are those of the last attempt, redirects included."""
 
     http: ClientSession
-    options: Outbound
+    options: Options
     limits: PullLimits
     etag: str | None
     document: Document = field(init=False)

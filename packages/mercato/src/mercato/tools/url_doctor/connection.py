@@ -14,9 +14,9 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from mercato.platform.outbound.addresses import AddressPolicy, Verdict
-from mercato.platform.outbound.client import Fault, RequestFailed, elapsed_ms
+from mercato.platform.outbound.connections import MAX_ADDRESSES, AddressRefused, socket_factory
 from mercato.platform.outbound.failures import CHECK_SERVER, connection_failure
-from mercato.platform.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
+from mercato.platform.outbound.results import Fault, RequestFailed, elapsed_ms
 from mercato.platform.outbound.urls import ParsedUrl
 from mercato.platform.texts import count_of
 

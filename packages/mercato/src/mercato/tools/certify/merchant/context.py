@@ -19,7 +19,7 @@ from mercato.features.orders.validation.replies import (
     read_validate,
 )
 from mercato.platform import clock
-from mercato.platform.outbound.client import PulledDocument
+from mercato.platform.outbound.results import PulledDocument
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
 from mercato.tools.certify.sample_store import PricedOrder, SampleStore
 from mercato.tools.certify.suite import Failed
