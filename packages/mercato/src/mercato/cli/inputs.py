@@ -4,10 +4,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from mercato.cli import UnusableError
 from mercato.features.catalogs.runs import pull_limits
@@ -32,8 +33,7 @@ class RefusedError(Exception):
         self.rule = rule
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A document and its name. `uri` is its name for programs."""
 
     name: str

@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from msgspec.structs import replace
 from sqlalchemy import Executable, Row
 
 from mercato.platform.db import postgresql, sqlite, sqlite_backend

@@ -4,12 +4,12 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec import Struct
 from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
@@ -56,8 +56,7 @@ GRACE: Final = timedelta(seconds=2)
 """How long a statement is waited for beyond the server's own timeout: after that the network is at fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """How many connections a pool has, and how long getting one, a statement, and its wait for a lock may take."""
 
     pool_size: int

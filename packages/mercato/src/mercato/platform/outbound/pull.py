@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 from aiohttp import ClientResponse, ClientSession, hdrs
+from msgspec import Struct
 
 from mercato.platform.outbound import failures
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
@@ -29,8 +30,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,250}"')
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """The head of one response. `location` is the target of a redirect; `ms` counts from the pull's start."""
 
     url: ParsedUrl

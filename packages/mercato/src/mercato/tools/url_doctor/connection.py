@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from msgspec import Struct
 
 from mercato.platform.outbound.addresses import AddressPolicy, Verdict
 from mercato.platform.outbound.connections import MAX_ADDRESSES, AddressRefused, socket_factory
@@ -44,8 +45,7 @@ DESCRIPTIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedAddress:
+class ResolvedAddress(Struct, frozen=True):
     """An address of a name, and whether it may be connected to."""
 
     address: str

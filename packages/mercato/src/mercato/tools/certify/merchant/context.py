@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mercato.features.catalogs.ids import NO_ONBOARDING
 from mercato.features.orders.validation.amounts import Sums
@@ -57,8 +57,7 @@ class MerchantOptions:
     seconds: float = SECONDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merchant:
+class Merchant(Struct, frozen=True, kw_only=True):
     """The merchant that is certified. `pulled` has the catalog once a check has pulled it."""
 
     receiver: Receiver

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import web
+from msgspec import Struct
 
 from mercato.features.orders.errors import OrderTotalDifferent, PaymentDeclined, StoreUnreachable
 from mercato.platform import errors
@@ -34,8 +35,7 @@ ALWAYS: Final = 9
 MAX_BODY: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say."""
 
     situation: str
