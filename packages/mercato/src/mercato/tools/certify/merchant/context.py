@@ -63,7 +63,7 @@ class Merchant(Struct, frozen=True, kw_only=True):
     receiver: Receiver
     sample: SampleStore
     options: MerchantOptions
-    pulled: list[PulledDocument] = field(default_factory=list)
+    pulled: list[PulledDocument] = msgspec.field(default_factory=list)
 
 
 class MerchantContext(ReceiverContext):

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
 from aiohttp import web
 from msgspec import Struct
 
@@ -39,7 +40,7 @@ class Scenario(Struct, frozen=True):
     """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say."""
 
     situation: str
-    script: Script = field(default_factory=dict)
+    script: Script = msgspec.field(default_factory=dict)
     offers: Callable[[], Sequence[Offer]] = lambda: (offer(),)
     times: int = 1
     is_slow: bool = False
