@@ -62,6 +62,7 @@ from mercato.platform.jobs.maintenance import find_depths
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import DocumentSpace, NewDocument
+from mercato.platform.outbound.results import Options
 from mercato.platform.processes import trim_memory
 from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
@@ -134,7 +135,9 @@ async def running(
         db = core.db
         feed = ChangeFeed(db)
         documents = DocumentSpace()
-        outbound = Outbound(policy or address_policy(settings), new_document=documents.document)
+        outbound = Outbound(
+            Options(policy=policy or address_policy(settings), new_document=documents.document)
+        )
         stack.push_async_callback(outbound.close)
         builder = Builder(settings.build_memory)
         stack.push_async_callback(builder.close)
@@ -324,7 +327,7 @@ def build(
             db, core.event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
         validation_log=ordering.placements.validations.log,
-        traffic=Traffic(metrics, now),
+        traffic=Traffic(metrics.totals, now),
         sign_on=_sign_on(settings, vault, now),
     )
 

@@ -4,11 +4,11 @@ import errno
 import os
 import shlex
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import asyncpg
+from msgspec import Struct
 
 from mercato.cli import FAILED, UNUSABLE, CommandFailedError, UnusableError
 from mercato.features.partners.model import (
@@ -70,8 +70,7 @@ DIFFERS_ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The text for standard error, and the exit code."""
 
     message: str

@@ -15,8 +15,9 @@ from mercato.features.catalogs.diff import diff
 from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.platform.errors import RateLimited
-from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
+from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import Document, NewDocument
+from mercato.platform.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.platform.wire import Decoder
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract.catalogs import CatalogFault, CatalogValidation, CatalogWarning

@@ -18,7 +18,8 @@ from msgspec import Struct
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, Options, PullLimits, RequestFailed
 from mercato.settings import Settings, SettingsError
 from mercato_contract.wire import redacted
 
@@ -102,7 +103,7 @@ class Provider:
         self.issuer, self.client_id, self._secret = check_settings(settings)
         self._clock = clock
         # The operator has chosen the provider, which is often in a private network.
-        self._outbound = Outbound(AddressPolicy(allow_private=True), clock=clock)
+        self._outbound = Outbound(Options(policy=AddressPolicy(allow_private=True), clock=clock))
         self._known: _Known | None = None
         self._failed_at: datetime | None = None
         self._reading = asyncio.Lock()

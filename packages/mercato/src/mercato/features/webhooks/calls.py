@@ -25,7 +25,8 @@ from mercato.features.webhooks.call_limits import (
 from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.platform.clock import Clock
-from mercato.platform.outbound.client import Fault, Outbound, Reply, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Fault, Reply, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato_contract.signing import webhook_headers
 

@@ -1,12 +1,12 @@
 """Deliveries of all partners, for operators: listed, counted, shown masked, and redelivered."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Row, Select, func, select
 
@@ -34,8 +34,7 @@ MAX_SEARCHED: Final = 10_000
 _IS_REDELIVERABLE: Final = deliveries.c.type.not_in(STORE_CALLS)
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryCount:
+class DeliveryCount(Struct, frozen=True):
     """The number of a partner's deliveries of a type and status."""
 
     partner: str | None

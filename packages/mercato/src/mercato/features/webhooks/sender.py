@@ -39,7 +39,8 @@ from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.jobs import Done, Handler, Job, Settled, fence, finish, put_back
 from mercato.platform.jobs import Outcome as JobOutcome
-from mercato.platform.outbound.client import Outbound, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import RequestFailed
 from mercato.platform.telemetry import is_debug_enabled
 from mercato.platform.telemetry.context import set_partner
 

@@ -19,7 +19,7 @@ import msgspec
 from mercato.features.certification.report import Exchange
 from mercato.features.webhooks.model import envelope
 from mercato.platform import clock
-from mercato.platform.outbound.client import MAX_REPLY
+from mercato.platform.outbound.results import MAX_REPLY
 from mercato.tools.certify.redaction import Redactor, without_credentials
 from mercato.tools.certify.suite import Failed, NoAnswer, UnusableTargetError
 from mercato_contract import USER_AGENT

@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.catalogs.building.packed import unpack
@@ -44,8 +44,7 @@ Choice = tuple[Key, Key]
 """A modifier group and one of its items."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedOrder:
+class PricedOrder(Struct, frozen=True):
     """An order as its merchant reads it, and its amounts in minor units."""
 
     order: WebhookOrder

@@ -86,8 +86,7 @@ class KeyedRequest:
     lease: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """The right to process the request of a key. A claim that `joins` continues the work of an earlier one.
 
     `order_id` is the order that was stored with the key, by this claim or an earlier one.
