@@ -22,8 +22,8 @@ from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.console.cookies import Cookies
 from mercato.console.limits import SESSIONS
-from mercato.console.routes import SCREENS
 from mercato.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.site import SCREENS
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions

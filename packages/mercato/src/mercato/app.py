@@ -18,10 +18,9 @@ from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.runs import pull_limits
-from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders.changes import Changes
+from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import idempotency, submission
 from mercato.features.orders.placement.plan import Planner
 from mercato.features.orders.placement.replies import Outcomes
@@ -45,6 +44,7 @@ from mercato.features.stores.events import StoreEvents
 from mercato.features.stores.menu_places import MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
+from mercato.features.stores.search import Reindex
 from mercato.features.stores.service import Stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
@@ -108,7 +108,7 @@ async def opened(
     async with db:
         event_log = EventLog()
         activity = Activity(event_log)
-        changes = Changes(clock.new_id, activity)
+        lifecycle = Lifecycle(clock.new_id, activity)
         yield Core(
             settings=settings,
             clock=now,
@@ -116,8 +116,8 @@ async def opened(
             db=db,
             event_log=event_log,
             activity=activity,
-            changes=changes,
-            orders=Orders(db, now, changes),
+            lifecycle=lifecycle,
+            orders=Orders(db, now, lifecycle),
         )
 
 
@@ -262,7 +262,7 @@ def build(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id, refresh).finished,
+        on_finished=StoreEvents(clock.new_id).finished,
         quota=quota,
         metrics=metrics,
         activity=activity,
@@ -299,7 +299,7 @@ def build(
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
+        onboardings=Onboardings(db, now, clock.new_id, vault),
         stores=Stores(
             db,
             now,
@@ -308,7 +308,6 @@ def build(
             compiled,
             IdMappings(compiled),
             settings.ingest_waiting_per_store,
-            on_change=refresh,
             vault=vault,
             quota=quota,
         ),
@@ -318,7 +317,7 @@ def build(
         placements=ordering.placements,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db, refresh), sender, ordering.resender),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.resender) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -346,9 +345,9 @@ def _ordering(
     metrics: CommerceMetrics,
 ) -> _Ordering:
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
-    changes = core.changes
+    lifecycle = core.lifecycle
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
-    submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
+    submitter = Submitter(db, now, clock.new_id, vault, calls, lifecycle)
     checker = OrderChecker(now, clock.new_id, menus)
     validations = Validations(
         db=db,
@@ -369,7 +368,7 @@ def _ordering(
         planner=Planner(now, checker, tokens),
         validations=validations,
         submitter=submitter,
-        changes=changes,
+        lifecycle=lifecycle,
         secrets=vault.derive(idempotency.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
@@ -377,7 +376,7 @@ def _ordering(
         activity=activity,
         outcomes=Outcomes(now, activity),
     )
-    resender = Resender(db, now, submitter, changes, settings.place_seconds)
+    resender = Resender(db, now, submitter, lifecycle, settings.place_seconds)
     return _Ordering(placements, resender)
 
 

@@ -8,7 +8,7 @@ from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders.changes import Changes
+from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement.service import Placements
 from mercato.features.orders.service import Orders
 from mercato.features.orders.validation.service import Validations
@@ -50,7 +50,7 @@ class Core:
     db: Database
     event_log: EventLog
     activity: Activity
-    changes: Changes
+    lifecycle: Lifecycle
     orders: Orders
 
     async def open_vault(self, tx: Read) -> Vault:

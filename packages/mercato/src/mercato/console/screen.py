@@ -13,9 +13,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.console import uploads
+from mercato.console.uploads import read_upload
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.model import Session
+from mercato.http.browsers import MULTIPART
 from mercato.http.head import Head
 from mercato.platform.errors import InvalidRequest, Problem
 from mercato.platform.telemetry.context import WorkContext
@@ -148,8 +149,8 @@ class Visit:
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
         content_type = self.head.headers.get(b"content-type", b"")
-        if content_type.lower().startswith(uploads.KIND):
-            return decode_fields(kind, uploads.read_upload(content_type, self.form))
+        if content_type.lower().startswith(MULTIPART):
+            return decode_fields(kind, read_upload(content_type, self.form))
         return decode_form(kind, self.form)
 
     def url_with(self, **changes: str) -> str:

@@ -11,8 +11,7 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, func, or_, select
 
 from mercato.features.certification import queries as certification
-from mercato.features.discovery.index import refresh
-from mercato.features.discovery.writes import remove
+from mercato.features.discovery.index import remove
 from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
 from mercato.features.partners.model import OpenOrdersError
@@ -126,7 +125,7 @@ async def _refresh_stores(db: Database, partner_id: UUID) -> None:
         async with db.write() as tx:
             found = await queries.list_store_ids(tx, partner_id, after=after, limit=STORES)
             for store_id in found:
-                await publish_change(tx, store_id, refresh)
+                await publish_change(tx, store_id)
         if not found:
             return
         after = found[-1]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from mercato.platform.texts import shown
 from mercato_contract import problems
-from mercato_contract.problems import OrderError, ProblemKind
+from mercato_contract.problems import ProblemKind, Reason
 
 
 class Problem(Exception):  # noqa: N818  # RFC 9457's own word
@@ -32,7 +32,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
         self,
         detail: str,
         *,
-        errors: Iterable[OrderError] = (),
+        errors: Iterable[Reason] = (),
         retry_after: int | None = None,
         location: str | None = None,
         extensions: Mapping[str, Any] | None = None,
@@ -47,7 +47,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
     @classmethod
     def at(cls, pointer: str | None, message: str) -> Self:
         """Return the refusal of a single value, at `pointer` in the request body."""
-        return cls(message, errors=[OrderError(code=cls.code, message=message, pointer=pointer)])
+        return cls(message, errors=[Reason(code=cls.code, message=message, pointer=pointer)])
 
     @property
     def error_code(self) -> str:

@@ -24,8 +24,8 @@ from mercato.cli.output import (
 )
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders import operators
-from mercato.features.orders.changes import CANCELLED_BY_OPERATOR
 from mercato.features.orders.erasure import LOG_SECONDS, erase_all, find_all
+from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.tables import orders as orders_table

@@ -16,7 +16,6 @@ from mercato.cli.output import (
     view,
 )
 from mercato.cli.session import find_partner_id, opened
-from mercato.features.discovery.index import refresh
 from mercato.features.stores import operators
 from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
 from mercato.features.stores.tables import stores as stores_table
@@ -152,7 +151,7 @@ async def _change(
     async with opened(data_dir) as core:
         async with core.db.write() as tx:
             store_id = await operators.get_store_id(tx, name)
-            await operators.change_status(tx, store_id, request, now=clock.now(), on_change=refresh)
+            await operators.change_status(tx, store_id, request, now=clock.now())
         async with core.db.read() as tx:
             found = await operators.get_store(tx, store_id, now=clock.now())
     if json:

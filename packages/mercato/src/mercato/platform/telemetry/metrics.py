@@ -69,19 +69,20 @@ ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
 
 
 class _Timed:
-    """Counts and times work by its name. The children of both metrics are cached, because `labels()` locks."""
+    """Counts and times work by its name. What counts is cached, because `labels()` locks."""
 
     def __init__(self, counter: Counter, histogram: Histogram) -> None:
         self._counter, self._histogram = counter, histogram
-        self._children: dict[tuple[str, int | str], tuple[Counter, Histogram]] = {}
+        self._children: dict[tuple[str, int | str], tuple[Callable[[], None], Callable[[float], None]]] = {}
 
     def observe(self, name: str, outcome: int | str, seconds: float) -> None:
         children = self._children.get((name, outcome))
         if children is None:
-            children = self._counter.labels(name, outcome), self._histogram.labels(name)
+            children = self._counter.labels(name, outcome).inc, self._histogram.labels(name).observe
             self._children[name, outcome] = children
-        children[0].inc()
-        children[1].observe(seconds)
+        count, observe_seconds = children
+        count()
+        observe_seconds(seconds)
 
 
 _QUEUE: Final = (
