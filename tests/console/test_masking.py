@@ -24,7 +24,7 @@ from mercato.features.orders.tables import orders
 from mercato.features.partners.tables import api_keys, partners
 from mercato.features.requests.tables import refused_requests
 from mercato.features.stores.tables import stores
-from mercato.features.webhooks.masking import mask_body, mask_reply
+from mercato.features.webhooks.operators import mask_body, mask_reply
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id
 from mercato_contract.events import EventType

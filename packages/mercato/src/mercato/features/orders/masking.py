@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mercato.features.orders.record import OrderRow, StoreAnswer
-from mercato.features.webhooks.masking import HIDDEN
+from mercato.features.webhooks.operators import HIDDEN
 from mercato_contract.orders import ClientContext, Customer, DeliveryFulfillment, Fulfillment, TimelineEntry
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 
