@@ -15,6 +15,7 @@ from mercato.features.partners.model import AccountError
 from mercato.features.partners.vault import VaultError
 from mercato.features.schema import DIFFERS_ADVICE
 from mercato.platform.db.backup import BackupError
+from mercato.platform.db.copy import CopyError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
@@ -74,6 +75,7 @@ def explain(error: Exception) -> Failure | None:
             | UnknownIdError()
             | VaultError()
             | BackupError()
+            | CopyError()
             | WorkerFailedError()
         ):
             return Failure(str(error))

@@ -1,5 +1,6 @@
 """A store's search entry, written in the transaction that changes the store."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -19,12 +20,15 @@ from mercato.features.stores import queries as stores
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.storefront import address_shown, modes_of, windows_in
 from mercato.platform.clock import to_ms
-from mercato.platform.db.engine import Write
+from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.types import Dialect
 from mercato_contract.wire import as_json
 
 MAX_NAME: Final = 200
 """Characters of a name that stores are ordered by: an index entry's length is limited."""
+
+REFRESHED: Final = 20
+"""Stores whose entries are rewritten in one transaction."""
 
 _EMPTY: Final = SetSearch((), ())
 
@@ -42,6 +46,20 @@ async def refresh(tx: Write, store_id: UUID) -> None:
         return
     packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
     await writes.put(tx, entry_of(row, unpack_search(packed) if packed is not None else _EMPTY, tx.dialect))
+
+
+async def refresh_all(db: Database, *, progress: Callable[[int], None]) -> None:
+    """Rewrite every store's search entry, and with it the words, which differ between the kinds of database."""
+    after, done = 0, 0
+    while True:
+        async with db.write() as tx:
+            found = await writes.list_stores(tx, after=after, limit=REFRESHED)
+            for _, store_id in found:
+                await refresh(tx, store_id)
+        if not found:
+            return
+        after, done = found[-1][0], done + len(found)
+        progress(done)
 
 
 def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:

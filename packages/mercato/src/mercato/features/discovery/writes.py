@@ -74,6 +74,13 @@ async def remove(tx: Write, store_id: UUID) -> None:
     await tx.execute(delete(store_search).where(store_search.c.number == old.number))
 
 
+async def list_stores(tx: Write, *, after: int, limit: int) -> Sequence[tuple[int, UUID]]:
+    """Return the numbers and ids of stores that have an entry, in the order of the numbers."""
+    c = store_search.c
+    rows = await tx.all(select(c.number, c.store_id).where(c.number > after).order_by(c.number).limit(limit))
+    return [(row.number, row.store_id) for row in rows]
+
+
 async def _find(tx: Write, store_id: UUID) -> AnyRow | None:
     c = store_search.c
     return await tx.first(select(c.number, c.hours_key, c.pickup, c.delivery).where(c.store_id == store_id))
