@@ -162,4 +162,4 @@ async def test_a_catalog_that_many_carts_miss_at_once_is_unpacked_once(
     set_id = UUID(store["catalogSetId"])
     found = await asyncio.gather(*(catalogs.get(set_id) for _ in range(20)))
     assert all(one is found[0] for one in found)
-    assert catalogs.cached(set_id) is found[0]
+    assert await catalogs.get(set_id) is found[0]

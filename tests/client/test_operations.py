@@ -59,7 +59,7 @@ def arguments(method: Operation[..., Any]) -> dict[str, Any]:
 
 
 def check_body(method: Operation[..., Any], declared: Declared, body: Any) -> None:
-    if declared.takes is None or declared.raw_body or declared.streams_body:
+    if declared.takes is None or declared.decodes_itself:
         assert (body is None) is (declared.takes is None)
     elif isinstance(body, msgspec.Struct):
         assert type(body) is declared.takes

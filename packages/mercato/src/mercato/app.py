@@ -22,7 +22,7 @@ from mercato.features.discovery.service import Discovery
 from mercato.features.orders.changes import Changes
 from mercato.features.orders.placement import idempotency, submission
 from mercato.features.orders.placement.plan import Planner
-from mercato.features.orders.placement.replies import Replies
+from mercato.features.orders.placement.replies import Outcomes
 from mercato.features.orders.placement.resend import Resender
 from mercato.features.orders.placement.service import Placements
 from mercato.features.orders.placement.submission import Submitter
@@ -372,7 +372,7 @@ def _ordering(
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
         activity=activity,
-        replies=Replies(now, activity),
+        outcomes=Outcomes(now, activity),
     )
     resender = Resender(db, now, submitter, changes, settings.place_seconds)
     return _Ordering(placements, Orders(db, now, changes), resender)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
@@ -40,8 +40,8 @@ LLMS_INTRODUCTION: Final = """\
 - Webhooks are signed as Standard Webhooks: verify the bytes as received."""
 
 
-@about.get("/openapi.json", summary="OpenAPI document", returns=dict, reply_headers=("Cache-Control",))
-async def get_openapi(call: Call[None, None]) -> Answer:
+@about.get("/openapi.json", summary="OpenAPI document", reply_headers=("Cache-Control",))
+async def get_openapi(call: Call[None, None]) -> Answer[dict[str, Any]]:
     """Return this API's OpenAPI 3.1 document."""
     return Answer(raw=document(call.app.settings.public_url), headers=((b"cache-control", b"no-cache"),))
 
@@ -49,11 +49,10 @@ async def get_openapi(call: Call[None, None]) -> Answer:
 @about.get(
     "/llms.txt",
     summary="For language models",
-    returns=str,
     media_type="text/plain",
     reply_headers=("Cache-Control", "X-Content-Type-Options"),
 )
-async def get_llms(call: Call[None, None]) -> Answer:
+async def get_llms(call: Call[None, None]) -> Answer[str]:
     """Describe this service and link its documents (llmstxt.org): Markdown, a line for each operation and code."""
     text = llms(operations(), call.head.base_url)
     headers = own_address_headers(call.app.settings)

@@ -33,8 +33,6 @@ CARTS = "/v1/marketfront/carts"
 @carts.post(
     CARTS + "/add",
     summary="Add item to cart",
-    takes=AddCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
         MissingStoreId,
@@ -58,8 +56,6 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
 @carts.post(
     CARTS + "/remove",
     summary="Remove item from cart",
-    takes=RemoveCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(StoreNotFound, CatalogSetNotFound, LineItemNotFound),
 )
@@ -77,8 +73,6 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 @carts.post(
     CARTS + "/update",
     summary="Update item quantity",
-    takes=UpdateCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
         StoreNotFound,
@@ -96,7 +90,6 @@ async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCar
 
 async def _menu(app: Services, ref: CatalogRef) -> Menu:
     """Return what the store sells now. Raises StoreNotFound, CatalogSetNotFound for a set that was never its own."""
-    menus, ids = app.menus, (ref.store_id, ref.catalog_set_id)
-    store, catalog = menus.cached(*ids) or await menus.get(*ids)
+    store, catalog = await app.menus.get(ref.store_id, ref.catalog_set_id)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()
     return Menu(store.id, store.catalog_set_id, catalog, sold_out)

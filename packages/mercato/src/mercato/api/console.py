@@ -29,9 +29,6 @@ def _refuse_token(head: Head) -> None:
 @console.post(
     "/v1/console/links",
     summary="Create Console Link",
-    takes=ConsoleLinkRequest,
-    body_optional=True,
-    returns=ConsoleLink,
     status=201,
     problems=(StoreNotFound, errors.Forbidden),
     checks_head=_refuse_token,

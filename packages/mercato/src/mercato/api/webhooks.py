@@ -42,20 +42,16 @@ def _declare(access: Access, surface: str) -> Operations:
         base,
         id=f"list{name}WebhookDeliveries",
         summary="List Webhook Deliveries",
-        query=WebhookDeliveryQuery,
-        returns=WebhookDeliveryPage,
     )(list_deliveries)
     operations.get(
         base + "/{deliveryId}",
         id=f"get{name}WebhookDelivery",
         summary="Get Webhook Delivery",
-        returns=WebhookDeliveryDetail,
     )(get_delivery)
     operations.post(
         base + "/{deliveryId}/redeliver",
         id=f"redeliver{name}Webhook",
         summary="Redeliver Webhook",
-        returns=WebhookDeliveryDetail,
         problems=(errors.Conflict,),
     )(redeliver)
     return operations
@@ -71,8 +67,6 @@ debugger = Operations(access=Access.ANY, tag="Webhooks")
     "/v1/webhooks/explain",
     id="explainWebhookSignature",
     summary="Explain Webhook Signature",
-    takes=ExplainSignatureRequest,
-    returns=SignatureExplanation,
     problems=(DeliveryNotFound,),
 )
 async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> SignatureExplanation:

@@ -3,8 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import read_file, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import print_json, say, wrap

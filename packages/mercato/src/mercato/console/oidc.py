@@ -25,7 +25,7 @@ from mercato.platform.telemetry.context import set_context
 CALLBACK: Final = "/console/oidc/callback"
 
 
-async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer:
+async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer[str]:
     """Redirect to the provider, or return the page for a browser that comes back from there."""
     if call.texts["method"] != "GET":
         raise errors.MethodNotAllowed(call.texts["method"], ["GET"])
@@ -50,7 +50,7 @@ async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, si
 
 async def _continue(
     call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn, used: tuple[bytes, bytes]
-) -> Answer:
+) -> Answer[str]:
     """Make the one link of this sign-in, and return the page that uses it."""
     callback_url = call.head.base_url + CALLBACK
     answer, kept = _answer(call.head.query), cookies.read(SIGN_ON)

@@ -40,8 +40,8 @@ def _render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, 
 _PAGES: Final = Refusals(ProblemDetail, "text/html", _render)
 
 
-@pages.get("/", summary="Landing page", returns=str, media_type="text/html")
-async def landing(call: Call[bytes, None]) -> Answer:
+@pages.get("/", summary="Landing page", media_type="text/html")
+async def landing(call: Call[None, None]) -> Answer[str]:
     """Show browsers a page about this service. Other clients get 404."""
     asked = (call.texts["method"], call.texts["path"])
     if (
@@ -55,8 +55,8 @@ async def landing(call: Call[bytes, None]) -> Answer:
     return landing_page(call)
 
 
-@pages.get("/documentation", summary="Documentation", returns=str, media_type="text/html", refusals=_PAGES)
-async def documentation(call: Call[bytes, None]) -> Answer:
+@pages.get("/documentation", summary="Documentation", media_type="text/html", refusals=_PAGES)
+async def documentation(call: Call[None, None]) -> Answer[str]:
     """Link to the documentation that this service hosts, and show its guides, each under its name below this path."""
     if call.texts["method"] not in {"GET", "HEAD"}:
         raise errors.MethodNotAllowed(call.texts["method"], ["GET", "HEAD"])
@@ -74,10 +74,10 @@ async def documentation(call: Call[bytes, None]) -> Answer:
 
 
 @pages.post(
-    "/console", summary="Console", returns=str, media_type="text/html", late_body=True,
+    "/console", summary="Console", media_type="text/html",
     body_type="application/x-www-form-urlencoded", refusals=_PAGES,
 )  # fmt: skip
-async def console(call: Call[ReadBody, None]) -> Answer:
+async def console(call: Call[ReadBody, None]) -> Answer[str]:
     """Serve the console: its screens, their actions, sign-in and static files."""
     await _load()
     from mercato.console.site import serve

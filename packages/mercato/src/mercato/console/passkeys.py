@@ -50,7 +50,7 @@ def challenges_of(app: Services) -> Challenges:
     return Challenges(app.vault.derive(passkeys.PURPOSE))
 
 
-async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer:
+async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
     """Return the page that asks for a passkey; sign in on the form that it sends."""
     await passkeys.load()
     app, now, site = call.app, call.app.clock(), site_of(call.app, call.head)

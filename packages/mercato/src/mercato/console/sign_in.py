@@ -11,7 +11,7 @@ from mercato.platform.db.engine import Write
 from mercato.platform.telemetry.context import WorkContext, set_context
 
 
-def ask_for_link(call: Call[ReadBody, None], path: str, *, had_session: bool) -> Answer:
+def ask_for_link(call: Call[ReadBody, None], path: str, *, had_session: bool) -> Answer[str]:
     """Return the page that says how to get a link; 401 where a screen was asked for."""
     status = 401 if path else 200
     return render(
@@ -25,7 +25,7 @@ def ask_for_link(call: Call[ReadBody, None], path: str, *, had_session: bool) ->
     )
 
 
-async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) -> Answer:
+async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) -> Answer[str]:
     """Ask before a link is used, so that what only looks at it uses nothing up; sign in on the form that is sent."""
     app, now = call.app, call.app.clock()
     try:
@@ -43,7 +43,7 @@ async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) ->
     return signed_in(cookies, made)
 
 
-def signed_in(cookies: Cookies, token: str) -> Answer:
+def signed_in(cookies: Cookies, token: str) -> Answer[str]:
     """Return the redirect to the console that keeps a new session's token in the browser."""
     return Answer(
         status=303,

@@ -39,12 +39,12 @@ WAYS_IN: Final = frozenset({"passkey", "oidc", "oidc/callback"})
 load()
 
 
-def landing_page(call: Call[Any, None]) -> Answer:
+def landing_page(call: Call[Any, None]) -> Answer[str]:
     """Return the page at `/`."""
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-def documentation_page(call: Call[Any, None], guides: Guide) -> Answer:
+def documentation_page(call: Call[Any, None], guides: Guide) -> Answer[str]:
     """Return the page that leads to every part of the documentation."""
     codes = [(kind.code, kind.title) for kind in PROBLEMS.values()]
     page = render(
@@ -58,12 +58,12 @@ def documentation_page(call: Call[Any, None], guides: Guide) -> Answer:
     return _packed(call, page)
 
 
-def guide_page(call: Call[Any, None], guide: Guide) -> Answer:
+def guide_page(call: Call[Any, None], guide: Guide) -> Answer[str]:
     """Return the page of a guide."""
     return _packed(call, render("guide.html", title=guide.title, console=None, guide=guide))
 
 
-async def serve(call: Call[ReadBody, None]) -> Answer:
+async def serve(call: Call[ReadBody, None]) -> Answer[str]:
     """Answer a request below `/console`. Raises the database's errors, and bugs."""
     path = call.texts["path"]
     if path.startswith("static/"):
@@ -75,7 +75,7 @@ def _accepts_gzip(call: Call[Any, None]) -> bool:
     return best_coding(call.headers.get(b"accept-encoding", b""), (GZIP,)) == GZIP
 
 
-def _packed(call: Call[Any, None], answer: Answer) -> Answer:
+def _packed(call: Call[Any, None], answer: Answer[str]) -> Answer[str]:
     """Return a page as this client gets it: links below the public URL, compressed if the client accepts it."""
     if answer.raw is None:
         return answer
@@ -86,7 +86,7 @@ def _packed(call: Call[Any, None], answer: Answer) -> Answer:
     return Answer(raw=page, status=answer.status, media_type=answer.media_type, headers=headers)
 
 
-async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
+async def _answer(call: Call[ReadBody, None], path: str) -> Answer[str]:
     method = call.texts["method"]
     if method == "POST":
         check_same_origin(call.head)
@@ -137,7 +137,7 @@ async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
     )
 
 
-async def _sign_in(call: Call[ReadBody, None], cookies: Cookies, path: str) -> Answer:
+async def _sign_in(call: Call[ReadBody, None], cookies: Cookies, path: str) -> Answer[str]:
     """Answer a request without a session: a way to sign in, or the page that leads to one. Raises RateLimited."""
     count_visitor(call.app, call.head)
     if path.startswith("links/"):
@@ -149,7 +149,7 @@ async def _sign_in(call: Call[ReadBody, None], cookies: Cookies, path: str) -> A
     return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
 
 
-def _with_headers(answer: Answer, headers: tuple[tuple[bytes, bytes], ...]) -> Answer:
+def _with_headers(answer: Answer[str], headers: tuple[tuple[bytes, bytes], ...]) -> Answer[str]:
     return Answer(
         raw=answer.raw,
         status=answer.status,
@@ -183,7 +183,7 @@ def _is_allowed(call: Call[ReadBody, None], session: Session) -> bool:
     return not is_signed_on(session.grant) or (sign_on is not None and sign_on.people.allow(session.grant))
 
 
-async def _home(call: Call[ReadBody, None], cookies: Cookies, session: Session, path: str) -> Answer:
+async def _home(call: Call[ReadBody, None], cookies: Cookies, session: Session, path: str) -> Answer[str]:
     """Redirect to the account's first screen, or sign out."""
     if path == "sign-out" and call.texts["method"] == "POST":
         set_context(sign_in.work_context(call, "console.signOut", session.grant))

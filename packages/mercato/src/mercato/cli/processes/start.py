@@ -178,7 +178,8 @@ async def _migrate(settings: Settings) -> str | None:
     """Migrate the database to this version's schema; return its previous revision, None if it is new."""
     from mercato.features.schema import SCHEMA
     from mercato.platform.db.migrate import migrate as migrate_database
-    from mercato.platform.db.url import database_url, refuse_pooled_replica
+    from mercato.platform.db.servers import refuse_pooled_replica
+    from mercato.platform.db.url import database_url
 
     await refuse_pooled_replica(settings)
     if settings.database_url is None:

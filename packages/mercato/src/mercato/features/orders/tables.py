@@ -98,7 +98,8 @@ idempotency_keys = Table(
     # Until when the claim holds, and the number of claims: the fencing token of the request that has it.
     Column("claimed_until", Instant, nullable=False),
     Column("claims", Integer, nullable=False),
-    # The reply, once it is final, which is repeated byte for byte. Its body is compressed with the order as its base.
+    # The final outcome: the JSON of an Order or ProblemDetail, from which the answer is repeated byte for byte.
+    # It is compressed with the order as its base.
     Column("status", Integer),
     Column("media_type", Text),
     Column("body", LargeBinary),

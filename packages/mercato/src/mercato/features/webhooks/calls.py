@@ -141,9 +141,7 @@ class StoreCalls:
         """
         time = asyncio.get_running_loop().time
         deadline = time() + seconds
-        credentials = self._credentials.cached(call.partner_id)
-        if credentials is None:
-            credentials = await self._credentials.get(call.partner_id)
+        credentials = await self._credentials.get(call.partner_id)
         store = self._store(call)
         breaker = store.breaker(call.url)
         if wait := breaker.wait(self._monotonic()):

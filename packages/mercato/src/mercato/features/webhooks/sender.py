@@ -194,9 +194,7 @@ class Sender:
         if body is None:
             async with self._db.read() as tx:
                 body, base = await attempts.get_body(tx, delivery.id)
-        credentials = self._credentials.cached(delivery.partner_id)
-        if credentials is None:
-            credentials = await self._credentials.get(delivery.partner_id)
+        credentials = await self._credentials.get(delivery.partner_id)
         return decompress(body, base=base), credentials
 
     async def _perform(

@@ -30,8 +30,9 @@ from mercato.platform.db import sqlite
 from mercato.platform.db.engine import Read
 from mercato.platform.db.errors import UnusableUrl, is_unavailable, no_connection
 from mercato.platform.db.schema import Schema, list_differences
+from mercato.platform.db.servers import Servers, refuse_pooler
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.url import CONNECT_SECONDS, driver_url, is_postgresql, refuse_pooler, sqlite_path
+from mercato.platform.db.url import is_postgresql, sqlite_path
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ async def migrate(url: str, schema: Schema) -> str | None:
     transaction mode; nothing is changed then.
     """
     if is_postgresql(url):
-        await refuse_pooler(url)
+        await refuse_pooler(Servers(url))
     return await run_in_transaction(url, lambda connection: _upgrade(connection, schema))
 
 
@@ -126,9 +127,7 @@ async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T
 
     async def connect() -> Any:
         try:
-            return await asyncpg.connect(
-                driver_url(url),
-                timeout=CONNECT_SECONDS,
+            return await Servers(url).connect(
                 server_settings={
                     "application_name": "mercato migrate",
                     # Statements may take long; waiting for a lock may not, because requests queue behind it.
@@ -136,7 +135,7 @@ async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T
                     "lock_timeout": f"{LOCK_WAIT // timedelta(milliseconds=1)}",
                 },
             )
-        except OSError as error:
+        except (OSError, asyncpg.InternalClientError) as error:
             raise no_connection(error) from error
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)

@@ -19,10 +19,10 @@ from mercato.features.orders.placement.submission import (
     SubmitJob,
     Submitter,
     end_record,
+    is_final,
     schedule,
 )
 from mercato.features.orders.record import StoreAnswer
-from mercato.features.orders.validation.replies import InvalidReply
 from mercato.platform import crash
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Write
@@ -84,8 +84,8 @@ class Resender(Struct, frozen=True):
         async with self.db.write() as tx:
             await finish(tx, job)
             outcome = SubmissionOutcome(reply, (called,))
-            await self.submitter.settle(tx, submission, outcome, notify_unanswered=False)
-            if isinstance(reply, InvalidReply):
+            await self.submitter.record(tx, submission, outcome, notify_unanswered=False)
+            if not is_final(reply):
                 await self._continue(tx, submission)
         return Settled()
 

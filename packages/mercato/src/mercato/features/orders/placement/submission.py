@@ -64,6 +64,15 @@ STORE_PARTITIONS: Final = 8
 PlaceReply = Acceptance | Rejection | InvalidReply
 
 
+def is_final(reply: PlaceReply) -> bool:
+    """Return whether the store has answered, so that it isn't called again."""
+    match reply:
+        case InvalidReply():
+            return False
+        case Acceptance() | Rejection():
+            return True
+
+
 class SubmitJob(Wire, frozen=True):
     """The order to submit. Its body is stored, sealed, beside the order."""
 
@@ -150,12 +159,15 @@ class Submitter(Struct, frozen=True):
         """Make one call."""
         parser = ReplyParser(read_place)
         called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
-        reply = parser.reply if called.error is None else InvalidReply(called.error)
-        if isinstance(reply, Rejection):
-            # Both partners see its errors.
-            hidden = submission.call.hidden
-            reply = Rejection(tuple(_without_payment_in(error, hidden) for error in reply.errors))
-        return called, reply
+        if called.error is not None:
+            return called, InvalidReply(called.error)
+        match parser.reply:
+            case Rejection(errors):
+                # Both partners see its errors.
+                hidden = submission.call.hidden
+                return called, Rejection(tuple(_without_payment_in(error, hidden) for error in errors))
+            case reply:
+                return called, reply
 
     async def submit(self, submission: Submission, *, seconds: float) -> SubmissionOutcome:
         """Call until the store has answered or the time is over; stop if its circuit breaker does.
@@ -171,12 +183,12 @@ class Submitter(Struct, frozen=True):
             calls.append(called)
             pause = max(wait, called.retry_after or 0.0)
             left = deadline - asyncio.get_running_loop().time() - pause
-            if not isinstance(reply, InvalidReply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
+            if is_final(reply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
                 return SubmissionOutcome(reply, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
 
-    async def settle(
+    async def record(
         self,
         tx: Write,
         submission: Submission,
@@ -192,12 +204,13 @@ class Submitter(Struct, frozen=True):
         again unless it has changed.
         """
         reply = outcome.reply
-        if stored is not None and isinstance(reply, Acceptance):
-            with suppress(ConcurrentUpdate):
-                now = self.clock()
-                order = await self._accept(tx, stored, reply, now, if_unchanged=True)
-                await self._log(tx, submission, outcome, stored, now)
-                return order
+        match reply, stored:
+            case Acceptance(), OrderRow():
+                with suppress(ConcurrentUpdate):
+                    now = self.clock()
+                    order = await self._accept(tx, stored, reply, now, if_unchanged=True)
+                    await self._log(tx, submission, outcome, stored, now)
+                    return order
         order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
         # After the wait for the lock: other changes of the order came first.
         now = self.clock()
@@ -280,12 +293,15 @@ def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
 
 def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
     """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
-    if isinstance(reply, InvalidReply):
-        if before is StoreAnswer.WAITING:
+    if is_final(reply):
+        return DeliveryStatus.SUCCEEDED
+    match before:
+        case StoreAnswer.WAITING:
             return DeliveryStatus.PENDING
-        if before is StoreAnswer.GIVEN_UP:
+        case StoreAnswer.GIVEN_UP:
             return DeliveryStatus.FAILED
-    return DeliveryStatus.SUCCEEDED
+        case _:
+            return DeliveryStatus.SUCCEEDED
 
 
 def _lacks_partner_order_id(order: OrderRow) -> bool:
