@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
@@ -21,6 +20,7 @@ from sqlalchemy import Boolean, LargeBinary, Table, Text, Uuid
 
 from benchmarks.postgres import postgres
 from mercato.features.schema import SCHEMA
+from mercato.platform.clock import new_id
 from mercato.platform.db.copy import copy
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.tables import metadata
@@ -39,10 +39,10 @@ BATCH = 10_000
 
 
 def rows(table: Table, number: int) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of the values that SQLite stores, unique in every column that could have to be."""
+    """Yield rows of the values that SQLite stores, unique in every column. Ids are in the order of time."""
     for row in range(number):
         yield tuple(
-            uuid.uuid4().hex
+            new_id().hex
             if isinstance(column.type, Uuid)
             else f"{column.name} {row}"
             if isinstance(column.type, Text)

@@ -13,20 +13,22 @@ from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from hashlib import blake2b
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from sqlalchemy import Boolean, Column, LargeBinary, Table, Text, Uuid
+from sqlalchemy.types import TypeEngine
 
 from mercato.platform.db import sqlite
 from mercato.platform.db.errors import is_locked, no_connection
 from mercato.platform.db.migrate import LOCK, UNFINISHED, migrate
 from mercato.platform.db.schema import Schema
+from mercato.platform.db.servers import Servers, refuse_pooler
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.url import CONNECT_SECONDS, driver_url, is_postgresql, refuse_pooler, sqlite_path
+from mercato.platform.db.url import driver_url, is_postgresql, sqlite_path
 
 Row = Sequence[Any]
 Statement = tuple[str, Row]
@@ -173,7 +175,7 @@ async def _opened(url: str) -> "AsyncIterator[_Side]":
 
 
 class _Side(ABC):
-    """One of the two databases. Its rows have the same values on both kinds."""
+    """One of the two databases. Rows have the same values on both kinds: UUIDs are 32 digits, booleans are `bool`."""
 
     table_named: str
     """The SQL that finds a table by its name."""
@@ -225,8 +227,8 @@ class _Side(ABC):
         found = await self.fetch(f"SELECT after FROM {_PROGRESS} WHERE name = ?", table.name)
         if not found:
             return None
-        keys = zip(table.primary_key, msgspec.json.decode(found[0][0]), strict=True)
-        return [UUID(value) if isinstance(column.type, Uuid) else value for column, value in keys]
+        after: Row = msgspec.json.decode(found[0][0])
+        return after
 
     async def is_compared(self) -> bool:
         return bool(await self.fetch(f"SELECT 1 FROM {_PROGRESS} WHERE name = ?", _COMPARED))
@@ -267,24 +269,18 @@ class _Sqlite(_Side):
                 self._connection.execute(sql, values)
 
     async def stream(self, table: Table, after: Row | None) -> AsyncIterator[Sequence[Row]]:
-        readers = [
-            UUID if isinstance(column.type, Uuid) else bool if isinstance(column.type, Boolean) else None
-            for column in table.columns
-        ]
-        values = [value.hex if isinstance(value, UUID) else value for value in after or ()]
         batch = await self.batch(table)
-        with closing(self._connection.execute(_select(table, after), values)) as cursor:
+        with closing(self._connection.execute(_select(table, after), after or ())) as cursor:
             while rows := cursor.fetchmany(batch):
-                yield [_read(readers, row) for row in rows]
+                yield _with(rows, table, Boolean, bool)
 
     async def insert(self, table: Table, rows: Sequence[Row]) -> None:
-        uuids = [number for number, column in enumerate(table.columns) if isinstance(column.type, Uuid)]
         names, marks = ", ".join(map(_name, table.columns)), ", ".join("?" * len(table.columns))
         self._connection.execute("BEGIN IMMEDIATE")
         with self._connection:
             self._connection.executemany(
                 f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})",
-                (_written(uuids, row) for row in rows),
+                rows,
             )
             self._connection.execute(*_kept(table.name, _last_key(table, rows)))
 
@@ -312,21 +308,6 @@ class _Sqlite(_Side):
         # Batches may be lost in a power cut, with what is kept of them. The last commit waits for all of them.
         self._connection.execute("PRAGMA synchronous=FULL")
         await super().complete(revision)
-
-
-def _read(readers: Sequence[Callable[[Any], Any] | None], row: Row) -> Row:
-    return [
-        value if reader is None or value is None else reader(value)
-        for reader, value in zip(readers, row, strict=True)
-    ]
-
-
-def _written(uuids: Sequence[int], row: Row) -> Row:
-    values = list(row)
-    for number in uuids:
-        if (value := values[number]) is not None:
-            values[number] = value.hex
-    return values
 
 
 @asynccontextmanager
@@ -370,7 +351,7 @@ class _Postgresql(_Side):
         async with self._connection.transaction():
             cursor = await self._connection.cursor(_numbered(_select(table, after)), *(after or ()))
             while rows := await cursor.fetch(batch):
-                yield [tuple(row) for row in rows]
+                yield _with(rows, table, Uuid, _HEX)
 
     async def insert(self, table: Table, rows: Sequence[Row]) -> None:
         async with self._connection.transaction():
@@ -404,11 +385,12 @@ class _Postgresql(_Side):
 async def _open_postgresql(url: str) -> AsyncIterator[_Side]:
     import asyncpg
 
-    await refuse_pooler(url)
+    servers = Servers(url)
+    await refuse_pooler(servers, "the address")
     settings = {"application_name": "mercato db copy", "statement_timeout": "0", "synchronous_commit": "off"}
     try:
-        connection = await asyncpg.connect(driver_url(url), timeout=CONNECT_SECONDS, server_settings=settings)
-    except OSError as error:
+        connection = await servers.connect(server_settings=settings)
+    except (OSError, asyncpg.InternalClientError) as error:
         raise no_connection(error) from error
     try:
         # Held until the session ends: servers that start wait for it, and then give up.
@@ -425,6 +407,22 @@ _USED: Final = """
 SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'mercato%'
     AND pid <> pg_backend_pid() LIMIT 1
 """
+
+
+_HEX: Final = attrgetter("hex")
+
+
+def _with(
+    rows: Sequence[Row], table: Table, kind: type[TypeEngine[Any]], read: Callable[[Any], Any]
+) -> Sequence[Row]:
+    """Return the rows, with the values of one type read as those of the other kind of database."""
+    places = [number for number, column in enumerate(table.columns) if isinstance(column.type, kind)]
+    changed = [list(row) for row in rows]
+    for row in changed:
+        for place in places:
+            if row[place] is not None:
+                row[place] = read(row[place])
+    return changed
 
 
 def _numbered(sql: str) -> str:
