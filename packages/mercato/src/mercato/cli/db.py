@@ -9,13 +9,13 @@ from cyclopts import Parameter
 
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_objects, say
-from mercato.features.discovery.index import refresh_all
 from mercato.features.partners.vault import FILE
 from mercato.features.schema import SCHEMA
+from mercato.features.stores.search import refresh_all
 from mercato.platform.db.copy import Content, copy
 from mercato.platform.db.engine import Database
 from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
-from mercato.platform.environment import load
+from mercato.settings import load
 
 db = group("db", "The database: copy it to another.")
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from mercato.platform.errors import Problem, shown
+from mercato.platform.errors import Problem
+from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.problems import OTHER, OrderError
 

@@ -3,6 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.features.metrics import Activity
 from mercato.features.orders.errors import OrderClosed, StoreUnreachable
 from mercato.features.orders.placement import idempotency
 from mercato.features.orders.placement.idempotency import Claim
@@ -14,7 +15,6 @@ from mercato.features.orders.validation.service import RETRY_SECONDS
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Write
 from mercato.platform.errors import Problem
-from mercato.platform.telemetry.activity import Activity
 from mercato.platform.wire.problem import detail_of
 
 

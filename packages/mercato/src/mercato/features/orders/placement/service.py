@@ -21,8 +21,9 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy.exc import IntegrityError
 
+from mercato.features.metrics import Activity
 from mercato.features.orders import queries
-from mercato.features.orders.changes import Changes
+from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
 from mercato.features.orders.placement import idempotency
 from mercato.features.orders.placement.idempotency import Claim, FreeKey, KeyedRequest, OpenOrder, Pinned
 from mercato.features.orders.placement.outcomes import Outcome
@@ -51,7 +52,7 @@ from mercato.features.orders.queries import StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.features.orders.validation.checks import OrderCheck
 from mercato.features.orders.validation.error_codes import problem_of
-from mercato.features.orders.validation.replies import Acceptance, Quote, Rejection
+from mercato.features.orders.validation.replies import Quote, Rejection
 from mercato.features.orders.validation.service import Validations
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import ORDER_BYTES, StorageQuota
@@ -61,7 +62,6 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
-from mercato.platform.telemetry.activity import Activity
 from mercato.platform.wire.problem import Origin
 from mercato_contract.orders import Actor, PlaceOrderRequest
 from mercato_contract.wire import redacted
@@ -107,7 +107,7 @@ class Placements(Struct, frozen=True):
     planner: Planner
     validations: Validations
     submitter: Submitter
-    changes: Changes
+    lifecycle: Lifecycle
     secrets: Sequence[bytes]
     seconds: float
     resend: timedelta
@@ -281,7 +281,7 @@ class Placements(Struct, frozen=True):
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
-            order = await self.changes.accept(tx, order, Acceptance(), actor=Actor.SERVICE, now=now)
+            order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
             return Decided(await self.outcomes.decide(tx, context, claim, order))
         submission = submission_of(
             order,

@@ -12,7 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries
-from mercato.features.orders.changes import Changes, ConcurrentUpdate
+from mercato.features.orders.lifecycle import (
+    ConcurrentUpdate,
+    Lifecycle,
+    OrderAccepted,
+    OrderRefused,
+    OrderUnanswered,
+)
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.validation.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.validation.payment import (
@@ -36,7 +42,6 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import enqueue
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import Actor
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
@@ -137,7 +142,7 @@ class Submitter(Struct, frozen=True):
     new_id: MakeId
     vault: Vault
     calls: StoreCalls
-    changes: Changes
+    lifecycle: Lifecycle
 
     async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
         """Store the submission, sealed, in the transaction that stores its order."""
@@ -227,9 +232,9 @@ class Submitter(Struct, frozen=True):
                     reply = replace(reply, estimated_ready_at=None)
                 return await self._accept(tx, order, reply, now)
             case Rejection(errors=errors) if waits:
-                return await self.changes.refuse(tx, order, errors=errors, now=now)
+                return await self.lifecycle.apply(tx, order, OrderRefused(at=now, errors=errors))
             case InvalidReply() if waits and notify_unanswered and order.sequence == 0:
-                return await self.changes.change(tx, order, actor=Actor.SERVICE, entry="unanswered", now=now)
+                return await self.lifecycle.apply(tx, order, OrderUnanswered(at=now))
             case _:
                 return order
 
@@ -240,9 +245,12 @@ class Submitter(Struct, frozen=True):
             difference = explain_ignored_amounts(sums_of(order.amounts), reply.amounts)
             if difference is not None:
                 log.warning("amounts of a place reply ignored", order_id=str(order.id), reason=difference)
-        return await self.changes.accept(
-            tx, order, reply, actor=Actor.STORE, now=now, if_unchanged=if_unchanged
+        accepted = OrderAccepted(
+            at=now,
+            partner_order_id=reply.partner_order_id,
+            estimated_ready_at=reply.estimated_ready_at,
         )
+        return await self.lifecycle.apply(tx, order, accepted, if_unchanged=if_unchanged)
 
     async def _log(
         self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime
