@@ -19,18 +19,17 @@ from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
+from mercato.features.orders import idempotency
+from mercato.features.orders import tokens as order_tokens
+from mercato.features.orders.checks import OrderChecker
+from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
-from mercato.features.orders.placement import idempotency, submission
-from mercato.features.orders.placement.plan import Planner
-from mercato.features.orders.placement.replies import Outcomes
-from mercato.features.orders.placement.resend import Resender
-from mercato.features.orders.placement.service import Placements
-from mercato.features.orders.placement.submission import Submitter
-from mercato.features.orders.service import CANCELLED_KIND, CancelledJob, Orders
-from mercato.features.orders.validation import tokens as order_tokens
-from mercato.features.orders.validation.checks import OrderChecker
-from mercato.features.orders.validation.service import Validations
-from mercato.features.orders.validation.tokens import OrderTokens
+from mercato.features.orders.placement import Placements
+from mercato.features.orders.plan import Planner
+from mercato.features.orders.service import Orders
+from mercato.features.orders.submission import Submitter
+from mercato.features.orders.tokens import OrderTokens
+from mercato.features.orders.validation import Validations
 from mercato.features.partners.accounts import open_vault
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
@@ -328,7 +327,7 @@ def build(
 class _Ordering(Struct, frozen=True):
     placements: Placements
     orders: Orders
-    resender: Resender
+    jobs: OrderJobs
 
 
 def _ordering(
@@ -372,16 +371,14 @@ def _ordering(
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
         activity=activity,
-        outcomes=Outcomes(now, activity),
     )
-    resender = Resender(db, now, submitter, lifecycle, settings.place_seconds)
-    return _Ordering(placements, Orders(db, now, lifecycle), resender)
+    order_jobs = OrderJobs(db, now, submitter, lifecycle, settings.place_seconds)
+    return _Ordering(placements, Orders(db, now, lifecycle), order_jobs)
 
 
 def _handlers(
     settings: Settings, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, ordering: _Ordering
 ) -> Handlers:
-    resender = ordering.resender
     return {
         catalog_ingest.KIND: Handler(
             fn=ingest.handle,
@@ -394,9 +391,7 @@ def _handlers(
             blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        CANCELLED_KIND: Handler(fn=ordering.orders.record_cancelled, payload=CancelledJob),
+        **ordering.jobs.handlers(concurrency=settings.resend_concurrency),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner

@@ -7,9 +7,9 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
-from mercato.features.orders.placement.service import Placements
+from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
-from mercato.features.orders.validation.service import Validations
+from mercato.features.orders.validation import Validations
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
 from mercato.features.partners.storage import StorageQuota

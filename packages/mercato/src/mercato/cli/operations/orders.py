@@ -28,9 +28,8 @@ from mercato.features.orders import operators
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, Lifecycle
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
-from mercato.features.orders.service import Orders
+from mercato.features.orders.service import ATTEMPT, Orders, describe
 from mercato.features.orders.tables import orders as orders_table
-from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
 from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mercato.features.orders.validation.replies import REFUSALS
+from mercato.features.orders.store_replies import REFUSALS
 from mercato.platform import clock
 from mercato.tools.certify.receiver import ReceiverContext, Reply, client_error, no_server_error, rejected
 from mercato.tools.certify.suite import Failed, Run, Skipped

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries
+from mercato.features.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.lifecycle import (
     ConcurrentUpdate,
     Lifecycle,
@@ -19,15 +20,14 @@ from mercato.features.orders.lifecycle import (
     OrderRefused,
     OrderUnanswered,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer
-from mercato.features.orders.validation.amounts import explain_ignored_amounts, sums_of
-from mercato.features.orders.validation.payment import (
+from mercato.features.orders.payment import (
     carries_payment,
     contains_secret,
     secrets_in,
     without_payment,
 )
-from mercato.features.orders.validation.replies import (
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
     Rejection,

@@ -12,14 +12,14 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.features.orders.validation.amounts import (
+from mercato.features.orders.amounts import (
     InvalidAmountsError,
     PriceChangedError,
     StoreAmounts,
     Sums,
     apply_store_amounts,
 )
-from mercato.features.orders.validation.error_codes import order_error_code
+from mercato.features.orders.errors import order_error_code
 from mercato.platform.wire.decode import Member, decoded, one_line
 from mercato_contract.problems import OTHER, OrderError, default_message
 from mercato_contract.wire import parse_instant
