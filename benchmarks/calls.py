@@ -29,8 +29,8 @@ from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
 from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
 from mercato.platform.telemetry import configure_logs
+from mercato.settings import load
 from mercato.tools.local import local_service
 
 ROOT = str(Path(mercato.__file__).parent)

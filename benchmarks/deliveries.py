@@ -26,6 +26,7 @@ from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
 from mercato.app import running
 from mercato.cli.processes.start import NEW_OBJECTS
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.accounts import create_partner
 from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.schema import SCHEMA
@@ -38,11 +39,10 @@ from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
 from mercato.platform.jobs import Worker
-from mercato.platform.settings import Settings
-from mercato.platform.telemetry import Metrics, configure_logs
+from mercato.platform.telemetry import configure_logs
 from mercato.services import Services
+from mercato.settings import Settings, load
 from mercato_contract.events import EventType
 
 GOAL = 0.4
@@ -120,7 +120,7 @@ async def posted(session: aiohttp.ClientSession, sink: str) -> None:
     await asyncio.gather(*(loop() for _ in range(AT_ONCE)))
 
 
-class Sent(Metrics):
+class Sent(CommerceMetrics):
     """Metrics that count the deliveries that were sent."""
 
     count = 0

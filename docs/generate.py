@@ -12,15 +12,16 @@ from client_reference import client_page
 from llms import llms
 from postman import collection
 
+from mercato import settings
 from mercato.asgi import document, operations
 from mercato.cli.commands import app as command
+from mercato.features.metrics import CommerceMetrics
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.http.openapi.document import problems_of
 from mercato.http.operations import Access, Operation
-from mercato.platform import errors, settings
+from mercato.platform import errors
 from mercato.platform.errors import Problem
-from mercato.platform.settings import Settings
-from mercato.platform.telemetry import Metrics
+from mercato.settings import Settings
 
 HERE: Final = Path(__file__).parent
 NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"
@@ -377,7 +378,7 @@ def _metrics_page() -> str:
     )
     rows = [
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
-        for one in Metrics().described()
+        for one in CommerceMetrics().described()
     ]
     return _page("Metrics", intro, _table(["Name", "Type", "Labels", "Meaning"], rows))
 

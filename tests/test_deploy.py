@@ -15,9 +15,9 @@ import yaml  # type: ignore[import-untyped]  # its types are a package of their 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from mercato.cli.commands import app
-from mercato.platform.settings import PREFIX, Settings
-from mercato.platform.telemetry import Metrics
+from mercato.features.metrics import CommerceMetrics
 from mercato.platform.telemetry.metrics import QueueDepth
+from mercato.settings import PREFIX, Settings
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana/dashboard.json"
@@ -37,7 +37,7 @@ def loaded(path: Path) -> Any:
 def figures() -> dict[str, set[str]]:
     """Return the labels of every metric by its name."""
     known: dict[str, set[str]] = {}
-    for one in Metrics().described():
+    for one in CommerceMetrics().described():
         names = (
             [f"{one.name}_{end}" for end in ("bucket", "sum", "count")]
             if one.kind == "histogram"
@@ -78,7 +78,7 @@ def test_dashboard_and_alerts_use_existing_metrics_and_labels(expression: str):
 
 def test_every_metric_of_the_service_is_on_the_dashboard():
     shown = " ".join(expressions())
-    for one in Metrics().described():
+    for one in CommerceMetrics().described():
         assert one.name in shown, one.name
 
 

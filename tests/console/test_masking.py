@@ -16,8 +16,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.partners.test_commands import Shell, shell
 from tests.service import Merchant, Service
 
-from mercato.console.routes import SCREENS
 from mercato.console.screen import Audience
+from mercato.console.site import SCREENS
 from mercato.features.orders.privacy import mask_reason, mask_text, private_texts
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.tables import orders

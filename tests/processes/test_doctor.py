@@ -32,7 +32,8 @@ from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs.worker import Worker
-from mercato.platform.settings import Secret, Settings
+from mercato.platform.texts import Secret
+from mercato.settings import Settings
 
 __all__ = ["fresh", "shell"]
 

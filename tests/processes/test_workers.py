@@ -16,7 +16,7 @@ from tests.service import CATALOG, Client, Merchant, Reply, merchant
 from tests.waiting import PATIENCE
 
 from mercato.cli.processes.workers import Workers
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 STORES = "/v1/commerce/onboarding/stores"
 

@@ -22,8 +22,8 @@ from mercato.asgi import document
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.keys import PATTERN
 from mercato.features.partners.model import PartnerKind
-from mercato.platform.settings import Secret
 from mercato.platform.telemetry import configure_logs
+from mercato.platform.texts import Secret
 
 SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""

@@ -21,6 +21,10 @@ class OrderError(msgspec.Struct, frozen=True, kw_only=True):
     pointer: str | None = None
 
 
+Reason = OrderError
+"""The same where no order is concerned: the API has one name for the reasons of all refusals."""
+
+
 class ProblemDetail(Wire):
     """RFC 9457 Problem Details, with members that tell a program what to do next."""
 

@@ -17,8 +17,10 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.index import refresh
 from mercato.features.discovery.service import Discovery
+from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import tokens as order_tokens
 from mercato.features.orders.checks import OrderChecker
@@ -58,15 +60,16 @@ from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Outbound, PullLimits
+from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import DocumentSpace, NewDocument
 from mercato.platform.processes import trim_memory
-from mercato.platform.settings import Secret, Settings, SettingsError
-from mercato.platform.telemetry import Metrics, multiprocess, tracing
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
+from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.traffic import Traffic
+from mercato.platform.texts import Secret
 from mercato.services import Services
+from mercato.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.
@@ -227,8 +230,8 @@ def build(
     """Return the service with the resources that have been opened for it. Nothing runs yet."""
     cache = StoreCache(db, feed)
     compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
-    limits = PullLimits.of(settings)
-    metrics, event_log = Metrics(), EventLog()
+    limits = pull_limits(settings)
+    metrics, event_log = CommerceMetrics(), EventLog()
     activity = Activity(event_log)
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
     ingest = Ingest(
@@ -340,7 +343,7 @@ def _ordering(
     calls: StoreCalls,
     quota: StorageQuota,
     activity: Activity,
-    metrics: Metrics,
+    metrics: CommerceMetrics,
 ) -> _Ordering:
     lifecycle = Lifecycle(clock.new_id, activity)
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)

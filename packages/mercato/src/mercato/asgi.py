@@ -18,7 +18,6 @@ from mercato.http.browsers import own_address_headers
 from mercato.http.edge import Edge
 from mercato.http.openapi import document as openapi
 from mercato.http.operations import Access, Answer, Call, Operation, Operations
-from mercato.http.routing import Routes
 from mercato.http.traced import Traced
 from mercato.platform.telemetry import tracing
 from mercato.services import Services
@@ -91,7 +90,7 @@ def document(public_url: str | None = None) -> bytes:
 
 def application(app: Services) -> Edge | Traced:
     """Return the ASGI application."""
-    edge = Edge(app, Routes(operations(), mounted=list(pages)))
+    edge = Edge(app, [*operations(), *pages])
     return Traced(edge) if tracing.is_on() else edge
 
 

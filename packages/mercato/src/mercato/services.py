@@ -7,6 +7,7 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
+from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
 from mercato.features.orders.validation import Validations
@@ -27,10 +28,9 @@ from mercato.platform.db.engine import Database
 from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Worker
 from mercato.platform.outbound.client import Outbound
-from mercato.platform.settings import Settings
-from mercato.platform.telemetry import Metrics
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.traffic import Traffic
+from mercato.settings import Settings
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.
@@ -46,7 +46,7 @@ class Services:
     clock: Clock
     new_id: MakeId
     db: Database
-    metrics: Metrics
+    metrics: CommerceMetrics
     feed: ChangeFeed
     vault: Vault
     callers: Callers

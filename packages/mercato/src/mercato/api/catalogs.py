@@ -187,7 +187,8 @@ def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer[CatalogSet]:
 
     The preconditions are evaluated in the order of RFC 9110 (13.2.2).
     """
-    _check_preconditions(body, headers)
+    if b"if-match" in headers or b"if-unmodified-since" in headers:
+        _check_preconditions(body, headers)
     tag, reply_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
     known = headers.get(b"if-none-match")
     # Most clients send the one ETag that they got.

@@ -19,8 +19,8 @@ from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
 from mercato.platform.errors import Problem
-from mercato.platform.settings import SettingsError
 from mercato.platform.telemetry.tracing import TracingUnavailableError
+from mercato.settings import SettingsError
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."

@@ -10,12 +10,12 @@ from typing import BinaryIO, Final
 from urllib.parse import quote
 
 from mercato.cli import UnusableError
+from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.environment import load
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
-from mercato.platform.settings import Settings
+from mercato.platform.outbound.client import NotModified, Outbound, RequestFailed
 from mercato.platform.wire.checks import uri_fault
+from mercato.settings import Settings, load
 from mercato_contract.signing import signing_key
 from mercato_contract.webhooks import MAX_SECRETS
 
@@ -140,6 +140,6 @@ def _pulled(url: str, bounds: Settings) -> bytes:
 
 async def _pull(url: str, bounds: Settings) -> bytes:
     async with Outbound(AddressPolicy(allow_private=bounds.allow_private_networks)) as outbound:
-        pulled = await outbound.pull(url, limits=PullLimits.of(bounds), etag=None)
+        pulled = await outbound.pull(url, limits=pull_limits(bounds), etag=None)
     assert not isinstance(pulled, NotModified)
     return pulled.body

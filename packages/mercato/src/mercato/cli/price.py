@@ -11,8 +11,8 @@ from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.lint import lint
 from mercato.features.orders.price_proof import PriceProof, ProofOrder, verify_prices
 from mercato.platform.errors import Problem
-from mercato.platform.settings import MiB
 from mercato.platform.wire import Decoder
+from mercato.settings import MiB
 from mercato_contract.money import MoneyError
 from mercato_contract.wire import Wire
 

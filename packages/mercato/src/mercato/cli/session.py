@@ -17,10 +17,9 @@ from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato.settings import Settings, load
 
 
 @dataclass(frozen=True)

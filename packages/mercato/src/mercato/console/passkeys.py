@@ -55,7 +55,7 @@ async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> 
     await passkeys.load()
     app, now, site = call.app, call.app.clock(), site_of(call.app, call.head)
     challenges = challenges_of(app)
-    if call.texts["method"] != "POST":
+    if call.head.method != "POST":
         options = passkeys.request_options(site, challenges.new(SIGN_IN, site, now=now))
         return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
     try:

@@ -27,10 +27,10 @@ from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
 from mercato.platform.jobs.ownership import is_owned
 from mercato.platform.jobs.queue import CHANNEL
-from mercato.platform.plurals import count_of
 from mercato.platform.processes import WANTED_FILES, max_open_files
-from mercato.platform.settings import MiB, Settings
 from mercato.platform.telemetry.metrics import QueueDepth
+from mercato.platform.texts import count_of
+from mercato.settings import MiB, Settings
 from mercato_contract.wire import Wire
 
 MIN_FREE: Final = 512 * MiB

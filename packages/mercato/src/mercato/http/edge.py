@@ -5,7 +5,7 @@ what the operation declares in its place, renders every refusal. A bug becomes a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -22,14 +22,14 @@ from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
 from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, Upload
 from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of, reason_of_stored
-from mercato.http.routing import Match, Routes
+from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import MiB
 from mercato.platform.telemetry.context import set_context
+from mercato.platform.texts import count_of
 from mercato.services import Services
+from mercato.settings import MiB
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import as_json
 
@@ -61,13 +61,13 @@ class Edge:
     Few functions on purpose: each call between them costs a short request a hundredth of its time.
     """
 
-    def __init__(self, app: Services, routes: Routes) -> None:
+    def __init__(self, app: Services, operations: Collection[Operation]) -> None:
         self._app = app
-        self._find = routes.find
+        self._find = routes_of(operations).find
         self._callers = app.callers
         self._limiter = app.limiter
         self._answered = app.metrics.answered
-        recorder = Recorder(app, routes.operations)
+        recorder = Recorder(app, operations)
         self._record, self._recorded, self._slow = recorder.record, recorder.operations, recorder.slow
         self._public_url = app.settings.public_url
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
@@ -98,7 +98,7 @@ class Edge:
             if head.headers.get(b"host") not in self._hosts.valid:
                 self._hosts.check(head, scope["http_version"])
             match = self._find(scope["method"], head.path)
-            operation = match.operation
+            operation = match.endpoint
             operation_id, render = operation.id, operation.refusals.render
             if self._cors is not None:
                 extra += self._cors.headers(head, operation)
@@ -134,9 +134,12 @@ class Edge:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(
-        self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
+        self, operation: Operation, match: Match[Operation], head: Head, body_in: Body | None, extra: Headers
     ) -> tuple[int, Headers, bytes, ProblemDetail | None]:
-        caller = None if operation.is_public else await self._caller(operation, match, head)
+        caller = None
+        if not operation.is_public:
+            token = bearer_token(head)
+            caller = self._callers.find_cached(token) or await self._look_up(token, operation, match, head)
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
@@ -145,20 +148,13 @@ class Edge:
             if self._limiter is not None and operation.rate is not None:
                 await self._count(self._limiter, caller, operation.rate, extra)
         if match.invalid_id is not None:
-            raise match.invalid_id()
+            raise _unknown(*match.invalid_id)
         if operation.decode_query is not None:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
             operation.checks_head(head)
-        form = operation.body_form
-        if form is BodyForm.UPLOAD:
-            call.body = self._upload(head, body_in)
-        elif form is BodyForm.FUNCTION:
-            call.body = partial(self._body, head, body_in, caller)
-        elif form is not BodyForm.NONE:
-            limit = self._body_limit if operation.body_limit is None else operation.body_limit
-            raw = await self._body(head, body_in, caller, limit)
-            call.body = raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
+        if operation.reads_body:
+            call.body = await self._read(operation, head, body_in, caller)
         result = await operation.handler(call)
         if isinstance(result, Answer):
             return _reply(operation, result)
@@ -166,9 +162,10 @@ class Edge:
             return operation.status, [], b"", None
         return operation.status, [_JSON], as_json(result), None
 
-    async def _caller(self, operation: Operation, match: Match, head: Head) -> Caller:
+    async def _look_up(
+        self, token: bytes, operation: Operation, match: Match[Operation], head: Head
+    ) -> Caller:
         """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
-        token = bearer_token(head)
         try:
             return await self._callers.get(token)
         except SuspendedPartner as refusal:
@@ -202,6 +199,19 @@ class Edge:
                 f"The limit is {count_of(quota.limit, _REQUESTS[rate])} a minute. Wait {quota.wait} s.",
                 retry_after=quota.wait,
             )
+
+    async def _read(
+        self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
+    ) -> Any:
+        """Return the body in the form in which the handler gets it."""
+        form = operation.body_form
+        if form is BodyForm.UPLOAD:
+            return self._upload(head, body_in)
+        if form is BodyForm.FUNCTION:
+            return partial(self._body, head, body_in, caller)
+        limit = self._body_limit if operation.body_limit is None else operation.body_limit
+        raw = await self._body(head, body_in, caller, limit)
+        return raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
 
     async def _body(self, head: Head, body_in: Body | None, caller: Caller | None, limit: int) -> bytes:
         _check_coding(head)
@@ -242,6 +252,13 @@ def _check_coding(head: Head) -> None:
         raise errors.UnsupportedMediaType(
             "Compressed request bodies aren't supported. Send the body as it is.", accept_encoding="identity"
         )
+
+
+def _unknown(name: str, text: str) -> Problem:
+    """Return the refusal of a text that isn't an id, as of one that is unknown."""
+    not_found = PATH_PARAMETERS[name].not_found
+    assert not_found is not None, name
+    return not_found(text)
 
 
 def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:

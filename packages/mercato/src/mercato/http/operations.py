@@ -94,7 +94,7 @@ class Call(Generic[Body, Query]):
             key_id=caller.key_id,
             surface=caller.surface,
             partner_id=caller.partner_id,
-            store_id=self._store_id(),
+            subjects={"store_id": self._store_id()},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )
@@ -218,7 +218,7 @@ class Operation:
         """Whether the handler decodes the body."""
         return self.body_form not in {BodyForm.NONE, BodyForm.DECODED}
 
-    @property
+    @cached_property
     def reads_body(self) -> bool:
         """Whether the body is read. An operation that reads none accepts any body."""
         return self.body_form is not BodyForm.NONE
@@ -296,9 +296,10 @@ class Declare(Protocol):
 class Operations:
     """The operations of one surface, in the order of their declaration."""
 
-    def __init__(self, *, access: Access, tag: str) -> None:
+    def __init__(self, *, access: Access, tag: str, refusals: Refusals = PROBLEM_DETAILS) -> None:
         self._access = access
         self._tag = tag
+        self._refusals = refusals
         self._all: list[Operation] = []
 
     def __iter__(self) -> Iterator[Operation]:
@@ -317,6 +318,7 @@ class Operations:
             own: Options = {
                 "id": words[0] + "".join(word.title() for word in words[1:]),
                 "rate": Rate.READ if method == "GET" else Rate.WRITE,
+                "refusals": self._refusals,
                 **options,
             }
             if self._access is Access.PUBLIC:

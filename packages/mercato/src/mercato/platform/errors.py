@@ -7,8 +7,9 @@ the status. Codes and categories are a contract: see `docs/reference/errors.md`.
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from mercato.platform.texts import shown
 from mercato_contract import problems
-from mercato_contract.problems import OrderError, ProblemKind
+from mercato_contract.problems import ProblemKind, Reason
 
 
 class Problem(Exception):  # noqa: N818  # RFC 9457's own word
@@ -31,7 +32,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
         self,
         detail: str,
         *,
-        errors: Iterable[OrderError] = (),
+        errors: Iterable[Reason] = (),
         retry_after: int | None = None,
         location: str | None = None,
         extensions: Mapping[str, Any] | None = None,
@@ -46,18 +47,12 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
     @classmethod
     def at(cls, pointer: str | None, message: str) -> Self:
         """Return the refusal of a single value, at `pointer` in the request body."""
-        return cls(message, errors=[OrderError(code=cls.code, message=message, pointer=pointer)])
+        return cls(message, errors=[Reason(code=cls.code, message=message, pointer=pointer)])
 
     @property
     def error_code(self) -> str:
         """The code on the wire; `code` is that of the refusal's documentation page."""
         return self.code
-
-
-def shown(value: object) -> str:
-    """Return an id from a path for a message: short, and without control characters."""
-    text = str(value)
-    return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004
 
 
 class InvalidRequest(Problem):

@@ -18,8 +18,8 @@ from mercato.platform import clock
 from mercato.platform.clock import Clock
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.settings import Settings
 from mercato.services import Services
+from mercato.settings import Settings
 
 
 @dataclass

@@ -20,8 +20,8 @@ from mercato.features.catalogs.ids import NO_ONBOARDING
 from mercato.features.catalogs.lint import LintFinding, LintReport, refused
 from mercato.features.catalogs.lint import lint as lint_document
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.texts import count_of
+from mercato.settings import Settings
 
 MAX_ALIKE: Final = 10
 """Warnings shown per rule."""

@@ -11,8 +11,8 @@ from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem
-from mercato.platform.settings import MiB
 from mercato.platform.wire import Decoder
+from mercato.settings import MiB
 from mercato_contract.carts import LineItem
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.money import minor_to_decimal

@@ -17,7 +17,7 @@ from mercato.features.catalogs.imports.source import ImportOptions
 from mercato.features.catalogs.lint import lint
 from mercato.platform import clock
 from mercato.platform.errors import Problem
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.wire import as_json
 
 SHOWN: Final = 3

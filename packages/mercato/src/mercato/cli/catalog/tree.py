@@ -14,7 +14,7 @@ from mercato.features.catalogs.building.model import Built
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.menu import Menu, Node, hours, rule
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.money import minor_to_decimal
 
 MAX_DEPTH: Final = 16

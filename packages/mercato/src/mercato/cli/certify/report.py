@@ -38,9 +38,8 @@ from mercato.platform import clock
 from mercato.platform.db.engine import open_database
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import FILE as DATABASE
-from mercato.platform.environment import load
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.texts import count_of
+from mercato.settings import Settings, load
 from mercato.tools.certify.suite import Check, Suite
 from mercato_contract.wire import Wire, instant
 

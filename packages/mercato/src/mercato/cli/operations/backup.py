@@ -18,8 +18,7 @@ from mercato.platform.db import backup as copies
 from mercato.platform.db.audit import audit
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import database_url, is_postgresql
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings
+from mercato.settings import Settings, load
 
 
 def backup(file: Path, /, *, data_dir: DataDir = None) -> None:

@@ -12,9 +12,9 @@ from mercato.cli.session import opened
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.platform import clock
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry.context import current_context
+from mercato.platform.texts import count_of
+from mercato.settings import Settings
 from mercato_contract.wire import Instant, Wire, redacted, rfc3339
 
 console = group("console", "The console: sign in, end sessions.")

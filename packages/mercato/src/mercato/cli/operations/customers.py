@@ -7,7 +7,7 @@ from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_table
 from mercato.cli.session import opened
 from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 
 customer = group("customer", "Customers: erase.")
 

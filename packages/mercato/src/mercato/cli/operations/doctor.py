@@ -11,8 +11,7 @@ from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
 from mercato.features.doctor import Check, State, checks
 from mercato.platform import clock
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings, SettingsError
+from mercato.settings import Settings, SettingsError, load
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 

@@ -16,7 +16,7 @@ from mercato.platform.jobs import (
     list_depths,
     revive_job,
 )
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")

@@ -24,6 +24,7 @@ from mercato.cli.output import (
     wrap,
 )
 from mercato.cli.session import opened
+from mercato.features.metrics import Activity
 from mercato.features.orders import operators
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, Lifecycle
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
@@ -33,7 +34,7 @@ from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
 from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry.logs import EventLog
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire

@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any, Final
 
 from mercato.cli import UnusableError, exit_with, report_failure
-from mercato.platform.environment import load
 from mercato.platform.processes import allow_open_files, return_memory
-from mercato.platform.settings import Settings
+from mercato.settings import Settings, load
 
 
 def serve(**given: Any) -> int:

@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import multiprocess
+from mercato.settings import Settings
 
 log = structlog.get_logger("mercato.workers")
 

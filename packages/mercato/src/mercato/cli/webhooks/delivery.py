@@ -13,7 +13,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.masking import HIDDEN, is_about_order, mask_body, mask_reply
 from mercato.features.webhooks.model import DELIVERY_WORDS
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract import USER_AGENT
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.webhooks import DeliveryStatus

@@ -18,7 +18,7 @@ from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.menu_places import Place
 from mercato.features.stores.model import StoreRow
 from mercato.platform.errors import NotFound
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE
 from mercato_contract.wire import Wire

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
-from mercato.platform.errors import Problem, ValidationFailed, shown
+from mercato.platform.errors import Problem, ValidationFailed
+from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from mercato.features.metrics import Activity
 from mercato.features.orders import queries, transitions
 from mercato.features.orders.record import EntryDetail, OrderRow, StoreAnswer, cancelled_data, event_data
 from mercato.features.partners.model import Surface
@@ -20,7 +21,6 @@ from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato.platform.telemetry.activity import Activity
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError

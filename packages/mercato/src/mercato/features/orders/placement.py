@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
+from mercato.features.metrics import Activity
 from mercato.features.orders import idempotency, queries
 from mercato.features.orders.checks import OrderCheck
 from mercato.features.orders.errors import problem_of
@@ -71,7 +72,6 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
-from mercato.platform.telemetry.activity import Activity
 from mercato.platform.wire.problem import Origin, detail_of
 from mercato_contract.orders import Actor, PlaceOrderRequest
 from mercato_contract.wire import redacted

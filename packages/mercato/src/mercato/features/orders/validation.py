@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
+from mercato.features.metrics import Activity
 from mercato.features.orders.amounts import Sums, wire
 from mercato.features.orders.checks import OrderCheck, OrderChecker
 from mercato.features.orders.errors import StoreUnreachable
@@ -19,7 +20,6 @@ from mercato.features.webhooks.model import CallResult, StoreCall, envelope
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database
-from mercato.platform.telemetry.activity import Activity
 from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder
 from mercato_contract.orders import CheckedOrder, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.signing import target

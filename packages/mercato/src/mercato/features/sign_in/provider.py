@@ -19,7 +19,7 @@ from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
-from mercato.platform.settings import Settings, SettingsError
+from mercato.settings import Settings, SettingsError
 from mercato_contract.wire import redacted
 
 log = structlog.get_logger("mercato.console")

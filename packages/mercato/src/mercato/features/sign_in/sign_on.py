@@ -24,7 +24,7 @@ from mercato.features.sign_in.people import People
 from mercato.features.sign_in.provider import AGAIN, INSTEAD, Provider, ProviderFailed
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden, Problem, RateLimited, ServiceUnavailable
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json
 

@@ -17,7 +17,7 @@ from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
 from mercato.platform.cache import Cache
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.settings import MiB
+from mercato.settings import MiB
 from mercato_contract.wire import as_json
 
 MAX_BYTES: Final = 64 * MiB

@@ -2,7 +2,8 @@
 
 from uuid import UUID
 
-from mercato.platform.errors import Problem, shown
+from mercato.platform.errors import Problem
+from mercato.platform.texts import shown
 from mercato_contract import problems
 
 

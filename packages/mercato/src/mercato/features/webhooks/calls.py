@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks.call_limits import (
     Breaker,
     ConcurrencyLimiter,
@@ -25,7 +26,7 @@ from mercato.features.webhooks.credentials import Credentials, WebhookCredential
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.platform.clock import Clock
 from mercato.platform.outbound.client import Fault, Outbound, Reply, RequestFailed
-from mercato.platform.telemetry import Metrics, tracing
+from mercato.platform.telemetry import tracing
 from mercato_contract.signing import webhook_headers
 
 log = structlog.get_logger("mercato.webhooks")
@@ -112,7 +113,7 @@ class StoreCalls:
         outbound: Outbound,
         credentials: WebhookCredentials,
         clock: Clock,
-        metrics: Metrics,
+        metrics: CommerceMetrics,
         monotonic: Callable[[], float] = monotonic,
         limiter: ConcurrencyLimiter | None = None,
         max_stores: int = MAX_STORES,
@@ -199,7 +200,7 @@ class StoreCalls:
                 span="store.call",
                 ids={"partner_id": call.partner_id, "store_id": call.store_id},
                 timeout=seconds,
-                for_order=True,
+                urgent=True,
             )
         except RequestFailed as failure:
             return failed_result(at, failure), failure.fault.value

@@ -1,6 +1,7 @@
 """Refusals about webhook deliveries."""
 
-from mercato.platform.errors import Problem, shown
+from mercato.platform.errors import Problem
+from mercato.platform.texts import shown
 from mercato_contract import problems
 
 

@@ -17,8 +17,7 @@ from mercato.platform.db.replica import Replica
 from mercato.platform.db.servers import ANY, Servers
 from mercato.platform.db.statements import Parameters, Result
 from mercato.platform.db.types import Dialect
-from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
-from mercato.platform.settings import Settings
+from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresql, sqlite_path
 
 T = TypeVar("T")
 
@@ -250,7 +249,7 @@ class Database:
         await self.close()
 
 
-def open_database(settings: Settings) -> Database:
+def open_database(settings: DatabaseSettings) -> Database:
     """Return the database with the pools and the timeouts of the settings."""
     return Database.open(
         database_url(settings),

@@ -26,7 +26,7 @@ _COLUMNS: Final = {
         SELECT made.relname, part.attname, format_type(part.atttypid, part.atttypmod), part.attnotnull, part.atthasdef
         FROM pg_class AS made JOIN pg_attribute AS part ON part.attrelid = made.oid
         WHERE made.relkind IN ('r', 'p') AND pg_table_is_visible(made.oid) AND part.attnum > 0
-            AND NOT part.attisdropped AND made.relnamespace <> 'pg_catalog'::regnamespace
+            AND NOT part.attisdropped AND made.relnamespace::regnamespace::text !~ '^pg_'
     """),
 }
 
@@ -41,7 +41,7 @@ _INDEXES: Final = {
         SELECT made.relname, about.indisunique, part.attname
         FROM pg_index AS about JOIN pg_class AS made ON made.oid = about.indexrelid
         JOIN pg_attribute AS part ON part.attrelid = made.oid
-        WHERE pg_table_is_visible(made.oid) AND about.indisvalid AND made.relnamespace <> 'pg_catalog'::regnamespace
+        WHERE pg_table_is_visible(made.oid) AND about.indisvalid AND made.relnamespace::regnamespace::text !~ '^pg_'
         ORDER BY made.relname, part.attnum
     """),
 }

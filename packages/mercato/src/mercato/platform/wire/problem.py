@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mercato.platform import clock
 from mercato.platform.errors import Problem
-from mercato_contract.problems import OrderError, ProblemDetail
+from mercato_contract.problems import ProblemDetail, Reason
 from mercato_contract.wire import as_json, rfc3339
 
 FIRST_SERVER_ERROR: Final = 500
@@ -24,7 +24,7 @@ class ProblemFormat(StrEnum):
 
 
 class Origin(Struct, frozen=True):
-    """What a refusal repeats of its request, and in which format. Who stores a refusal stores it with its origin."""
+    """What a refusal repeats of its request, and in which format. A refusal is stored with its origin."""
 
     base_url: str
     request_id: str
@@ -91,11 +91,11 @@ def detail_of(problem: Problem, origin: Origin, *, at: datetime) -> ProblemDetai
     )
 
 
-def _errors(problem: Problem) -> list[OrderError] | None:
+def _errors(problem: Problem) -> list[Reason] | None:
     if problem.errors:
         return list(problem.errors)
     if problem.category in {"validation", "availability", "payment"} and problem.status < FIRST_SERVER_ERROR:
-        return [OrderError(code=problem.error_code, message=problem.detail)]
+        return [Reason(code=problem.error_code, message=problem.detail)]
     return None
 
 
