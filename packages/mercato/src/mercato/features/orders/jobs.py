@@ -23,7 +23,6 @@ from mercato.features.orders.submission import (
     SubmitJob,
     Submitter,
     end_record,
-    is_final,
     schedule,
 )
 from mercato.platform import crash
@@ -102,7 +101,7 @@ class OrderJobs(Struct, frozen=True):
             await finish(tx, job)
             outcome = SubmissionOutcome(reply, (called,))
             await self.submitter.record(tx, submission, outcome, notify_unanswered=False)
-            if not is_final(reply):
+            if not reply.is_final:
                 await self._continue(tx, submission)
         return Settled()
 

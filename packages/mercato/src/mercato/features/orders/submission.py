@@ -69,15 +69,6 @@ STORE_PARTITIONS: Final = 8
 PlaceReply = Acceptance | Rejection | InvalidReply
 
 
-def is_final(reply: PlaceReply) -> bool:
-    """Return whether the store has answered, so that it isn't called again."""
-    match reply:
-        case InvalidReply():
-            return False
-        case Acceptance() | Rejection():
-            return True
-
-
 class SubmitJob(Wire, frozen=True):
     """The order to submit. Its body is stored, sealed, beside the order."""
 
@@ -188,7 +179,7 @@ class Submitter(Struct, frozen=True):
             calls.append(called)
             pause = max(wait, called.retry_after or 0.0)
             left = deadline - asyncio.get_running_loop().time() - pause
-            if is_final(reply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
+            if reply.is_final or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
                 return SubmissionOutcome(reply, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
@@ -301,7 +292,7 @@ def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
 
 def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
     """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
-    if is_final(reply):
+    if reply.is_final:
         return DeliveryStatus.SUCCEEDED
     match before:
         case StoreAnswer.WAITING:
