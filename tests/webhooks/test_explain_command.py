@@ -150,7 +150,7 @@ async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
             "webhook_id": webhook_id, "url": "https://pos.example/hooks", "body": compress(BODY), "traceparent": "",
             "partition": 0, "status": "succeeded", "created_at": now(), "updated_at": now(),
         }  # fmt: skip
-        await queries.insert_delivery(tx, **columns)
+        queries.insert_delivery(tx, queries.NewDelivery(**columns))
     return made.signing_secret, webhook_id
 
 

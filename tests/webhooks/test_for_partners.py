@@ -208,9 +208,7 @@ async def test_an_attempt_recorded_while_its_orders_deliveries_are_deleted_is_de
     async with harness.db.write() as tx:
         [delivery] = await attempts.list_due(tx, job.payload, through=job.run_at, limit=1)
         result = CallResult(at=harness.now, ms=1, status=204, reply="Thank you, Ada Lovelace")
-        assert await attempts.update_delivery(
-            tx, delivery, now=harness.now, attempts=1, status=DeliveryStatus.SUCCEEDED
-        )
+        assert await attempts.update_succeeded(tx, [delivery], now=harness.now)
         await attempts.insert_attempt_of_each(tx, [(delivery, result)])
         forgetting = asyncio.create_task(forget())
         # PostgreSQL waits for the delivery, SQLite for the writer; there is no event for either.

@@ -14,6 +14,10 @@ INTERRUPTED: Final = 130
 """The exit code that shells report for a program that Ctrl-C ended."""
 
 
+class CommandFailedError(Exception):
+    """The command can't do what it should; the message says why: exit code 1."""
+
+
 class UnusableError(Exception):
     """The arguments, input or environment can't be used: exit code 2."""
 

@@ -15,6 +15,7 @@ from mercato.console.sign_in import ask_for_link, work_context
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import LinkRefused
 from mercato.features.sign_in.people import person_of
+from mercato.features.sign_in.provider import AGAIN, InvalidIdToken, ProviderFailed
 from mercato.features.sign_in.sign_on import ATTEMPT_LIFE, Callback
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.problems import problem_headers
@@ -23,6 +24,11 @@ from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
 
 CALLBACK: Final = "/console/oidc/callback"
+
+_INSTEAD: Final = (
+    "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
+    "The service's log has the cause."
+)
 
 
 async def go_to_provider(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
@@ -33,8 +39,8 @@ async def go_to_provider(call: Call[ReadBody, None], cookies: Cookies) -> Answer
     _check_method(call)
     try:
         url, kept = await sign_on.begin(call.head.base_url + CALLBACK)
-    except Problem as problem:
-        return _refuse(call, cookies, problem)
+    except (Problem, ProviderFailed, InvalidIdToken) as error:
+        return _refuse(call, cookies, _problem_of(error))
     life = int(ATTEMPT_LIFE.total_seconds())
     return Answer(
         status=303,
@@ -61,8 +67,8 @@ async def come_from_provider(call: Call[ReadBody, None], cookies: Cookies) -> An
             await sessions.create_link(tx, grant, now=call.app.clock(), token=token)
     except LinkRefused:
         return _refuse(call, cookies, errors.Forbidden("This sign-in has been used. Begin again."))
-    except Problem as problem:
-        return _refuse(call, cookies, problem)
+    except (Problem, ProviderFailed, InvalidIdToken) as error:
+        return _refuse(call, cookies, _problem_of(error))
     return render(
         "oidc_continue.html",
         headers=(_used(cookies),),
@@ -78,6 +84,19 @@ def _check_method(call: Call[ReadBody, None]) -> None:
     """Raise MethodNotAllowed for HEAD, by which a sign-in can't go on."""
     if call.head.method != "GET":
         raise errors.MethodNotAllowed(call.head.method, ["GET"])
+
+
+def _problem_of(error: Problem | ProviderFailed | InvalidIdToken) -> Problem:
+    match error:
+        case ProviderFailed():
+            return errors.ServiceUnavailable(
+                f"The sign-in provider is unavailable. Try again in a minute. {_INSTEAD}"
+            )
+        case InvalidIdToken():
+            return errors.Forbidden(
+                f"The provider's ID token isn't valid for this service. {AGAIN} {_INSTEAD}"
+            )
+    return error
 
 
 def _refuse(call: Call[ReadBody, None], cookies: Cookies, problem: Problem) -> Answer[str]:

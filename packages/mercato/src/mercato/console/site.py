@@ -31,7 +31,17 @@ from mercato.console.screens import (
     stores,
 )
 from mercato.console.screens.operators import audit, erasure, health, jobs, partners, search
-from mercato.features.partners.model import AccountError, UnknownAccountError
+from mercato.features.partners.model import (
+    AccountError,
+    InactiveKeyError,
+    NoStoresError,
+    OpenOrdersError,
+    SeveralOriginsError,
+    TakenNameError,
+    UnknownAccountError,
+    UnknownKeyError,
+    UnknownPartnerError,
+)
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.people import is_signed_on
@@ -181,7 +191,7 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
         return _packed(call, refused)
     except AccountError as refusal:
         kind = errors.NotFound if isinstance(refusal, UnknownAccountError) else errors.Conflict
-        refused = render_refusal(kind(refusal.in_console), call.head.request_id, view=view, headers=headers)
+        refused = render_refusal(kind(_advised(refusal)), call.head.request_id, view=view, headers=headers)
         return _packed(call, refused)
     if isinstance(result, Done):
         return _redirect(cookies, result, renewed)
@@ -229,6 +239,22 @@ def _page(result: Page | Question, visit: Visit, view: Mapping[str, Any], header
         **result.values,
         **view,
     )
+
+
+NEXT_STEPS: Final[dict[type[AccountError], str]] = {
+    UnknownPartnerError: "See them on the page Partners.",
+    UnknownKeyError: "See them on the page Keys.",
+    TakenNameError: "Choose another name, or search for that partner in the field at the top.",
+    InactiveKeyError: "Create a new one.",
+    NoStoresError: "Leave it out: the partner verifies events by its signing secret.",
+    SeveralOriginsError: "Name the one that gets the token in the field beside it.",
+    OpenOrdersError: "See them on the page Orders, and let them be completed or cancelled first.",
+}
+"""What to do about a refusal, in the console."""
+
+
+def _advised(refusal: AccountError) -> str:
+    return f"{refusal} {NEXT_STEPS.get(type(refusal), '')}".rstrip()
 
 
 async def _session(call: Call[ReadBody, None], cookies: Cookies) -> tuple[Session | None, Headers]:

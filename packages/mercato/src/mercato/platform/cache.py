@@ -20,13 +20,11 @@ Ts = TypeVarTuple("Ts")
 READ_ATTEMPTS: Final = 3
 """Reads of a value that a change may overtake; the result of the last one is returned but not kept."""
 
-FOREVER: Final = float("inf")
-
 
 class _Entry(Struct, Generic[V]):
     value: V
     weight: int
-    until: float  # in monotonic seconds
+    until: float | None  # in monotonic seconds; None if it doesn't age
 
 
 class Cache(Generic[K, V]):
@@ -44,7 +42,7 @@ class Cache(Generic[K, V]):
         *,
         capacity: int,
         weigh: Callable[[V], int] | None = None,
-        seconds: float = FOREVER,
+        seconds: float | None = None,
         outage_pause: float | None = None,
     ) -> None:
         self._capacity = capacity
@@ -68,7 +66,7 @@ class Cache(Generic[K, V]):
     def find(self, key: K) -> V | None:
         """Return the value if it is in memory. Never waits."""
         entry = self._entries.get(key)
-        if entry is None or entry.until <= monotonic():
+        if entry is None or (entry.until is not None and entry.until <= monotonic()):
             self.lookups.misses += 1
             return None
         self.lookups.hits += 1
@@ -82,7 +80,7 @@ class Cache(Generic[K, V]):
         """
         # As `find`, without its call: every request gets several values.
         entry = self._entries.get(key)
-        if entry is not None and entry.until > monotonic():
+        if entry is not None and (entry.until is None or entry.until > monotonic()):
             self.lookups.hits += 1
             self._entries.move_to_end(key)
             return entry.value
@@ -118,14 +116,14 @@ class Cache(Generic[K, V]):
             if changes == self._changes:
                 self._drop(key)
                 if value is not None:
-                    self._keep(key, value, until=began + self._seconds)
+                    self._keep(key, value, began)
                 break
         return value
 
     def put(self, key: K, value: V) -> None:
         """Keep a value that no change can have outdated."""
         self._drop(key)
-        self._keep(key, value, until=monotonic() + self._seconds)
+        self._keep(key, value, monotonic())
 
     def forget(self, key: K) -> None:
         """Drop a value that has changed."""
@@ -162,7 +160,8 @@ class Cache(Generic[K, V]):
 
         feed.subscribe(topic, forget)
 
-    def _keep(self, key: K, value: V, *, until: float) -> None:
+    def _keep(self, key: K, value: V, at: float) -> None:
+        until = None if self._seconds is None else at + self._seconds
         weight = 1 if self._weigh is None else self._weigh(value)
         self._entries[key] = _Entry(value, weight, until)
         self._weight += weight

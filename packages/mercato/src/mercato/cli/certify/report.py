@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from mercato import app
 from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
@@ -35,7 +36,6 @@ from mercato.features.certification.report import verify as verify_report
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, load_keys
 from mercato.platform import clock
-from mercato.platform.db.engine import open_database
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import FILE as DATABASE
 from mercato.platform.texts import count_of
@@ -209,7 +209,7 @@ async def _find_sealed(settings: Settings) -> bytes | None:
     """Return a secret of the database, whose key is missing: a new one must not be made in the key's place."""
     if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
         return None
-    async with open_database(settings) as db, db.read() as tx:
+    async with app.opened(settings) as core, core.db.read() as tx:
         found = None if await find_revision(tx) is None else await find_newest_secret(tx)
     return None if found is None else found[1]
 

@@ -78,7 +78,7 @@ def _removing_partial_copy() -> Iterator[None]:
 
 async def _audit_restore(data_dir: Path | None, file: Path) -> None:
     """Record the restore in the database's audit trail."""
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         if await find_revision(tx) == SCHEMA.head:
             await audit(tx, "database", detail={"from": file.name})
         else:

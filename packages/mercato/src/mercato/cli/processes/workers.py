@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from mercato.cli import CommandFailedError
 from mercato.platform.telemetry import multiprocess
 from mercato.settings import Settings
 
@@ -29,7 +30,7 @@ DRAIN_SECONDS: Final = 45.0
 """Greatest time for the worker processes to end. Requests and jobs in flight have shorter limits."""
 
 
-class WorkerFailedError(Exception):
+class WorkerFailedError(CommandFailedError):
     """A worker process ended before it served; its output is above."""
 
 

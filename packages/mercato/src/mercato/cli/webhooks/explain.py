@@ -99,9 +99,9 @@ async def _read_partner(
     partner: str, webhook: Webhook, data_dir: Path | None
 ) -> tuple[list[Secret], list[SentDelivery]]:
     """Return the partner's secrets, and what was sent under the webhook's id."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        secrets = await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+        secrets = await list_own_secrets(tx, await core.open_vault(tx), owner.id, now=clock.now)
         callers = (Caller(owner.id, owner.id, surface, owner.limits) for surface in owner.kind.surfaces)
         copies = [copy for caller in callers for copy in await list_copies(tx, caller, webhook)]
         return secrets, copies

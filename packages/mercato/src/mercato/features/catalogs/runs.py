@@ -105,6 +105,6 @@ def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
             if counted[one.rule] <= share and len(kept) < MAX_WARNINGS - 1:
                 kept.append(one)
         more = f"{len(found) - len(kept)} more warnings are not listed."
-        more += " `mercato catalog lint` lists more of a document."
+        more += " Lint the document to see more of them."
         kept.append(Finding(Rule.NOT_LISTED.id, more, ""))
     return tuple(PartnerWarning(code=one.rule, message=one.message, pointer=one.path) for one in kept)

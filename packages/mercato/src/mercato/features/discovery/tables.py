@@ -65,7 +65,10 @@ store_cards = Table(
     Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=False),
     Column("store_id", Id, nullable=False),
     Column("card", LargeBinary, nullable=False),
+    # The version of the card's shape. Cards of an earlier version are rewritten in the background.
+    Column("version", Integer, nullable=False, server_default="1"),
 )
+Index("ix_store_cards_version", store_cards.c.version)
 
 # The distinct opening hours with their numbers of stores, which a count of all open stores adds up.
 opening_hours = Table(

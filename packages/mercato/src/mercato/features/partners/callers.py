@@ -138,7 +138,7 @@ class Callers:
         caller = entry.caller
         if caller.key_id != client_id:
             raise Unauthenticated(
-                "The client id is not the id of this key. See it with: mercato key list", sent=True
+                "The client id is not the id of this key. Lists of keys show the id.", sent=True
             )
         if caller.surface is not Surface.MARKETFRONT:
             raise Forbidden(

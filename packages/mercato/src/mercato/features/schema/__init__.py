@@ -17,10 +17,4 @@ from mercato.platform.db.schema import Schema
 TABLES: Final = (catalogs, certification, discovery, orders, partners, requests, sign_in, stores, webhooks)
 """The modules that register the features' tables, beside those of the platform."""
 
-SCHEMA: Final = Schema(head="0005", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
-
-DIFFERS_ADVICE: Final = (
-    "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
-    "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
-    "for a new database, and register partners and stores there."
-)
+SCHEMA: Final = Schema(head="0007", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)

@@ -7,7 +7,6 @@ transaction. An acknowledged change then applies in every process: an order is s
 checked against, and a validation reads the version first.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.catalogs.queries import find_owner_of_set
 from mercato.features.partners.model import Caller
-from mercato.features.stores import queries
+from mercato.features.stores import queries, search
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.platform.cache import Cache
@@ -103,18 +102,22 @@ class Menus(Struct, frozen=True):
 
 # --- changes --------------------------------------------------------------------------------------
 
-OnChange = Callable[[Write, UUID], Awaitable[None]]
-"""Called for a store that was created or changed or has a new current set; it may not exist yet."""
+
+async def publish_change(tx: Write, store_id: UUID) -> None:
+    """Publish the change of a store or of its current set: call this after all writes of the change.
+
+    Its search entry is rewritten in the same transaction. The store may not exist yet.
+    """
+    # This locks the store's row before any other, so that two changes never deadlock.
+    if await invalidate(tx, store_id):
+        await search.refresh(tx, store_id)
 
 
-async def publish_change(tx: Write, store_id: UUID, on_change: OnChange) -> None:
-    """Call this after all writes of the change: `on_change` reads them in the same transaction."""
-    # Every change locks the store's row first, so that two changes never deadlock.
-    await invalidate(tx, store_id)
-    await on_change(tx, store_id)
+async def invalidate(tx: Write, store_id: UUID) -> bool:
+    """Increment the store's version and evict it from caches: for a change that no search entry depends on.
 
-
-async def invalidate(tx: Write, store_id: UUID) -> None:
-    """Increment the store's version and evict it from caches: for a change that no search entry depends on."""
-    await queries.increment_version(tx, store_id)
+    Returns whether the store exists.
+    """
+    exists = await queries.increment_version(tx, store_id)
     await announce(tx, TOPIC, str(store_id))
+    return exists

@@ -13,7 +13,7 @@ from mercato.features.partners.queries import find_event_url
 from mercato.features.partners.vault import Vault
 from mercato.features.partners.webhook_tokens import TooManyOriginsError, list_token_origins
 from mercato.features.stores import places, queries
-from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.outbox import NewEvent, Recipient, announce_change, origin_changed, push
 from mercato.platform.clock import MakeId
@@ -34,13 +34,12 @@ class StoreEvents(Struct, frozen=True):
     """Listens to catalog runs."""
 
     new_id: MakeId
-    on_change: OnChange
 
     async def finished(self, tx: Write, finished: EndedRun) -> None:
         """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
         run = finished.run
         if finished.built is not None:
-            await publish_change(tx, run.owner.store_id, self.on_change)
+            await publish_change(tx, run.owner.store_id)
         if not run.notified:
             return
         store = await queries.find_store(tx, run.owner.store_id)

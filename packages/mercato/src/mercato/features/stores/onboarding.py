@@ -15,7 +15,7 @@ from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, onboarding_queries, places, queries
 from mercato.features.stores.address import address_of
-from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores.cache import publish_change
 from mercato.features.stores.errors import (
     OnboardingActive,
     OnboardingNotFailed,
@@ -23,7 +23,7 @@ from mercato.features.stores.errors import (
     OnboardingNotReady,
     StoreAlreadyRegistered,
 )
-from mercato.features.stores.model import Onboarding, StoreRow, first_error, state_of
+from mercato.features.stores.model import Onboarding, OnboardingChange, StoreRow, first_error, state_of
 from mercato.features.stores.rules import token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import crash, errors
@@ -52,7 +52,6 @@ class Onboardings(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
-    on_change: OnChange
     vault: Vault
 
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
@@ -95,7 +94,7 @@ class Onboardings(Struct, frozen=True):
         async with self.db.write() as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             if not await onboarding_queries.update_onboarding(
-                tx, onboarding.id, cancelled_at=now, holds_name=False
+                tx, onboarding.id, OnboardingChange(cancelled_at=now, holds_name=False)
             ):
                 raise OnboardingActive
             await ingest.abandon(tx, onboarding.id, now=now)
@@ -119,7 +118,7 @@ class Onboardings(Struct, frozen=True):
                 await self._release_failed_name(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
             await onboarding_queries.update_onboarding(
-                tx, onboarding.id, catalog_callback_url=url, holds_name=True
+                tx, onboarding.id, OnboardingChange(catalog_callback_url=url, holds_name=True)
             )
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
@@ -137,10 +136,12 @@ class Onboardings(Struct, frozen=True):
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is OnboardingState.READY_TO_ACTIVATE:
-                await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
+                await onboarding_queries.update_onboarding(
+                    tx, onboarding.id, OnboardingChange(activated_at=now)
+                )
                 await queries.insert_store(tx, onboarding, now=now)
                 await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-                await publish_change(tx, onboarding.store_id, self.on_change)
+                await publish_change(tx, onboarding.store_id)
             elif state is not OnboardingState.ACTIVE:
                 raise OnboardingNotReady(state)
             store = await queries.find_store(tx, onboarding.store_id)
@@ -191,7 +192,7 @@ class Onboardings(Struct, frozen=True):
             return
         if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
             raise _already(holder)
-        await onboarding_queries.update_onboarding(tx, holder.id, holds_name=False)
+        await onboarding_queries.update_onboarding(tx, holder.id, OnboardingChange(holds_name=False))
 
     async def _pull(
         self,

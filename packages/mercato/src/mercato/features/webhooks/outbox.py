@@ -56,16 +56,11 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
     url = to.url(event.type)
     partition = partition_of(event.order_id or event.webhook_id)
     disabled = await endpoints.find_disabled_reason(tx, to.partner_id, url)
-    due: dict[str, object] = {
-        "status": DeliveryStatus.FAILED,
-        "error": None if disabled is None else endpoints.disabled_error(disabled),
-    }
+    due = None
     if disabled is None:
         job = DeliverJob(partner_id=to.partner_id, url=url, partition=partition)
-        due = {"status": DeliveryStatus.PENDING, "next_attempt_at": now}
-        due |= await enqueue_attempt(tx, job, event.delivery_id) or {}
-    await queries.insert_delivery(
-        tx,
+        due = await enqueue_attempt(tx, job, event.delivery_id)
+    delivery = queries.NewDelivery(
         id=event.delivery_id,
         partner_id=to.partner_id,
         surface=to.surface,
@@ -79,8 +74,13 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
         partition=partition,
         created_at=now,
         updated_at=now,
-        **due,
+        status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
+        error=None if disabled is None else endpoints.disabled_error(disabled),
+        next_attempt_at=now if disabled is None else None,
+        due_at=None if due is None else due.at,
+        job_id=None if due is None else due.job_id,
     )
+    queries.insert_delivery(tx, delivery)
 
 
 async def announce_change(

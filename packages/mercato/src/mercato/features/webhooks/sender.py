@@ -32,7 +32,7 @@ from mercato.features.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.features.webhooks.recording import INTERNAL_FAULT, Attempt, Recorder, Settle, failed
+from mercato.features.webhooks.recording import INTERNAL_FAULT, Attempt, Recorder, Settle
 from mercato.platform import crash
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.engine import Database, Write
@@ -151,7 +151,13 @@ class Sender:
         if due:
             delivery = due[0]
             log.error("webhook delivery given up", delivery_id=str(delivery.id), reason=reason)
-            await attempts.update_delivery(tx, delivery, now=self._clock(), **failed(INTERNAL_FAULT))
+            await attempts.update_delivery(
+                tx,
+                delivery,
+                attempts.Failed(INTERNAL_FAULT),
+                attempts=delivery.attempts,
+                now=self._clock(),
+            )
         if len(due) > 1:
             await attempts.enqueue_attempt(tx, job.payload, new_id())
 

@@ -32,7 +32,7 @@ _AROUND: Final = MAX_TEXT // 2
 _CONTINUATIONS: Final = bytes(range(0x80, 0xC0))
 """Bytes inside a character of UTF-8."""
 
-_is_break: Final = re.compile(r"[ \t]*[\t\r\n]+[ \t\r\n]*")
+_gap: Final = re.compile(r"[ \t\r\n]{2,}|[\t\r\n]")
 _value: Final = msgspec.json.Decoder(Raw).decode
 _object: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _array: Final = msgspec.json.Decoder(list[Raw]).decode
@@ -66,17 +66,20 @@ class _Reader:
         self._opened: dict[tuple[str, ...], Members | None] = {}
 
     def excerpt(self, pointer: str) -> str:
-        value, shown = self._top, None
+        value = self._top
         path: tuple[str, ...] = ()
+        shown: tuple[Raw, Members, str] | None = None
         for step in pointer.split("/")[1 : MAX_LEVELS + 1]:
             name = step.replace("~1", "/").replace("~0", "~")
             members = self._open(path, value)
             child = None if members is None else _get(members, name)
             if members is None or child is None:
                 return _cut(value)
-            shown = _cut(value) if _is_short(value) else _member(members, name, child)
+            shown = value, members, name
             value, path = child, (*path, name)
-        return _cut(value) if shown is None else shown
+        if shown is None or _is_short(shown[0]):
+            return _cut(value if shown is None else shown[0])
+        return _member(shown[1], shown[2], value)
 
     def _open(self, path: tuple[str, ...], value: Raw) -> Members | None:
         if path not in self._opened:
@@ -119,8 +122,12 @@ def _cut(value: Raw, most: int = MAX_TEXT) -> str:
 
 
 def _shorten(text: str, most: int) -> str:
-    line = clean(_is_break.sub(" ", text))
+    line = clean(_gap.sub(_without_break, text))
     return line if len(line) <= most else line[: most - 1] + _CUT
+
+
+def _without_break(gap: re.Match[str]) -> str:
+    return " " if gap[0].strip(" ") else gap[0]
 
 
 def _around(text: bytes, at: int) -> str:

@@ -1,4 +1,4 @@
-"""`mercato key`: API keys."""
+"""`mercato key` and `mercato secret`: API keys, and the secrets that sign webhooks."""
 
 from datetime import timedelta
 from typing import Final
@@ -6,12 +6,13 @@ from uuid import UUID
 
 from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
-from mercato.cli.output import Column, note, print_json, print_objects, view
+from mercato.cli.output import Column, note, print_from_first, print_json, print_objects, print_table, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners import accounts, credentials, descent, queries
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
+from mercato.features.partners.resealing import reseal as reseal_batch
 from mercato.platform import clock
 from mercato_contract.wire import Instant, Wire, instant, redacted
 
@@ -32,7 +33,7 @@ class CreatedKey(Wire):
     expires_at: Instant | None
 
 
-class Entry(Wire):
+class KeyEntry(Wire):
     """A key in a list. It was made in a console session of its parent, if it has one."""
 
     key_id: UUID
@@ -48,13 +49,13 @@ class Entry(Wire):
     last_used_at: Instant | None
 
 
-class Revoked(Entry):
+class Revoked(KeyEntry):
     """A revoked key, and the keys that descend from it: those that were active before, with their present state."""
 
-    descendants: list[Entry]
+    descendants: list[KeyEntry]
 
 
-class ListedKey(Entry):
+class ListedKey(KeyEntry):
     """A key in a list, with the name of its partner."""
 
     partner_name: str | None
@@ -99,7 +100,7 @@ async def create(
     if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MAX_DAYS):
         raise UnusableError(f"--expires-in must be more than 0 and at most {MAX_DAYS}d.")
     with secret_file(out) as secret:
-        async with opened(data_dir) as session, session.db.write() as tx:
+        async with opened(data_dir) as core, core.db.write() as tx:
             owner = await accounts.get_partner_named(tx, partner)
             made = await credentials.create_key(
                 tx,
@@ -112,26 +113,24 @@ async def create(
 
 
 @key.command(name="list")
-async def list_(
+async def list_keys(
     partner: OnlyPartner = None, *, after: After = None, json: Json = False, data_dir: DataDir = None
 ) -> None:
     """List keys in the order of their creation, all or one partner's."""
-    async with opened(data_dir) as session, session.db.read() as tx:
-        owner = await session.find_partner_id(tx, partner)
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await find_partner_id(tx, partner)
         found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
         names = await queries.find_names(tx, {api_key.partner_id for api_key in found})
-    if json:
-        print_json({"keys": [_listed(api_key, names.get(api_key.partner_id)) for api_key in found]})
-    else:
-        columns = COLUMNS | {"Partner": lambda api_key: names.get(api_key.partner_id, api_key.partner_id)}
-        print_objects(
-            columns,
-            found,
-            empty="No keys. Create one with: mercato key create",
-            cut=("Partner", "Description"),
-        )
-    if len(found) == PAGE:
-        note(f"There may be more: mercato key list --after {found[-1].id}")
+    print_from_first(
+        "keys",
+        found,
+        COLUMNS | {"Partner": lambda api_key: names.get(api_key.partner_id, api_key.partner_id)},
+        limit=PAGE,
+        as_json=json,
+        entry=lambda api_key: _listed(api_key, names.get(api_key.partner_id)),
+        empty="No keys. Create one with: mercato key create",
+        cut=("Partner", "Description"),
+    )
 
 
 @key.command
@@ -151,7 +150,7 @@ async def roll(
 
     """
     with secret_file(out) as secret:
-        async with opened(data_dir) as session, session.db.write() as tx:
+        async with opened(data_dir) as core, core.db.write() as tx:
             old = await credentials.get_key(tx, name)
             made = await credentials.roll_key(tx, old, overlap=overlap)
         _show(secret, old.partner_id, made, json=json)
@@ -169,7 +168,7 @@ async def revoke(
         with_descendants: Revoke the keys that descend from it, too.
 
     """
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
         if with_descendants:
@@ -221,5 +220,99 @@ def _listed(api_key: ApiKey, partner_name: str | None) -> ListedKey:
     return view(ListedKey, api_key, key_id=api_key.id, state=state, partner_name=partner_name)
 
 
-def _entry(api_key: ApiKey) -> Entry:
-    return view(Entry, api_key, key_id=api_key.id, state=_state(api_key))
+def _entry(api_key: ApiKey) -> KeyEntry:
+    return view(KeyEntry, api_key, key_id=api_key.id, state=_state(api_key))
+
+
+BATCH: Final = 100
+"""Partners whose secrets one transaction reseals."""
+
+secret = group("secret", "Signing secrets: rotate, list, reseal.")
+
+
+@redacted("signing_secret")
+class NewSecret(Wire):
+    """A partner's new signing secret."""
+
+    partner_id: UUID
+    signing_secret: str
+
+
+@redacted("signing_secret")
+class SecretEntry(Wire):
+    """A signing secret in a list; its text only with --reveal."""
+
+    secret_id: UUID
+    created_at: Instant | None
+    expires_at: Instant | None
+    signing_secret: str | None
+
+
+@secret.command
+async def rotate(
+    partner: PartnerName,
+    /,
+    *,
+    overlap: Duration = OVERLAP,
+    out: OutFile = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Create a new signing secret. Webhooks are signed with both until the overlap (24h) ends.
+
+    Args:
+        overlap: How long the old one signs too.
+
+    """
+    with secret_file(out) as file:
+        async with opened(data_dir) as core, core.db.write() as tx:
+            owner = await accounts.get_partner_named(tx, partner)
+            vault = await core.open_vault(tx)
+            text = await accounts.rotate_signing_secret(tx, vault, owner.id, overlap=overlap)
+        file.show(NewSecret(partner_id=owner.id, signing_secret=text), ("Signing secret", text), json=json)
+
+
+@secret.command
+async def reseal(*, data_dir: DataDir = None) -> None:
+    """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
+
+    Servers must know that key already. You can run it again at any time.
+    """
+    count, after, more = 0, None, True
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
+            vault = await core.open_vault(tx)
+        while more:
+            async with core.db.write() as tx:
+                done = await reseal_batch(tx, vault, after=after, limit=BATCH)
+            count, after, more = count + done.count, done.last, done.last is not None
+    note(f"{count} secrets were encrypted again. All secrets use the first key now.")
+
+
+@secret.command(name="list")
+async def list_secrets(
+    partner: PartnerName, /, *, reveal: bool = False, json: Json = False, data_dir: DataDir = None
+) -> None:
+    """List the secrets that sign a partner's webhooks now, the newest first.
+
+    Args:
+        reveal: Show the secrets themselves.
+
+    """
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await accounts.get_partner_named(tx, partner)
+        found = await accounts.list_signing_secrets(tx, owner.id)
+        texts: list[str | None] = [None] * len(found)
+        if reveal:
+            texts = [*await accounts.get_signing_secrets(tx, await core.open_vault(tx), owner.id)]
+    listed = [*zip(found, texts, strict=True)]
+    if json:
+        entries = [
+            view(SecretEntry, stored, secret_id=stored.id, signing_secret=text) for stored, text in listed
+        ]
+        print_json({"partnerId": owner.id, "secrets": entries})
+        return
+    rows = [(stored.id, stored.created_at, stored.expires_at, text) for stored, text in listed]
+    print_table(("Id", "Created", "Ends", "Secret"), rows, empty="This partner has no signing secret.")
+    if not reveal:
+        note("Add --reveal to see them.")
