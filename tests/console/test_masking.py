@@ -18,7 +18,7 @@ from tests.service import Merchant, Service
 
 from mercato.console.screen import Audience
 from mercato.console.site import SCREENS
-from mercato.features.orders.masking import mask_reason, mask_text, private_texts
+from mercato.features.orders.privacy import mask_reason, mask_text, private_texts
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.tables import orders
 from mercato.features.partners.tables import api_keys, partners

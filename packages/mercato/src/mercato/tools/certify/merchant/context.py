@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from mercato.features.catalogs.model import NO_ONBOARDING
-from mercato.features.orders.validation.amounts import Sums
-from mercato.features.orders.validation.replies import (
+from mercato.features.orders.amounts import Sums
+from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
     Quote,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.features.orders.validation.amounts import explain_ignored_amounts
-from mercato.features.orders.validation.replies import Acceptance, InvalidReply, Rejection
+from mercato.features.orders.amounts import explain_ignored_amounts
+from mercato.features.orders.store_replies import Acceptance, InvalidReply, Rejection
 from mercato.tools.certify.merchant.context import (
     CARD,
     MerchantContext,
