@@ -17,7 +17,7 @@ from tests.service import Merchant, Reply, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import cancellation
-from mercato.features.orders.erasure import erase_all
+from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
 

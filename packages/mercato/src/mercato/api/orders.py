@@ -28,12 +28,7 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
-from mercato.features.orders.placement.outcomes import (
-    CancelledOrder,
-    PlacedOrder,
-    RefusedOrder,
-    UnansweredOrder,
-)
+from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
@@ -129,7 +124,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     summary="Place order",
     body_limit=MAX_BYTES,
     status=201,
-    reply_headers=("Location", "Idempotent-Replayed"),
+    answer_headers=("Location", "Idempotent-Replayed"),
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(
@@ -182,7 +177,7 @@ def _refusal(problem: ProblemDetail, chosen: ProblemFormat, *, replayed: bool) -
 @marketfront_orders.post(
     MARKETFRONT + "/{orderId}/cancel",
     summary="Cancel Order",
-    reply_headers=("Idempotent-Replayed",),
+    answer_headers=("Idempotent-Replayed",),
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(

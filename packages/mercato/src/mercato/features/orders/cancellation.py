@@ -22,19 +22,20 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mercato.features.orders import queries
+from mercato.features.orders import idempotency, queries
 from mercato.features.orders.errors import CancellationRefused, OrderClosed, StoreUnreachable
-from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
-from mercato.features.orders.placement import idempotency
-from mercato.features.orders.placement.idempotency import Claim, KeyedRequest, Pinned
-from mercato.features.orders.placement.outcomes import (
+from mercato.features.orders.idempotency import (
     CancelledOrder,
+    Claim,
+    KeyedRequest,
+    OrderOutcome,
+    Pinned,
     PinnedOutcome,
     RefusedOrder,
     UnansweredOrder,
 )
-from mercato.features.orders.placement.resend import MIN_WAIT, RETRY_INTERVAL
-from mercato.features.orders.placement.submission import call_until_final, end_record
+from mercato.features.orders.jobs import MIN_WAIT, RETRY_INTERVAL
+from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
 from mercato.features.orders.record import (
     OrderRow,
     StoreAnswer,
@@ -42,7 +43,7 @@ from mercato.features.orders.record import (
     cancel_body,
     order_of,
 )
-from mercato.features.orders.validation.replies import (
+from mercato.features.orders.store_replies import (
     CancellationAccepted,
     CancellationDenied,
     CancelReply,
@@ -50,7 +51,8 @@ from mercato.features.orders.validation.replies import (
     ReplyParser,
     read_cancel,
 )
-from mercato.features.orders.validation.service import RETRY_SECONDS
+from mercato.features.orders.submission import call_until_final, end_record
+from mercato.features.orders.validation import RETRY_SECONDS
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import record_store_call, update_store_call
@@ -125,7 +127,7 @@ class Cancellations(Struct, frozen=True):
 
     async def cancel(
         self, caller: Caller, order_id: UUID, request: CancelOrderRequest, *, key: str, origin: Origin
-    ) -> PinnedOutcome | UnansweredOrder:
+    ) -> OrderOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
         Raises OrderNotFound, and OrderClosed for an order that was closed before: the key stays free.
@@ -210,7 +212,7 @@ class Cancellations(Struct, frozen=True):
 
     # --- ask the store ----------------------------------------------------------------------------
 
-    async def _ask(self, context: CancellationContext, state: Requested) -> PinnedOutcome | UnansweredOrder:
+    async def _ask(self, context: CancellationContext, state: Requested) -> OrderOutcome:
         try:
             left = context.deadline - asyncio.get_running_loop().time()
             reply, calls = await self._call(state.order, state.cancellation, seconds=max(left, 1.0))
