@@ -19,13 +19,13 @@ SECONDS = 1.4
 
 
 @pytest.fixture
-def timeouts() -> dict[str, float]:
+def timeouts() -> dict[str, Any]:
     return {}
 
 
 @pytest.fixture
 async def mercato(
-    database_url: str, tmp_path: Path, shop: Merchant, timeouts: dict[str, float]
+    database_url: str, tmp_path: Path, shop: Merchant, timeouts: dict[str, Any]
 ) -> AsyncIterator[Service]:
     assert shop.base
     limits = {"validate_seconds": PATIENCE, "place_seconds": PATIENCE} | timeouts
@@ -108,7 +108,7 @@ short_place = pytest.mark.parametrize("timeouts", [{"place_seconds": SECONDS}], 
 @only_sqlite
 @pytest.mark.parametrize(("name", "timeouts"), limited(VALIDATE_FAULTS))
 async def test_a_validate_reply_that_cannot_be_used_is_the_stores_fault(
-    here: Trade, database_kind: str, name: str, timeouts: dict[str, float]
+    here: Trade, database_kind: str, name: str, timeouts: dict[str, Any]
 ):
     async with serve(VALIDATE_FAULTS[name]) as store:
         await answering(here, store.url)
@@ -125,7 +125,7 @@ async def test_a_validate_reply_that_cannot_be_used_is_the_stores_fault(
 @short_place
 @pytest.mark.parametrize("name", PLACE_FAULTS)
 async def test_a_place_reply_that_cannot_be_used_leaves_the_order_open_and_is_the_stores_fault(
-    here: Trade, database_kind: str, name: str, timeouts: dict[str, float]
+    here: Trade, database_kind: str, name: str, timeouts: dict[str, Any]
 ):
     token = await here.token(here.order())
     async with serve(PLACE_FAULTS[name]) as store:
@@ -150,7 +150,7 @@ def unreachable(answer: Reply) -> Any:
 @only_sqlite
 @short_place
 async def test_a_reply_of_1_gib_costs_both_operations_hardly_any_memory(
-    here: Trade, database_kind: str, timeouts: dict[str, float]
+    here: Trade, database_kind: str, timeouts: dict[str, Any]
 ):
     token = await here.token(here.order())
     async with serve(endless(start=head(200, content_length=1 << 30))) as store:
@@ -168,7 +168,7 @@ async def test_a_reply_of_1_gib_costs_both_operations_hardly_any_memory(
 @only_sqlite
 @short_place
 async def test_a_redirect_is_never_followed_even_to_a_store_that_would_accept(
-    here: Trade, database_kind: str, timeouts: dict[str, float]
+    here: Trade, database_kind: str, timeouts: dict[str, Any]
 ):
     async with (
         serve(replied({"accepted": True})) as other,

@@ -259,13 +259,14 @@ def read_by(fifo: Path, reader: subprocess.Popen[bytes]) -> Any:
             time.sleep(0.02)
 
 
-def interrupted(process: subprocess.Popen[bytes], writer: Any) -> tuple[bytes, bytes]:
-    """Return its output once Ctrl-C has ended it; a signal just before a read is handled when that ends."""
+def interrupted(process: subprocess.Popen[bytes], writer: Any = None) -> tuple[bytes, bytes]:
+    """Return its output once Ctrl-C has ended it; a signal just before a read of a FIFO is handled when that ends."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=2)
     except subprocess.TimeoutExpired:
-        writer.close()
+        if writer is not None:
+            writer.close()
         return process.communicate(timeout=PATIENCE)
 
 
