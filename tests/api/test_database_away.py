@@ -19,7 +19,7 @@ from tests.waiting import loop_timeout
 
 from mercato.features.partners import callers
 from mercato.http.operations import Access
-from mercato.platform.db import postgresql
+from mercato.platform.db import postgresql, servers
 from mercato.platform.db.engine import Database
 from mercato.platform.db.url import sqlalchemy_url
 
@@ -162,7 +162,8 @@ async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
     wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(postgresql, "GRACE", timedelta(seconds=0.2))
-    monkeypatch.setattr(postgresql, "CONNECT_SECONDS", 0.5)
+    for module in (postgresql, servers):
+        monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
     cable, url = wire
     hasty: dict[str, Any] = {"database_statement_seconds": 0.3, "database_pool_seconds": 0.5}
     async with service(url, tmp_path / "data", **hasty) as mercato:

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 from mercato.features.stores import onboarding_queries, places, queries
 from mercato.features.stores.availability import SoldOut
 from mercato.features.stores.model import Onboarding, StoreRow
-from mercato.platform.db import tables
+from mercato.platform.db.tables import jobs
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -351,7 +351,7 @@ async def test_coordinates_without_a_time_zone_give_it(
 async def waiting_jobs(mercato: Service) -> int:
     kinds = (places.ONBOARDING_TIMEZONE, places.STORE_TIMEZONE)
     async with mercato.app.db.write() as tx:
-        count = await tx.scalar(select(func.count()).where(tables.jobs.c.kind.in_(kinds)))
+        count = await tx.scalar(select(func.count()).where(jobs.c.kind.in_(kinds)))
     return int(count or 0)
 
 

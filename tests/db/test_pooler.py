@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from tests.databases import only_postgresql
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.errors import UnusableUrl
 from mercato.platform.db.migrate import migrate
-from mercato.platform.db.url import driver_url, refuse_pooled_replica, refuse_pooler
-from mercato.platform.settings import Secret, Settings
+from mercato.platform.db.servers import Servers, refuse_pooled_replica, refuse_pooler
+from mercato.platform.db.url import driver_url
+from mercato.platform.texts import Secret
+from mercato.settings import Settings
 
 pytestmark = only_postgresql
 
@@ -63,7 +66,7 @@ async def test_a_pooler_in_transaction_mode_is_refused_before_anything_is_change
 ):
     async with pooled(database_url, monkeypatch, session=False):
         with pytest.raises(UnusableUrl, match="pool_mode=transaction"):
-            await migrate(database_url)
+            await migrate(database_url, SCHEMA)
 
 
 async def test_a_pooler_before_the_replica_is_refused_with_the_name_of_its_setting(
@@ -81,9 +84,9 @@ async def test_a_pooler_that_drops_the_settings_of_a_session_is_refused_too(
 ):
     async with pooled(database_url, monkeypatch, session=True):
         with pytest.raises(UnusableUrl, match="settings of a session"):
-            await refuse_pooler(database_url)
+            await refuse_pooler(Servers(database_url))
 
 
 async def test_neither_postgresql_itself_nor_a_missing_server_is_refused(database_url: str):
-    await refuse_pooler(database_url)
-    await refuse_pooler("postgresql://nobody@127.0.0.1:1/none")
+    await refuse_pooler(Servers(database_url))
+    await refuse_pooler(Servers("postgresql://nobody@127.0.0.1:1/none"))

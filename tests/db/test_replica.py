@@ -21,7 +21,7 @@ from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.platform.db import replica as module
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import UnusableUrl
-from mercato.platform.settings import Secret
+from mercato.platform.texts import Secret
 
 WITHIN = 1.0
 """Seconds within which a write is visible everywhere, however busy the machine: a replica counts as fresh for less."""

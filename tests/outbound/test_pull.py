@@ -67,6 +67,7 @@ async def failed(outbound: Outbound, url: str, **options: object) -> RequestFail
 
 def test_the_limits_are_those_of_the_contract() -> None:
     assert msgspec.structs.asdict(PullLimits()) == {
+        "subject": "URL",
         "connect": 5.0,
         "total": 30.0,
         "max_raw": 32 * 1024 * 1024,
@@ -240,7 +241,7 @@ async def test_a_failure_behind_a_redirect_says_so(outbound: Outbound) -> None:
     }
     async with serve(by_path(scripts)) as server:
         for path, fault in (("/a", Fault.DNS), ("/b", Fault.STATUS), ("/d", Fault.REFUSED_ADDRESS)):
-            failure = await failed(outbound, server.url + path)
+            failure = await failed(outbound, server.url + path, limits=PullLimits(subject="catalog URL"))
             assert failure.fault is fault
             assert "address to which the catalog URL redirects" in failure.message
 

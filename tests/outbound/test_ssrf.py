@@ -46,7 +46,7 @@ async def post(outbound: Outbound, url: str) -> Fault | None:
 async def post_order(outbound: Outbound, url: str) -> Fault | None:
     """Call a store for an order; return the failure."""
     try:
-        await outbound.post(url, headers={}, body=b"{}", timeout=5, for_order=True)
+        await outbound.post(url, headers={}, body=b"{}", timeout=5, urgent=True)
     except RequestFailed as failed:
         return failed.fault
     return None

@@ -92,7 +92,7 @@ async def _answer(visit: Visit, operation: Operation, raw: bytes, head: Head) ->
         raise PayloadTooLarge(limit)
     call: Call[Any, None] = Call(visit.app, caller, decode(raw), None, {}, {}, head, visit.action)
     result = await operation.handler(call)
-    answer = result if isinstance(result, Answer) else Answer(result)
+    answer: Answer[Any] = result if isinstance(result, Answer) else Answer(result)
     body = as_json(answer.value) if answer.raw is None else answer.raw
     return operation.status if answer.status is None else answer.status, body
 

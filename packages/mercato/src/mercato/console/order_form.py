@@ -14,8 +14,9 @@ from msgspec import Meta, Struct
 from mercato.console.screen import Visit, decode_fields, read_fields
 from mercato.features.catalogs.menu import rule
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, Key
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
-from mercato.platform.errors import StoreNotFound, ValidationFailed
+from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import Decoder
 from mercato_contract.carts import PricedCart
 from mercato_contract.money import minor_to_decimal

@@ -50,12 +50,12 @@ def challenges_of(app: Services) -> Challenges:
     return Challenges(app.vault.derive(passkeys.PURPOSE))
 
 
-async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer:
+async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
     """Return the page that asks for a passkey; sign in on the form that it sends."""
     await passkeys.load()
     app, now, site = call.app, call.app.clock(), site_of(call.app, call.head)
     challenges = challenges_of(app)
-    if call.texts["method"] != "POST":
+    if call.head.method != "POST":
         options = passkeys.request_options(site, challenges.new(SIGN_IN, site, now=now))
         return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
     try:

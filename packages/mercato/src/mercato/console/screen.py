@@ -13,9 +13,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.console import uploads
+from mercato.console.uploads import read_upload
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.model import Session
+from mercato.http.browsers import MULTIPART
 from mercato.http.head import Head
 from mercato.platform.errors import InvalidRequest, Problem
 from mercato.platform.telemetry.context import WorkContext
@@ -148,8 +149,8 @@ class Visit:
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
         content_type = self.head.headers.get(b"content-type", b"")
-        if content_type.lower().startswith(uploads.KIND):
-            return decode_fields(kind, uploads.read_upload(content_type, self.form))
+        if content_type.lower().startswith(MULTIPART):
+            return decode_fields(kind, read_upload(content_type, self.form))
         return decode_form(kind, self.form)
 
     def url_with(self, **changes: str) -> str:
@@ -169,7 +170,7 @@ class Visit:
             action=self.action,
             console=self.session.grant.created_by,
             partner_id=None if partner is None else partner.id,
-            store_id=self.ids.get("store"),
+            subjects={"store_id": self.ids.get("store")},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )

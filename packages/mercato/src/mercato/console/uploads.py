@@ -7,8 +7,6 @@ from multipart import MultipartError, MultipartSegment, ParserLimitReached, Push
 
 from mercato.platform.errors import InvalidRequest
 
-KIND: Final = b"multipart/form-data"
-
 MAX_PARTS: Final = 20
 """Fields and files of such a form."""
 

@@ -11,8 +11,9 @@ from typing import Final
 
 import structlog
 
-from mercato.platform.settings import Settings
+from mercato.cli import CommandFailedError
 from mercato.platform.telemetry import multiprocess
+from mercato.settings import Settings
 
 log = structlog.get_logger("mercato.workers")
 
@@ -29,7 +30,7 @@ DRAIN_SECONDS: Final = 45.0
 """Greatest time for the worker processes to end. Requests and jobs in flight have shorter limits."""
 
 
-class WorkerFailedError(Exception):
+class WorkerFailedError(CommandFailedError):
     """A worker process ended before it served; its output is above."""
 
 
@@ -93,9 +94,8 @@ class Workers:
         handle = self.listener.fileno()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-c",
-            "from mercato.cli import main; main()",
-            "serve-one",
+            "-m",
+            "mercato.cli.processes.start",
             str(handle),
             str(os.getpid()),
             str(place),

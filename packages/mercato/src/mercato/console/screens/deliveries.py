@@ -22,10 +22,11 @@ from mercato.console.screen import (
 )
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import deliveries, operators
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import DeliveryNotFound, ValidationFailed
-from mercato.platform.plurals import count_of
+from mercato.platform.errors import ValidationFailed
+from mercato.platform.texts import count_of
 from mercato.platform.wire.cursor import read_cursor
 from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.events import STORE_CALLS, EventType

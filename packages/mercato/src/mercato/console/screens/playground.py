@@ -33,9 +33,10 @@ from mercato.console.order_form import (
 )
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.platform.clock import new_id
-from mercato.platform.errors import InvalidRequest, StoreNotFound
+from mercato.platform.errors import InvalidRequest
 from mercato_contract.carts import PricedCart, PricedLineItem
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal

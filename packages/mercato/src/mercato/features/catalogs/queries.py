@@ -9,13 +9,13 @@ import msgspec
 from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run
+from mercato.features.catalogs.tables import catalog_bodies as bodies
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.catalogs.tables import catalog_runs as runs
+from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.compression import compress, decompress
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.tables import catalog_bodies as bodies
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import catalog_runs as runs
-from mercato.platform.db.tables import catalog_sets as sets
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import as_json
 

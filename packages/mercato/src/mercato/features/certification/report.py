@@ -158,7 +158,7 @@ def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
         envelope = msgspec.json.decode(document, type=_Envelope)
         signed = canonical(bytes(envelope.report))
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
-        raise UnreadableError("It isn't a report that `mercato certify` wrote.") from None
+        raise UnreadableError("It isn't a report of a certification.") from None
     claimed = envelope.signature
     if claimed is None:
         raise UnreadableError("It isn't signed, so anyone may have written it.")

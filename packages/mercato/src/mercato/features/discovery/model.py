@@ -1,13 +1,36 @@
-"""Store discovery on the wire: the request, the response and the stored card."""
+"""What searches find of a store, and a response whose stores are already encoded."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import Struct
 
-from mercato_contract.catalogs import AvailabilityWindow
-from mercato_contract.stores import FulfillmentMode, PostalAddress
+from mercato.features.catalogs.model import Windows
 from mercato_contract.wire import Wire
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """A store as it is searched: its words, its place, its hours, and the card that a storefront gets.
+
+    `words` are those of its catalog, `spans` of the local week. `paused_until` is in milliseconds since 1970: 0 if the
+    store isn't paused, INDEFINITELY if it is paused until further notice. `card` is a DiscoveredStore in JSON without
+    what depends on the present time or the search; `card_version` is that of its shape.
+    """
+
+    store_id: UUID
+    name: str
+    description: str | None
+    categories: Sequence[str]
+    place: tuple[float, float] | None
+    timezone: str
+    pickup: bool
+    delivery: bool
+    paused_until: int
+    words: Sequence[str]
+    spans: Windows
+    card: bytes
+    card_version: int
 
 
 class EncodedDiscoverResponse(Wire):
@@ -16,20 +39,3 @@ class EncodedDiscoverResponse(Wire):
     stores: list[msgspec.Raw]
     total_count: int
     has_more: bool
-
-
-class Card(Wire, kw_only=True):
-    """A DiscoveredStore without its status, sold-out items and distance."""
-
-    store_id: UUID
-    catalog_set_id: UUID
-    name: str
-    description: str | UnsetType = UNSET
-    phone: str | UnsetType = UNSET
-    logo_url: str | UnsetType = UNSET
-    timezone: str
-    address: PostalAddress
-    availability: tuple[AvailabilityWindow, ...]
-    categories: tuple[str, ...]
-    fulfillment_types: tuple[FulfillmentMode, ...]
-    minimum_order_amount: str | UnsetType = UNSET

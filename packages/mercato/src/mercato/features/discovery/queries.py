@@ -20,6 +20,9 @@ class Search(NamedTuple):
     now_ms: int
 
 
+Parameters = dict[str, object]
+"""Values of a statement's parameters by name."""
+
 Hit = tuple[int | None, float | None, int, bytes, str, bytes, str | None]
 """A store of the page: total, squared chord to it, end of its pause, card, time zone, spans, comma-separated ids of its
 sold-out items."""
@@ -75,20 +78,20 @@ def _shape(tx: Read, search: Search, *, open_now: bool = False) -> Shape:
     )
 
 
-def _values(search: Search) -> dict[str, Any]:
-    values: dict[str, Any] = {"now": search.now_ms}
+def _values(search: Search) -> Parameters:
+    values: Parameters = {"now": search.now_ms}
     if search.circle is not None:
         values |= search.circle.centre._asdict() | {"most": search.circle.most}
     return values
 
 
-def _zones(tx: Read, search: Search) -> dict[str, Any]:
+def _zones(tx: Read, search: Search) -> Parameters:
     assert search.circle is not None
     inside, edge = zones_of(search.circle)
     return _ranges(tx, inside, "inside") | _ranges(tx, edge, "edge")
 
 
-def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict[str, Any]:
+def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> Parameters:
     if tx.dialect == "sqlite":
         return {name or "ranges": as_json(ranges).decode()}
     columns = zip(*ranges, strict=True) if ranges else ((), (), ())
@@ -99,11 +102,11 @@ def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict
     }
 
 
-def _words(tx: Read, text_query: TextQuery | None) -> dict[str, Any]:
+def _words(tx: Read, text_query: TextQuery | None) -> Parameters:
     return {} if text_query is None else {"words": render_query(tx.dialect, text_query)}
 
 
-def _tiers(tx: Read, text_query: TextQuery | None) -> dict[str, Any]:
+def _tiers(tx: Read, text_query: TextQuery | None) -> Parameters:
     assert text_query is not None
     best = render_query(tx.dialect, text_query.best)
     return {"best": best, "rest": exclude(tx.dialect, render_query(tx.dialect, text_query), best)}

@@ -6,13 +6,13 @@ of this category, within these cells" without reading a row.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, words_of
+from mercato.features.discovery.model import Listing
 from mercato.features.discovery.places import COLUMNS, Circle, cell_of
-from mercato.features.stores.model import StoreRow
 from mercato.platform.db.types import Dialect
 
 _NAME: Final = "\ue000n"
@@ -50,24 +50,26 @@ def category_of(text: str) -> str:
     return _CATEGORY + blake2b(plain.encode(), digest_size=8).hexdigest()
 
 
-def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list[str]:
-    """Return the distinct words and marks of a store; `catalog` are the words of its catalog."""
-    named = words_of([row.name])
-    found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
+def document_of(listing: Listing, dialect: Dialect) -> list[str]:
+    """Return the distinct words and marks of a store."""
+    named = words_of([listing.name])
+    found = dict.fromkeys(
+        (*named, *words_of([listing.description or "", *listing.categories]), *listing.words)
+    )
     if dialect == "postgresql":
         starts = [word[:MIN_PREFIX] for word in found if len(word) > MIN_PREFIX]
         found.update(dict.fromkeys(_PREFIX + start for start in starts))
     found.update(dict.fromkeys(_NAME + word for word in named))
-    found.update(dict.fromkeys(map(category_of, row.categories)))
+    found.update(dict.fromkeys(map(category_of, listing.categories)))
     found.update(
         dict.fromkeys(
             _MODE_MISSING[mode]
-            for mode, there in (("pickup", row.pickup_allowed), ("delivery", row.delivery_allowed))
+            for mode, there in (("pickup", listing.pickup), ("delivery", listing.delivery))
             if not there
         )
     )
-    if row.latitude is not None and row.longitude is not None:
-        cell = cell_of(row.latitude, row.longitude)
+    if listing.place is not None:
+        cell = cell_of(*listing.place)
         found.update(dict.fromkeys(_mark(grid, cell) for grid in _GRIDS))
     return list(found)
 

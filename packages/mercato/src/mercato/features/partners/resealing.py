@@ -7,11 +7,11 @@ from uuid import UUID
 from sqlalchemy import select, update
 
 from mercato.features.partners.accounts import secret_context
+from mercato.features.partners.tables import partners, signing_secrets, webhook_tokens
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.partners.webhook_tokens import token_context
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import partners, signing_secrets, webhook_tokens
 
 
 @dataclass(frozen=True, slots=True)

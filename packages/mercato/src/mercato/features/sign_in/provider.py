@@ -19,7 +19,7 @@ from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
-from mercato.platform.settings import Settings, SettingsError
+from mercato.settings import Settings, SettingsError
 from mercato_contract.wire import redacted
 
 log = structlog.get_logger("mercato.console")
@@ -51,11 +51,7 @@ ALGORITHMS: Final = (
 _LIMITS: Final = PullLimits(
     connect=5.0, total=SECONDS, max_raw=MAX_REPLY, max_decoded=MAX_REPLY, redirects=0, waits=()
 )
-INSTEAD: Final = (
-    "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
-    "The service's log has the cause."
-)
-AGAIN: Final = "Start again with Sign in with single sign-on."
+AGAIN: Final = "Start the sign-in again."
 
 
 class Configuration(Struct, frozen=True):
@@ -92,6 +88,10 @@ class ProviderFailed(Exception):  # noqa: N818  # a refusal, as Problem is
         super().__init__(f"{step}: {reason}")
         self.step = step
         self.reason = reason
+
+
+class InvalidIdToken(Exception):  # noqa: N818  # a refusal, as Problem is
+    """The provider's ID token isn't valid for this service. The log has the cause."""
 
 
 class Provider:
@@ -161,9 +161,7 @@ class Provider:
                 return self._claims(token, nonce, await self._read_known(has_new_key=True))
         except (JoseError, ValueError, TypeError, RecursionError) as error:
             log.warning("single sign-on refused", step="ID token", reason=f"{type(error).__name__}: {error}")
-            raise Forbidden(
-                f"The provider's ID token isn't valid for this service. {AGAIN} {INSTEAD}"
-            ) from error
+            raise InvalidIdToken from error
 
     def _claims(self, token: str, nonce: str, known: _Known) -> dict[str, object]:
         from authlib.oidc.core import CodeIDToken

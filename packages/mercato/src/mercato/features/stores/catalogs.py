@@ -1,10 +1,8 @@
 """Served catalogs, and the mappings of a merchant's ids to served ids: bytes that are immutable under a set's id."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import datetime
-from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -13,13 +11,13 @@ from msgspec import Struct
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.building.compress import CODINGS, decompress
 from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
-from mercato.platform import errors
+from mercato.platform.cache import Cache
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.settings import MiB
-from mercato.platform.telemetry import Lookups
+from mercato.settings import MiB
 from mercato_contract.wire import as_json
 
 MAX_BYTES: Final = 64 * MiB
@@ -35,7 +33,7 @@ IDENTITY: Final = "identity"
 
 
 class Body(Struct, frozen=True):
-    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `expires_at` in monotonic seconds.
+    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes.
 
     `partner_id` is the merchant's. A set never changes, so `modified_at` is when it was made, in whole seconds.
     """
@@ -46,7 +44,6 @@ class Body(Struct, frozen=True):
     tag: str
     tags: frozenset[str]
     modified_at: datetime
-    expires_at: float
 
 
 class CatalogBodies:
@@ -54,71 +51,43 @@ class CatalogBodies:
 
     def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = db
-        self._max_bytes = max_bytes
-        # By the UUID's integer: a UUID hashes and compares in Python, an integer in C.
-        self._bodies: OrderedDict[tuple[int, str], Body] = OrderedDict()
-        self._bytes = 0
-        self.lookups = Lookups()
-
-    def cached(self, set_id: UUID, coding: str) -> Body | None:
-        """Return the set's bytes if they are cached and haven't expired."""
-        key = set_id.int, coding
-        body = self._bodies.get(key)
-        if body is None or body.expires_at <= monotonic():
-            return None
-        self.lookups.hits += 1
-        self._bodies.move_to_end(key)
-        return body
+        self._cache = Cache[tuple[int, str], Body](
+            capacity=max_bytes, weigh=lambda body: len(body.content), seconds=TTL_SECONDS
+        )
+        self.lookups = self._cache.lookups
 
     async def get(self, set_id: UUID, coding: str) -> Body:
         """Return the set's bytes in a coding of CODINGS or IDENTITY. Raises CatalogSetNotFound.
 
         Only sets of live stores are found: a set of an onboarding isn't public yet.
         """
-        body = self.cached(set_id, coding)
-        if body is not None:
-            return body
-        self.lookups.misses += 1
-        stored = coding if coding != IDENTITY else CODINGS[0]
-        found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
-        if found is None:
-            self._forget((set_id.int, coding))
-            raise errors.CatalogSetNotFound(set_id)
-        live, content = found
-        if coding == IDENTITY:
-            content = decompress(content, stored)
-        return self._store(set_id, coding, content, live)
+        body = await self._cache.get((set_id.int, coding), self._read, set_id, coding)
+        if body is None:
+            raise CatalogSetNotFound(set_id)
+        return body
 
     async def get_own(self, caller: Caller, set_id: UUID, coding: str) -> Body:
         """Return the bytes of a set of the caller. Raises CatalogSetNotFound, also for another partner's."""
         body = await self.get(set_id, coding)
         if body.partner_id != caller.partner_id:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return body
 
-    def _store(self, set_id: UUID, coding: str, content: bytes, live: queries.LiveSet) -> Body:
+    async def _read(self, set_id: UUID, coding: str) -> Body | None:
+        stored = coding if coding != IDENTITY else CODINGS[0]
+        found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
+        if found is None:
+            return None
+        live, content = found
         tags = {name: _tag(live.content_hash, name) for name in (IDENTITY, *CODINGS)}
-        body = Body(
+        return Body(
             live.partner_id,
             coding,
-            content,
+            decompress(content, stored) if coding == IDENTITY else content,
             tags[coding],
             frozenset(tags.values()),
             live.created_at.replace(microsecond=0),
-            monotonic() + TTL_SECONDS,
         )
-        key = set_id.int, coding
-        self._forget(key)
-        self._bodies[key] = body
-        self._bytes += len(content)
-        while self._bytes > self._max_bytes and len(self._bodies) > 1:
-            self._forget(next(iter(self._bodies)))
-        return body
-
-    def _forget(self, key: tuple[int, str]) -> None:
-        evicted = self._bodies.pop(key, None)
-        if evicted is not None:
-            self._bytes -= len(evicted.content)
 
 
 async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, bytes] | None:
@@ -140,27 +109,17 @@ class IdMappings:
 
     def __init__(self, compiled: CompiledCatalogs, *, max_bytes: int = MAX_MAPPING_BYTES) -> None:
         self._compiled = compiled
-        self._max_bytes = max_bytes
-        self._mappings: OrderedDict[int, bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = asyncio.Lock()
+        self._cache = Cache[int, bytes](capacity=max_bytes, weigh=len)
 
     async def get(self, set_id: UUID) -> bytes:
         """Return the mapping of a set. Raises CatalogSetNotFound."""
-        async with self._lock:
-            if set_id.int not in self._mappings:
-                catalog = await self._compiled.get(set_id)
-                # A menu of a hundred thousand items takes a tenth of a second.
-                self._store(set_id.int, await asyncio.to_thread(write_ids, catalog))
-            self._mappings.move_to_end(set_id.int)
-            return self._mappings[set_id.int]
+        found = await self._cache.get(set_id.int, self._encode, set_id)
+        assert found is not None
+        return found
 
-    def _store(self, key: int, text: bytes) -> None:
-        self._mappings[key] = text
-        self._bytes += len(text)
-        while self._bytes > self._max_bytes and len(self._mappings) > 1:
-            _, oldest = self._mappings.popitem(last=False)
-            self._bytes -= len(oldest)
+    async def _encode(self, set_id: UUID) -> bytes:
+        # A menu of a hundred thousand items takes a tenth of a second.
+        return await asyncio.to_thread(write_ids, await self._compiled.get(set_id))
 
 
 def write_ids(catalog: CompiledCatalog) -> bytes:

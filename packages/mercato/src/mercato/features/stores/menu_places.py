@@ -1,7 +1,6 @@
 """What people see of menus: the catalogs and sections of a store's CatalogSet, with their items."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
@@ -13,6 +12,7 @@ from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.menu import Menu, Node, hours
 from mercato.features.catalogs.model import CompiledCatalog, Key
 from mercato.features.stores.catalogs import IDENTITY, CatalogBodies
+from mercato.platform.cache import Cache
 
 MAX_KEPT: Final = 500_000
 """Items and places that are kept of all sets together, some hundred bytes each. One set is always kept."""
@@ -38,35 +38,26 @@ class MenuPlaces:
     ) -> None:
         self._bodies = bodies
         self._compiled = compiled
-        self._max_kept = max_kept
-        self._places: OrderedDict[int, Sequence[Place]] = OrderedDict()
-        self._kept = 0
-        self._lock = asyncio.Lock()
+        self._cache = Cache[int, Sequence[Place]](capacity=max_kept, weigh=_size)
 
     async def get(self, set_id: UUID) -> Sequence[Place]:
         """Return the places of a live store's set. Raises CatalogSetNotFound."""
-        async with self._lock:
-            if set_id.int not in self._places:
-                catalog = await self._compiled.get(set_id)
-                body = await self._bodies.get(set_id, IDENTITY)
-                # A menu of several megabytes takes longer than a request may hold up others.
-                self._store(set_id.int, await asyncio.to_thread(_read, body.content, catalog))
-            self._places.move_to_end(set_id.int)
-            return self._places[set_id.int]
+        found = await self._cache.get(set_id.int, self._read, set_id)
+        assert found is not None
+        return found
 
-    def _store(self, key: int, places: Sequence[Place]) -> None:
-        self._places[key] = places
-        self._kept += _size(places)
-        while self._kept > self._max_kept and len(self._places) > 1:
-            _, oldest = self._places.popitem(last=False)
-            self._kept -= _size(oldest)
+    async def _read(self, set_id: UUID) -> Sequence[Place]:
+        catalog = await self._compiled.get(set_id)
+        body = await self._bodies.get(set_id, IDENTITY)
+        # A menu of several megabytes takes longer than a request may hold up others.
+        return await asyncio.to_thread(_parse, body.content, catalog)
 
 
 def _size(places: Sequence[Place]) -> int:
     return sum(1 + len(place.items) for place in places)
 
 
-def _read(body: bytes, catalog: CompiledCatalog) -> Sequence[Place]:
+def _parse(body: bytes, catalog: CompiledCatalog) -> Sequence[Place]:
     return places_of(msgspec.json.decode(body, type=Menu), catalog)
 
 

@@ -5,20 +5,14 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import asdict
 from sqlalchemy import Row, delete, insert, select, update
 
-from mercato.features.stores.model import Onboarding
+from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
+from mercato.features.stores.model import Onboarding, OnboardingChange
+from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import (
-    catalog_bodies,
-    catalog_owners,
-    catalog_runs,
-    catalog_sets,
-    onboardings,
-    sold_out_items,
-    stores,
-)
 from mercato_contract.stores import Address
 from mercato_contract.wire import as_json
 
@@ -70,7 +64,7 @@ async def list_onboardings(
     return [_onboarding(row) for row in await tx.all(query.order_by(onboardings.c.id.desc()).limit(limit))]
 
 
-async def update_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool:
+async def update_onboarding(tx: Write, onboarding_id: UUID, change: OnboardingChange) -> bool:
     """Change an onboarding that is neither active nor cancelled; return False for others."""
     moved = await tx.execute(
         update(onboardings)
@@ -79,7 +73,7 @@ async def update_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bo
             onboardings.c.activated_at.is_(None),
             onboardings.c.cancelled_at.is_(None),
         )
-        .values(**values)
+        .values({name: value for name, value in asdict(change).items() if value is not UNSET})
     )
     return moved.rowcount == 1
 

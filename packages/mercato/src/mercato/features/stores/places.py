@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.stores import onboarding_queries, queries
-from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.platform import jobs
 from mercato.platform.db.engine import Database, Write
@@ -64,7 +64,6 @@ class TimezoneLookup(Struct, frozen=True):
     """Looks time zones up and stores them."""
 
     db: Database
-    on_change: OnChange
 
     def handlers(self) -> Handlers:
         """Return the handlers of both kinds of job."""
@@ -84,7 +83,7 @@ class TimezoneLookup(Struct, frozen=True):
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             if await queries.set_onboarding_timezone(tx, onboarding, zone):
-                await publish_change(tx, onboarding.store_id, self.on_change)
+                await publish_change(tx, onboarding.store_id)
         return Done()
 
     async def set_store_timezone(self, job: Job[StoreTimezoneJob]) -> Outcome:
@@ -97,7 +96,7 @@ class TimezoneLookup(Struct, frozen=True):
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             if await queries.set_store_timezone(tx, store, zone):
-                await publish_change(tx, store.id, self.on_change)
+                await publish_change(tx, store.id)
         return Done()
 
 

@@ -24,13 +24,14 @@ from sqlalchemy import (
     update,
 )
 
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.catalogs.tables import catalog_sets as sets
+from mercato.features.partners.tables import partners
 from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.features.stores.model import Onboarding, StoreChange, StoreRow
+from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import catalog_sets as sets
-from mercato.platform.db.tables import onboardings, partners, sold_out_items, stores
 from mercato_contract.stores import Address, StoreStatusValue
 from mercato_contract.wire import as_json
 
@@ -86,9 +87,12 @@ async def find_version(tx: Read, store_id: UUID) -> int | None:
     return version
 
 
-async def increment_version(tx: Write, store_id: UUID) -> None:
-    """Invalidate every earlier plan for the store. It may not exist yet."""
-    await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
+async def increment_version(tx: Write, store_id: UUID) -> bool:
+    """Invalidate every earlier plan for the store, and lock its row; return whether it exists."""
+    changed = await tx.execute(
+        update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1)
+    )
+    return changed.rowcount == 1
 
 
 async def list_stores_by_id(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
@@ -147,10 +151,19 @@ async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limi
     return [row.id for row in await tx.all(query)]
 
 
-async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
+async def update_store(
+    tx: Write, partner_id: UUID, store_id: UUID, change: StoreChange, *, now: datetime
+) -> bool:
     """Change the partner's store; return whether it exists."""
+    values = {
+        name: _text(value) if name in ("address", "categories") else value
+        for name in change.members
+        for value in [getattr(change, name)]
+    }
     moved = await tx.execute(
-        update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
+        update(stores)
+        .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
+        .values(**values, updated_at=now)
     )
     return moved.rowcount == 1
 
@@ -195,6 +208,11 @@ async def _set_timezone(
         .values(timezone=timezone)
     )
     return moved.rowcount == 1
+
+
+async def lock(tx: Write, store_id: UUID) -> bool:
+    """Lock the row of a store of any partner until the transaction ends; return whether it exists."""
+    return await tx.first(select(stores.c.id).where(stores.c.id == store_id).with_for_update()) is not None
 
 
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:

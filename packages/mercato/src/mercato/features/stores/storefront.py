@@ -1,8 +1,10 @@
 """A store as storefronts see it, and whether it is open."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.search import WEEK, merge_windows
@@ -16,14 +18,18 @@ from mercato_contract.stores import (
     MarketfrontStore,
     PostalAddress,
     StoreAvailability,
+    StoreCard,
     StoreStatusValue,
 )
 from mercato_contract.wire import instant
 
+CARD_VERSION: Final = 1
+"""The version of a stored StoreCard. Increment it with every change of the shape: stored cards are then rewritten."""
 
-def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
-    """Return the store as storefronts see it at an instant."""
-    return MarketfrontStore(
+
+def card_of(row: StoreRow, spans: Windows) -> StoreCard:
+    """Return the store's card; `spans` of the week in which some catalog of its set is available."""
+    return StoreCard(
         store_id=row.id,
         catalog_set_id=row.catalog_set_id,
         name=row.name,
@@ -32,12 +38,19 @@ def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> Mar
         logo_url=row.logo_url or UNSET,
         timezone=row.timezone,
         address=address_shown(row),
-        status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
-        is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
-        availability=windows_of(catalog),
+        availability=windows_in(spans),
         categories=row.categories,
         fulfillment_types=modes_of(row),
         minimum_order_amount=row.minimum_text or UNSET,
+    )
+
+
+def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
+    """Return the store as storefronts see it at an instant."""
+    return MarketfrontStore(
+        **asdict(card_of(row, spans_of(catalog))),
+        status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
+        is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
         unavailable_item_ids=row.unavailable_at(now),
     )
 
@@ -71,12 +84,12 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
     )
 
 
-def windows_of(catalog: CompiledCatalog) -> tuple[AvailabilityWindow, ...]:
-    """Return when at least one catalog of the set is available, by day and without overlaps."""
+def spans_of(catalog: CompiledCatalog) -> Windows:
+    """Return the spans of the week in which at least one catalog of the set is available."""
     spans: list[tuple[int, int]] = [] if catalog.catalogs else list(WEEK)
     for hours in catalog.catalogs:
         spans += WEEK if hours.windows is None else hours.windows
-    return windows_in(merge_windows(spans))
+    return merge_windows(spans)
 
 
 def windows_in(spans: Windows) -> tuple[AvailabilityWindow, ...]:

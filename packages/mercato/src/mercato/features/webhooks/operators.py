@@ -11,14 +11,15 @@ from msgspec.structs import replace
 from sqlalchemy import Row, Select, func, select
 
 from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.tables import partners
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.deliveries import detail_of, redeliver
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.masking import mask_body, mask_reply
 from mercato.features.webhooks.queries import DeliveryFilter
-from mercato.platform import errors
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.db.tables import deliveries, partners
 from mercato.platform.wire.cursor import page_of
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.pages import cursor_of
@@ -92,7 +93,7 @@ async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
     """Return a delivery of any partner without what operators don't see. Raises DeliveryNotFound."""
     row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
     if row is None:
-        raise errors.DeliveryNotFound(delivery_id)
+        raise DeliveryNotFound(delivery_id)
     found = await detail_of(tx, row)
     return replace(
         found,
@@ -154,7 +155,7 @@ async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
     caller = Caller(owner.partner_id, owner.partner_id, Surface(owner.surface), Limits())
     try:
         await redeliver(tx, caller, delivery_id, now=now)
-    except errors.DeliveryNotFound:
+    except DeliveryNotFound:
         return False
     return True
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from mercato.features.stores.errors import StoreAlreadyRegistered
 from mercato.http.operations import Access, Operation
 from mercato.http.problems import PROBLEM_DETAILS
 from mercato.platform import errors
@@ -91,7 +92,7 @@ def refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Prob
     own = {
         "WWW-Authenticate": errors.Unauthenticated in kinds,
         "Retry-After": any(kind.retryable for kind in kinds) and status != _BUG,
-        "Location": errors.StoreAlreadyRegistered in kinds,
+        "Location": StoreAlreadyRegistered in kinds,
         "Accept-Encoding": errors.UnsupportedMediaType in kinds,
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.reply_headers and status in _PINNED,
     }

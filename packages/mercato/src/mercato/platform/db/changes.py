@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, bindparam, delete, insert, or_, select
 
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
+from mercato.platform.db.health import find_incarnation
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import changes
 from mercato.platform.db.types import now_ms
@@ -87,6 +88,9 @@ class ChangeFeed:
         # Numbers that no poll has seen yet, whose callbacks have run: changes of this process.
         self._delivered: set[int] = set()
         self._last_success: tuple[float, float] | None = None
+        # Of the last restart, and whether a poll has failed since the last that succeeded.
+        self._server: str | None = None
+        self._interrupted = False
         db.signals.listen(_SIGNAL, self._deliver_own)
 
     def subscribe(self, topic: str, callback: Callback) -> None:
@@ -116,18 +120,26 @@ class ChangeFeed:
     async def poll(self) -> None:
         """Call back for everything committed so far. Raises what the database raises."""
         began = time.monotonic(), time.time()
+        was_interrupted, self._interrupted = self._interrupted, True
         async with asyncio.timeout(POLL_SECONDS):
-            if self.age() > MAX_POLL_AGE:
+            if self.age() > MAX_POLL_AGE or (was_interrupted and await self._is_elsewhere()):
                 await self._restart()
             else:
                 await self._read_new()
+        self._interrupted = False
         self._last_success = began
         self._gaps = {number: until for number, until in self._gaps.items() if until > began[0]}
+
+    async def _is_elsewhere(self) -> bool:
+        """Return whether another server has become the primary: its numbers may begin again below those seen."""
+        async with self._db.read() as tx:
+            return await find_incarnation(tx) != self._server
 
     async def _restart(self) -> None:
         """Start anew: changes up to now may have been missed, so all entries are dropped."""
         newest = select(changes.c.seq).order_by(changes.c.seq.desc()).limit(MAX_GAPS)
         async with self._db.read() as tx:
+            self._server = await find_incarnation(tx)
             present = {row.seq for row in await tx.all(newest)}
         self._high = None
         self._gaps.clear()

@@ -14,10 +14,10 @@ from sqlalchemy import Executable, Row
 from mercato.platform.db import postgresql, sqlite, sqlite_backend
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.replica import Replica
+from mercato.platform.db.servers import ANY, Servers
 from mercato.platform.db.statements import Parameters, Result
 from mercato.platform.db.types import Dialect
-from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
-from mercato.platform.settings import Settings
+from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresql, sqlite_path
 
 T = TypeVar("T")
 
@@ -173,7 +173,8 @@ class Database:
             if replica_url is not None:
                 # A block that waits for the replica in vain then waits for the primary.
                 short = replace(bounds, pool_timeout=REPLICA_TIMEOUT, statement_timeout=REPLICA_TIMEOUT)
-                replica = Replica(postgresql.Sessions(replica_url, short, read_only=True), backend.reading)
+                replicas = Servers(replica_url, target=ANY)
+                replica = Replica(postgresql.Sessions(replicas, short, read_only=True), backend.reading)
             return cls(url, backend, replica=replica)
         if replica_url is not None:
             raise UnusableUrl(
@@ -248,7 +249,7 @@ class Database:
         await self.close()
 
 
-def open_database(settings: Settings) -> Database:
+def open_database(settings: DatabaseSettings) -> Database:
     """Return the database with the pools and the timeouts of the settings."""
     return Database.open(
         database_url(settings),

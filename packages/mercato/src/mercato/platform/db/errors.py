@@ -20,6 +20,8 @@ _SQLITE_UNAVAILABLE = {
 # memory or connections, stopped by the operator or a timeout, a broken disk, a lock that is taken.
 _POSTGRES_UNAVAILABLE = ("08", "40", "53", "57", "58", "55P03")
 
+_READ_ONLY: Final = "25006"
+
 
 class UnusableUrl(ValueError):  # noqa: N818  # a fault of the settings, shown as it is
     """The URL doesn't name a database that can be used here."""
@@ -49,12 +51,24 @@ def is_unique_violation(error: BaseException, constraint: Constraint | Index | N
     return any(_refused_by(cause, constraint) for cause in _chain(error))
 
 
+def is_read_only(error: BaseException) -> bool:
+    """Return whether PostgreSQL refused a write: the server is a replica, or its administrator allows reads alone."""
+    return any(getattr(cause, "sqlstate", None) == _READ_ONLY for cause in _chain(error))
+
+
 def connection_errors() -> tuple[type[Exception], ...]:
     """Return the errors that opening or using a connection may raise, asyncpg's own among them."""
     # Imported when something has failed: a start on SQLite doesn't load asyncpg.
     import asyncpg
 
-    return OSError, exc.SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError
+    return (
+        OSError,
+        exc.SQLAlchemyError,
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        # Among them that none of the servers is the primary.
+        asyncpg.InternalClientError,
+    )
 
 
 def is_locked(error: sqlite3.Error) -> bool:

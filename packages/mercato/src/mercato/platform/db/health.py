@@ -101,6 +101,11 @@ async def find_server(tx: Read) -> Server:
     return Server(version=row.version, connections=row.connections, max_connections=row.max_connections)
 
 
+async def find_incarnation(tx: Read) -> str | None:
+    """Return what differs after a restart or a failover of PostgreSQL; None for SQLite, where nothing differs."""
+    return None if tx.dialect == "sqlite" else str(await tx.scalar(_INCARNATION))
+
+
 async def find_files(tx: Read) -> Files:
     """Return the sizes of SQLite's files."""
     path = sqlite_path(tx.database.url)
@@ -130,6 +135,11 @@ _SERVER: Final = text(
     "SELECT current_setting('server_version') AS version, (SELECT count(*) FROM pg_stat_activity"
     " WHERE backend_type = 'client backend') AS connections,"
     " current_setting('max_connections')::int AS max_connections"
+)
+# The log's timeline is a part of its files' names. A replica has none: it isn't asked for its own.
+_INCARNATION: Final = text(
+    "SELECT pg_postmaster_start_time()::text || CASE WHEN pg_is_in_recovery() THEN '' "
+    "ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 )
 _LISTENERS: Final = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE :query"

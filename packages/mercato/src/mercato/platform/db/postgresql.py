@@ -19,10 +19,11 @@ from mercato.platform.db.errors import (
     UnusableUrl,
     connection_errors,
     database_error,
+    is_read_only,
     no_connection,
 )
+from mercato.platform.db.servers import CONNECT_SECONDS, Servers
 from mercato.platform.db.statements import CompiledStatement, Parameters, Result, compiled
-from mercato.platform.db.url import CONNECT_SECONDS, driver_url
 
 if TYPE_CHECKING:
     # Imported when it is used: a start on SQLite doesn't load it.
@@ -168,8 +169,8 @@ def _renumbered(sql: str, *, after: int) -> str:
 class Sessions:
     """A pool of sessions with the same settings."""
 
-    def __init__(self, url: str, bounds: Bounds, *, read_only: bool) -> None:
-        self._dsn = driver_url(url)
+    def __init__(self, servers: Servers, bounds: Bounds, *, read_only: bool) -> None:
+        self._servers = servers
         self._bounds = bounds
         self._session = _SESSION | {
             "statement_timeout": f"{bounds.statement_timeout // MILLISECOND}",
@@ -210,10 +211,16 @@ class Sessions:
             handle = begin(connection)
             try:
                 yield handle
-            except Exception:
+                await connection.flush()
+            except Exception as error:
+                if is_read_only(error):
+                    # A server that isn't the primary any more: another connection leads to the one that is.
+                    connection.terminate()
+                    raise DatabaseUnavailable(
+                        "the database is read-only: its server isn't the primary"
+                    ) from error
                 await connection.roll_back()
                 raise
-            await connection.flush()
             await connection.command("COMMIT")
         handle.committed()
 
@@ -223,14 +230,13 @@ class Sessions:
         async with self._opening:
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
-                    self._dsn,
+                    connect=self._servers.connect,
                     min_size=0,
                     max_size=self._bounds.pool_size,
                     # Our statements are few: each is prepared once per session.
                     statement_cache_size=500,
                     max_cached_statement_lifetime=0,
                     max_queries=2**31,
-                    timeout=CONNECT_SECONDS,
                     server_settings=self._session,
                     reset=_reset,
                 )
@@ -260,8 +266,9 @@ class Backend:
 
     def __init__(self, url: str, bounds: Bounds) -> None:
         # In a session that only reads, a statement sees what it would in a transaction, without BEGIN and COMMIT.
-        self._readers = Sessions(url, bounds, read_only=True)
-        self._writers = Sessions(url, bounds, read_only=False)
+        servers = Servers(url)
+        self._readers = Sessions(servers, bounds, read_only=True)
+        self._writers = Sessions(servers, bounds, read_only=False)
         self.reading = self._readers.connection
         self.writing = self._writers.transaction
 
@@ -276,11 +283,9 @@ async def listen(url: str, channel: str, callback: Callable[[str], None]) -> Non
     Calls back once with an empty payload at the beginning: earlier notifications were missed.
     Raises DatabaseUnavailable if there is no connection.
     """
-    import asyncpg
-
     lost, session = asyncio.Event(), {"application_name": "mercato listen"}
     try:
-        connection = await asyncpg.connect(driver_url(url), timeout=CONNECT_SECONDS, server_settings=session)
+        connection = await Servers(url).connect(server_settings=session)
     except connection_errors() as error:
         raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
     try:

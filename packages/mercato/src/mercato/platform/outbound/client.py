@@ -16,7 +16,6 @@ from msgspec import Struct
 from mercato.platform.clock import Clock, now
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.document import Document, NewDocument
-from mercato.platform.settings import Settings
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from mercato.platform.outbound.session import Session
 
 DNS_SECONDS = 10  # for which the checked addresses of a name are cached
-MAX_ORDER_REPLY = 1 << 20  # bytes of a reply that is parsed
+MAX_REPLY = 1 << 20  # bytes of a reply that is parsed
 
 
 class Fault(StrEnum):
@@ -63,24 +62,15 @@ class RequestFailed(Exception):  # noqa: N818  # a result that is stored and sho
 
 
 class PullLimits(Struct, frozen=True, kw_only=True):
-    """The bounds of one pull. Seconds, and bytes on the wire and after decompression."""
+    """The bounds of one pull: seconds, and bytes on the wire and after decompression. `subject` names its URL."""
 
+    subject: str = "URL"
     connect: float = 5.0
     total: float = 30.0
     max_raw: int = 32 << 20
     max_decoded: int = 128 << 20
     redirects: int = 3
     waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        return cls(
-            connect=settings.pull_connect_seconds,
-            total=settings.pull_seconds,
-            redirects=settings.pull_redirects,
-            max_raw=settings.pull_bytes,
-            max_decoded=settings.pull_decoded_bytes,
-        )
 
 
 class PulledDocument(Struct, frozen=True, kw_only=True):
@@ -131,7 +121,7 @@ def elapsed_ms(started: float) -> int:
 
 @dataclass(eq=False)
 class Outbound:
-    """Guarded downloads and webhook calls, over two pools of connections: one for orders, one for the rest.
+    """Guarded downloads and webhook calls, over two pools of connections: one for urgent calls, one for the rest.
 
     It connects lazily; `close` it in the event loop that used it, or use it in `async with`. It ignores the
     environment: no proxy, no netrc, no cookies. `resolver` returns addresses, which the policy checks; `tls` trusts
@@ -165,22 +155,22 @@ class Outbound:
         headers: Mapping[str, str],
         body: bytes,
         timeout: float,  # noqa: ASYNC109  # it bounds several steps, and what has arrived by then can be a reply
-        max_reply: int = MAX_ORDER_REPLY,
+        max_reply: int = MAX_REPLY,
         truncate: bool = False,
-        for_order: bool = False,
+        urgent: bool = False,
     ) -> Reply:
         """Return the endpoint's reply, whatever its status. Raises RequestFailed.
 
         `timeout` seconds bound everything from the DNS lookup to the last byte. With `truncate` only the status
-        matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false. `for_order`: a
-        customer waits. Such calls have a connection pool of their own, without a bound per host: the caller bounds
+        matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false. `urgent`:
+        somebody waits. Such calls have a connection pool of their own, without a bound per host: the caller bounds
         how many there are.
         """
         session = await self._open()
         from mercato.platform.outbound.call import Call
 
         call = Call(
-            http=session.orders if for_order else session.http,
+            http=session.urgent if urgent else session.http,
             policy=self.policy,
             clock=self.clock,
             headers=headers,

@@ -1,7 +1,7 @@
 """Failures of calls to other servers, with messages for the partner whose URL was called.
 
 No message contains a resolved address, an internal host or a library's text. "Subject" is the name of the URL, such as
-"catalog URL".
+"webhook URL".
 """
 
 import socket

@@ -11,23 +11,23 @@ from mercato.platform.outbound.pool import ConnectionPool
 from mercato_contract import USER_AGENT
 
 CONNECTIONS = 512  # open at a time; one file descriptor each
-CONNECTIONS_PER_HOST = 64  # a partner's stores often share one host: three stores' worth of 20 calls
-ORDER_CONNECTIONS = 1024  # for calls that a customer waits for; the caller bounds those of a store
-ORDER_DNS_THREADS = 64  # a name whose DNS servers don't answer occupies one until the system gives up
+CONNECTIONS_PER_HOST = 64  # a partner's systems often share one host
+URGENT_CONNECTIONS = 1024  # for calls that somebody waits for; the caller bounds those to one server
+URGENT_DNS_THREADS = 64  # a name whose DNS servers don't answer occupies one until the system gives up
 IDLE_SECONDS = 15  # after which a kept connection is closed; servers commonly close theirs after 5 to 75
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Two connection pools: one for orders, one for the rest."""
+    """Two connection pools: one for urgent calls, one for the rest."""
 
     http: aiohttp.ClientSession
-    orders: aiohttp.ClientSession
+    urgent: aiohttp.ClientSession
     resolvers: tuple[AbstractResolver, ...]
 
     async def close(self) -> None:
         await self.http.close()
-        await self.orders.close()
+        await self.urgent.close()
         for resolver in self.resolvers:
             await resolver.close()
 
@@ -35,15 +35,15 @@ class Session:
 def open_session(options: Outbound) -> Session:
     """Return a session on the running event loop."""
     resolver = GuardedResolver(options.resolver or SystemResolver(), options.policy)
-    # Orders have connections and DNS threads of their own, which downloads and deliveries can't occupy, and no bound
-    # per host: a host may serve a thousand stores, and one that hangs must not block the others.
-    for_orders = GuardedResolver(
-        options.resolver or SystemResolver(threads=ORDER_DNS_THREADS), options.policy
+    # Urgent calls have connections and DNS threads of their own, which downloads and deliveries can't occupy, and no
+    # bound per host: a host may serve a thousand partners' systems, and one that hangs must not block the others.
+    for_urgent = GuardedResolver(
+        options.resolver or SystemResolver(threads=URGENT_DNS_THREADS), options.policy
     )
     return Session(
         http=_pool(options, resolver, limit=CONNECTIONS, per_host=CONNECTIONS_PER_HOST),
-        orders=_pool(options, for_orders, limit=ORDER_CONNECTIONS, per_host=0),
-        resolvers=(resolver, for_orders),
+        urgent=_pool(options, for_urgent, limit=URGENT_CONNECTIONS, per_host=0),
+        resolvers=(resolver, for_urgent),
     )
 
 

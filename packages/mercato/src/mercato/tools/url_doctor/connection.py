@@ -18,7 +18,7 @@ from mercato.platform.outbound.client import Fault, RequestFailed, elapsed_ms
 from mercato.platform.outbound.failures import CHECK_SERVER, connection_failure
 from mercato.platform.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
 from mercato.platform.outbound.urls import ParsedUrl
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 
 MAX_NAMES: Final = 4
 """Names of a certificate that are listed."""

@@ -84,7 +84,7 @@ def _currency(found: str | None, options: ImportOptions, losses: Losses) -> str:
     if found is None:
         losses.approximated(
             "",
-            f"The document names no currency, so {options.default_currency} is used. Set another with --currency.",
+            f"The document names no currency, so {options.default_currency} is used. Set another if that is wrong.",
         )
         return options.default_currency
     return found

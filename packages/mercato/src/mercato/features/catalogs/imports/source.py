@@ -81,7 +81,7 @@ def translate(texts: dict[str, str], at: str, options: ImportOptions, losses: Lo
     return texts[chosen] or None
 
 
-ONE_LANGUAGE: Final = "Texts are kept in one language. Choose it with --language."
+ONE_LANGUAGE: Final = "Texts are kept in one language, which you can choose."
 
 
 # --- opening hours --------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from typing import Final
 from mercato.features.catalogs.lint import lint
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import NotModified, Outbound, PulledDocument, PullLimits, RequestFailed
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato.tools.certify.merchant.context import MerchantContext
 from mercato.tools.certify.redaction import without_credentials
 from mercato.tools.certify.suite import Failed, Run, Skipped
 
-LIMITS: Final = PullLimits(waits=())
+LIMITS: Final = PullLimits(subject="catalog URL", waits=())
 
 Context = MerchantContext
 

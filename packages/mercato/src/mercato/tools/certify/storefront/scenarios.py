@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import aiohttp
 from aiohttp import web
 
+from mercato.features.orders.errors import OrderTotalDifferent, PaymentDeclined, StoreUnreachable
 from mercato.platform import errors
 from mercato.tools.certify.mutations import with_unknown_members
 from mercato.tools.certify.sample_store import SampleStore
@@ -101,15 +102,15 @@ def _later(kind: type[errors.Problem], detail: str) -> Fault:
     return Fault(problem=kind(detail, retry_after=RETRY_SECONDS))
 
 
-_DECLINED: Final = errors.PaymentDeclined(
+_DECLINED: Final = PaymentDeclined(
     "The bank declines this card.",
     errors=[OrderError(code="PAYMENT_DECLINED", message="The bank declines this card.")],
 )
 _BUSY: Final = _later(errors.ServiceUnavailable, "The service is busy.")
-_UNREACHABLE: Final = _later(errors.StoreUnreachable, "The store's system did not answer.")
+_UNREACHABLE: Final = _later(StoreUnreachable, "The store's system did not answer.")
 _LIMITED: Final = _later(errors.RateLimited, "Too many requests.")
 _RUNNING: Final = _later(errors.RequestInProgress, "The first request is still running.")
-_DIFFERENT: Final = Fault(problem=errors.OrderTotalDifferent("The order's total has changed."))
+_DIFFERENT: Final = Fault(problem=OrderTotalDifferent("The order's total has changed."))
 _UNAUTHENTICATED: Final = Fault(problem=errors.Unauthenticated("This key isn't known any more.", sent=True))
 
 
