@@ -19,9 +19,8 @@ from sqlalchemy.dialects import postgresql as dialect
 from sqlalchemy.schema import CreateIndex
 
 from mercato.features.discovery.index import Hours, columns_of, hours_of
-from mercato.features.discovery.model import Listing
 from mercato.features.discovery.tables import WORDS_DDL, store_search
-from mercato.features.discovery.text import document_of
+from mercato.features.discovery.text import Listing, document_of
 from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import migrate
 

@@ -13,8 +13,8 @@ import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.features.catalogs.building.compress import CODINGS
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.building.packed import CODINGS
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
 from mercato.http.codings import best_coding
 

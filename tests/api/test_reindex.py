@@ -14,8 +14,8 @@ from tests.waiting import PATIENCE
 from mercato.features.discovery.tables import store_cards
 from mercato.features.partners.model import PartnerKind
 from mercato.features.stores import search
-from mercato.features.stores.storefront import CARD_VERSION
 from mercato.features.stores.tables import stores
+from mercato.features.stores.views import CARD_VERSION
 from mercato.features.upkeep import Upkeep
 from mercato.platform import clock
 from mercato.platform.db.tables import jobs as jobs_table

@@ -14,9 +14,8 @@ from tests.calibration import cpu_within
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
-from mercato.features.stores import onboarding_queries, places, queries
-from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.features.stores import places, queries
+from mercato.features.stores.model import Onboarding, SoldOut, StoreRow
 from mercato.platform.db.tables import jobs
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
@@ -373,6 +372,6 @@ async def row_of(mercato: Service, store: Any) -> StoreRow:
 
 async def onboarding_of(mercato: Service, store: Any) -> Onboarding:
     async with mercato.app.db.read() as tx:
-        found = await onboarding_queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
+        found = await queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
     assert found is not None
     return found

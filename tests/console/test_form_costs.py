@@ -12,7 +12,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.asgi import application
-from mercato.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS
+from mercato.console.forms import MAX_FORM
+from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS
 from mercato.console.site import SCREENS
 from mercato.http.browsers import FORM
 from mercato.platform import clock

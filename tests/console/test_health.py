@@ -64,7 +64,7 @@ async def test_a_partner_has_no_health(mercato: Service):
 
 async def test_requests_are_measured_from_the_first_visit_on():
     metrics = CommerceMetrics()
-    measured = Traffic(metrics, clock.now)
+    measured = Traffic(metrics.totals, clock.now)
     metrics.answered("getStore", 200, 0.004)
     assert list(await measured.look()) == []
     assert await measured.recent() is None

@@ -21,8 +21,9 @@ from tests.console.visiting import (
 from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.console.cookies import Cookies
+from mercato.console.forms import MAX_FORM
 from mercato.console.limits import SESSIONS
-from mercato.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
 from mercato.console.site import SCREENS
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind

@@ -9,8 +9,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato.features.catalogs.search import WEEK, SetSearch
-from mercato.features.catalogs.words import words_of
+from mercato.features.catalogs.words import WEEK, SetSearch, words_of
 from mercato.features.discovery import index
 from mercato.features.discovery.service import Discovery
 from mercato.features.stores.model import StoreRow

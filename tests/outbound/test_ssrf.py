@@ -16,8 +16,9 @@ from tests.outbound.conftest import RecordedSleep
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Fault, Outbound, RequestFailed
-from mercato.platform.outbound.guard import AddressRefused, socket_factory
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.connections import AddressRefused, socket_factory
+from mercato.platform.outbound.results import Fault, Options, RequestFailed
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS
@@ -90,7 +91,9 @@ async def outside(dns: StubDns, tls: Tls | None = None, *, private: bool = False
     """Return a client as in production, except for its resolver and its certificate authority."""
     policy = AddressPolicy(allow_private=private)
     async with Outbound(
-        policy, resolver=dns, tls=tls.client if tls else None, sleep=RecordedSleep(), dns_seconds=0
+        Options(
+            policy=policy, resolver=dns, tls=tls.client if tls else None, sleep=RecordedSleep(), dns_seconds=0
+        )
     ) as outbound:
         yield outbound
 

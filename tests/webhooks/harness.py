@@ -34,6 +34,7 @@ from mercato.platform.jobs.run import Run
 from mercato.platform.jobs.settle import settle
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Options
 from mercato_contract.webhooks import WebhookDeliveryDetail
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -152,5 +153,5 @@ async def open_harness(db: Database, *, allow_private: bool = True) -> AsyncIter
         partner = await accounts.create_partner(
             tx, vault, name="Pizza", kind=PartnerKind.BOTH, webhook_token=TOKEN
         )
-    async with Outbound(AddressPolicy(allow_private=allow_private)) as outbound:
+    async with Outbound(Options(policy=AddressPolicy(allow_private=allow_private))) as outbound:
         yield Harness(db=db, outbound=outbound, vault=vault, partner=partner)

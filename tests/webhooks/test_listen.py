@@ -35,6 +35,7 @@ from mercato.cli.webhooks.listen import (
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Options
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.signing import new_secret, webhook_headers
 
@@ -83,7 +84,7 @@ async def listener_client(
 ) -> AsyncIterator[ListenerClient]:
     received: list[ReceivedWebhook] = []
     async with (
-        Outbound(AddressPolicy(allow_private=True)) as outbound,
+        Outbound(Options(policy=AddressPolicy(allow_private=True))) as outbound,
         aiohttp.ClientSession() as client,
     ):
         here = Listener(

@@ -15,23 +15,22 @@ from msgspec import Struct
 from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
-from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.orders import idempotency
+from mercato.features.orders import tokens as order_tokens
+from mercato.features.orders.checks import OrderChecker
+from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
-from mercato.features.orders.placement import idempotency, submission
-from mercato.features.orders.placement.plan import Planner
-from mercato.features.orders.placement.replies import Outcomes
-from mercato.features.orders.placement.resend import Resender
-from mercato.features.orders.placement.service import Placements
-from mercato.features.orders.placement.submission import Submitter
-from mercato.features.orders.service import CANCELLED_KIND, CancelledJob, Orders
-from mercato.features.orders.validation import tokens as order_tokens
-from mercato.features.orders.validation.checks import OrderChecker
-from mercato.features.orders.validation.service import Validations
-from mercato.features.orders.validation.tokens import OrderTokens
+from mercato.features.orders.placement import Placements
+from mercato.features.orders.plan import Planner
+from mercato.features.orders.service import Orders
+from mercato.features.orders.submission import Submitter
+from mercato.features.orders.tokens import OrderTokens
+from mercato.features.orders.validation import Validations
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.storage import StorageQuota
@@ -39,9 +38,8 @@ from mercato.features.partners.tokens import PURPOSE, Tokens
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
-from mercato.features.stores.catalogs import CatalogBodies, IdMappings
+from mercato.features.stores.catalogs import CatalogBodies, IdMappings, MenuPlaces
 from mercato.features.stores.events import StoreEvents
-from mercato.features.stores.menu_places import MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
 from mercato.features.stores.search import Reindex
@@ -63,6 +61,7 @@ from mercato.platform.jobs.maintenance import find_depths
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import DocumentSpace, NewDocument
+from mercato.platform.outbound.results import Options
 from mercato.platform.processes import trim_memory
 from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
@@ -135,7 +134,9 @@ async def running(
         db = core.db
         feed = ChangeFeed(db)
         documents = DocumentSpace()
-        outbound = Outbound(policy or address_policy(settings), new_document=documents.document)
+        outbound = Outbound(
+            Options(policy=policy or address_policy(settings), new_document=documents.document)
+        )
         stack.push_async_callback(outbound.close)
         builder = Builder(settings.build_memory)
         stack.push_async_callback(builder.close)
@@ -317,7 +318,7 @@ def build(
         placements=ordering.placements,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.resender) | Reindex(db).handlers(),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.jobs) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -325,14 +326,14 @@ def build(
             db, core.event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
         validation_log=ordering.placements.validations.log,
-        traffic=Traffic(metrics, now),
+        traffic=Traffic(metrics.totals, now),
         sign_on=_sign_on(settings, vault, now),
     )
 
 
 class _Ordering(Struct, frozen=True):
     placements: Placements
-    resender: Resender
+    jobs: OrderJobs
 
 
 def _ordering(
@@ -374,14 +375,13 @@ def _ordering(
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
         activity=activity,
-        outcomes=Outcomes(now, activity),
     )
-    resender = Resender(db, now, submitter, lifecycle, settings.place_seconds)
-    return _Ordering(placements, resender)
+    order_jobs = OrderJobs(db, now, submitter, lifecycle, settings.place_seconds)
+    return _Ordering(placements, order_jobs)
 
 
 def _handlers(
-    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, resender: Resender
+    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, order_jobs: OrderJobs
 ) -> Handlers:
     settings = core.settings
     return {
@@ -396,9 +396,7 @@ def _handlers(
             blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        CANCELLED_KIND: Handler(fn=core.orders.record_cancelled, payload=CancelledJob),
+        **order_jobs.handlers(concurrency=settings.resend_concurrency),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner

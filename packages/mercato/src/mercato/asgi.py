@@ -39,7 +39,7 @@ LLMS_INTRODUCTION: Final = """\
 - Webhooks are signed as Standard Webhooks: verify the bytes as received."""
 
 
-@about.get("/openapi.json", summary="OpenAPI document", reply_headers=("Cache-Control",))
+@about.get("/openapi.json", summary="OpenAPI document", answer_headers=("Cache-Control",))
 async def get_openapi(call: Call[None, None]) -> Answer[dict[str, Any]]:
     """Return this API's OpenAPI 3.1 document."""
     return Answer(raw=document(call.app.settings.public_url), headers=((b"cache-control", b"no-cache"),))
@@ -49,7 +49,7 @@ async def get_openapi(call: Call[None, None]) -> Answer[dict[str, Any]]:
     "/llms.txt",
     summary="For language models",
     media_type="text/plain",
-    reply_headers=("Cache-Control", "X-Content-Type-Options"),
+    answer_headers=("Cache-Control", "X-Content-Type-Options"),
 )
 async def get_llms(call: Call[None, None]) -> Answer[str]:
     """Describe this service and link its documents (llmstxt.org): Markdown, a line for each operation and code."""

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.lifecycle import Lifecycle
-from mercato.features.orders.placement.service import Placements
+from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
-from mercato.features.orders.validation.service import Validations
+from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
@@ -19,8 +19,7 @@ from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
-from mercato.features.stores.catalogs import CatalogBodies
-from mercato.features.stores.menu_places import MenuPlaces
+from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
 from mercato.features.webhooks.validation_log import ValidationLog

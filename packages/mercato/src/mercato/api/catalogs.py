@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta
 
 from mercato.features.carts.errors import MissingStoreId
-from mercato.features.catalogs.building.compress import CODINGS
+from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.check import Subject
 from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.runs import Run
@@ -56,7 +56,7 @@ class StoreQuery(Wire):
     summary="Notify Catalog Update",
     required_query=("storeId",),
     status=202,
-    reply_headers=("Retry-After", "Location"),
+    answer_headers=("Retry-After", "Location"),
     problems=(MissingStoreId, StoreNotFound),
 )
 async def notify_catalog_update(
@@ -124,7 +124,7 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     summary="Get CatalogSet",
     id="getCommerceCatalogSet",
     also=(304,),
-    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    answer_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=CONDITIONS,
     problems=(errors.PreconditionFailed,),
 )
@@ -145,7 +145,7 @@ async def get_store_ids(call: Call[None, None]) -> Answer[StoreIds]:
     "/v1/marketfront/catalog-sets/{catalogSetId}",
     summary="Get CatalogSet",
     also=(304,),
-    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    answer_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=CONDITIONS,
     problems=(errors.PreconditionFailed,),
 )
@@ -189,7 +189,7 @@ def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer[CatalogSet]:
     """
     if b"if-match" in headers or b"if-unmodified-since" in headers:
         _check_preconditions(body, headers)
-    tag, reply_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
+    tag, answer_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
     known = headers.get(b"if-none-match")
     # Most clients send the one ETag that they got.
     if known is not None:
@@ -197,7 +197,7 @@ def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer[CatalogSet]:
             return unchanged
     elif (since := _date(headers, b"if-modified-since")) is not None and body.modified_at <= since:
         return unchanged
-    return Answer(raw=body.content, headers=reply_headers)
+    return Answer(raw=body.content, headers=answer_headers)
 
 
 def _check_preconditions(body: Body, headers: Mapping[bytes, bytes]) -> None:

@@ -87,7 +87,7 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
     schema=TokenRequest,
     body_limit=MAX_BYTES,
     body_type=FORM,
-    reply_headers=("Cache-Control", "Pragma"),
+    answer_headers=("Cache-Control", "Pragma"),
     refusals=Refusals(TokenRefusal, "application/json", render),
     reads=("clientSecret",),
     problems=(errors.InvalidRequest, errors.Unauthenticated, errors.RateLimited),

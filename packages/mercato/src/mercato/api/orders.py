@@ -23,8 +23,8 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
+from mercato.features.orders.idempotency import PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
-from mercato.features.orders.placement.outcomes import PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
@@ -116,7 +116,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     summary="Place order",
     body_limit=MAX_BYTES,
     status=201,
-    reply_headers=("Location", "Idempotent-Replayed"),
+    answer_headers=("Location", "Idempotent-Replayed"),
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(

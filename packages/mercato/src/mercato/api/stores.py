@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.stores.availability import read_status_update
 from mercato.features.stores.errors import (
     OnboardingActive,
     OnboardingNotFailed,
@@ -16,8 +15,8 @@ from mercato.features.stores.errors import (
 )
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
-from mercato.features.stores.service import store_of
-from mercato.features.stores.storefront import availability_of, storefront_of
+from mercato.features.stores.rules import read_status_update
+from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
@@ -54,7 +53,7 @@ _NO_STORE: Final = ((b"cache-control", b"no-store"),)
     PATH,
     summary="Register Store",
     status=201,
-    reply_headers=("Location",),
+    answer_headers=("Location",),
     problems=(StoreAlreadyRegistered,),
 )
 async def register_store(call: Call[OnboardingRequest, None]) -> Answer[OnboardingStatus]:
@@ -186,7 +185,7 @@ async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> It
 @discovery.post(
     "/v1/marketfront/stores/discover",
     summary="Discover Stores",
-    reply_headers=("Cache-Control",),
+    answer_headers=("Cache-Control",),
     rate=Rate.DISCOVERY,
 )
 async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer[DiscoverResponse]:
@@ -216,7 +215,7 @@ class AtQuery(Wire):
     "/v1/marketfront/stores/{storeId}",
     summary="Get Store",
     id="getMarketfrontStore",
-    reply_headers=("Cache-Control",),
+    answer_headers=("Cache-Control",),
 )
 async def get_marketfront_store(call: Call[None, None]) -> Answer[MarketfrontStore]:
     """Return a store as it is now. Sold-out items and opening may change at any moment."""
@@ -227,7 +226,7 @@ async def get_marketfront_store(call: Call[None, None]) -> Answer[MarketfrontSto
 @marketfront_stores.get(
     "/v1/marketfront/stores/{storeId}/availability",
     summary="Get Store Availability",
-    reply_headers=("Cache-Control",),
+    answer_headers=("Cache-Control",),
 )
 async def get_store_availability(call: Call[None, AtQuery]) -> Answer[StoreAvailability]:
     """Return whether the store is open at an instant, and why."""

@@ -70,7 +70,7 @@ async def metrics(call: Call[None, None]) -> Answer[str]:
     "/docs",
     summary="API reference",
     media_type="text/html",
-    reply_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
+    answer_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
 )
 async def docs(call: Call[None, None]) -> Answer[str]:
     """Return the API reference as a page. It loads nothing from other servers."""
@@ -92,7 +92,7 @@ async def docs(call: Call[None, None]) -> Answer[str]:
     "/docs/assets/{name}",
     summary="Asset of the API reference",
     media_type="text/*",
-    reply_headers=("Cache-Control", "X-Content-Type-Options"),
+    answer_headers=("Cache-Control", "X-Content-Type-Options"),
     problems=(errors.NotFound,),
 )
 async def docs_asset(call: Call[None, None]) -> Answer[str]:
@@ -110,7 +110,7 @@ async def docs_asset(call: Call[None, None]) -> Answer[str]:
     summary="About an error code",
     media_type="text/html",
     other_media_types=("text/markdown",),
-    reply_headers=(
+    answer_headers=(
         "Cache-Control",
         "Vary",
         "X-Content-Type-Options",

@@ -4,11 +4,11 @@ import errno
 import os
 import shlex
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import asyncpg
+from msgspec import Struct
 
 from mercato.cli import FAILED, UNUSABLE, CommandFailedError, UnusableError
 from mercato.features.partners.model import (
@@ -23,6 +23,7 @@ from mercato.features.partners.model import (
 )
 from mercato.features.partners.vault import VaultError
 from mercato.platform.db.backup import BackupError
+from mercato.platform.db.copy import CopyError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
@@ -70,8 +71,7 @@ DIFFERS_ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The text for standard error, and the exit code."""
 
     message: str
@@ -84,7 +84,12 @@ def explain(error: Exception) -> Failure | None:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
         case (
-            CommandFailedError() | TracingUnavailableError() | UnknownIdError() | VaultError() | BackupError()
+            CommandFailedError()
+            | TracingUnavailableError()
+            | UnknownIdError()
+            | VaultError()
+            | BackupError()
+            | CopyError()
         ):
             return Failure(str(error))
         case AccountError():

@@ -4,16 +4,18 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from mercato.cli import UnusableError
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import NotModified, Outbound, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, Options, RequestFailed
 from mercato.platform.wire.checks import uri_fault
 from mercato.settings import Settings, load
 from mercato_contract.signing import signing_key
@@ -31,8 +33,7 @@ class RefusedError(Exception):
         self.rule = rule
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A document and its name. `uri` is its name for programs."""
 
     name: str
@@ -139,7 +140,9 @@ def _pulled(url: str, bounds: Settings) -> bytes:
 
 
 async def _pull(url: str, bounds: Settings) -> bytes:
-    async with Outbound(AddressPolicy(allow_private=bounds.allow_private_networks)) as outbound:
+    async with Outbound(
+        Options(policy=AddressPolicy(allow_private=bounds.allow_private_networks))
+    ) as outbound:
         pulled = await outbound.pull(url, limits=pull_limits(bounds), etag=None)
     assert not isinstance(pulled, NotModified)
     return pulled.body

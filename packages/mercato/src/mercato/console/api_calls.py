@@ -37,13 +37,13 @@ class Example(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """A request with its answer. `raw` are the answer's bytes, `reply` what a page shows of them."""
+    """A request with its answer. `answer` are the answer's bytes, `shown` what a page shows of them."""
 
     request: str
     examples: tuple[Example, ...]
     status: int
-    raw: bytes
-    reply: str
+    answer: bytes
+    shown: str
 
     @property
     def succeeded(self) -> bool:
@@ -76,8 +76,8 @@ async def perform(
         request="\n".join([f"POST {operation.path}", *_headers(key), "", shown]),
         examples=_examples(head.base_url, operation, shown, key),
         status=status,
-        raw=answer,
-        reply=_bounded(_shown(answer)),
+        answer=answer,
+        shown=_bounded(_shown(answer)),
     )
 
 

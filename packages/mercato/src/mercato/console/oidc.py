@@ -15,8 +15,7 @@ from mercato.console.sign_in import ask_for_link, work_context
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import LinkRefused
 from mercato.features.sign_in.people import person_of
-from mercato.features.sign_in.provider import AGAIN, InvalidIdToken, ProviderFailed
-from mercato.features.sign_in.sign_on import ATTEMPT_LIFE, Callback
+from mercato.features.sign_in.sign_on import AGAIN, ATTEMPT_LIFE, Callback, InvalidIdToken, ProviderFailed
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.problems import problem_headers
 from mercato.platform import errors
@@ -61,7 +60,7 @@ async def come_from_provider(call: Call[ReadBody, None], cookies: Cookies) -> An
     _check_method(call)
     callback, kept, address = call.head.base_url + CALLBACK, cookies.read(SIGN_ON), call.head.address
     try:
-        grant, token = await sign_on.finish(_answer(call.head.query), kept, callback, address=address)
+        grant, token = await sign_on.finish(_callback(call.head.query), kept, callback, address=address)
         set_context(work_context(call, "console.signOn", grant))
         async with call.app.db.write() as tx:
             await sessions.create_link(tx, grant, now=call.app.clock(), token=token)
@@ -109,7 +108,7 @@ def _used(cookies: Cookies) -> tuple[bytes, bytes]:
     return cookies.write(SIGN_ON, "", seconds=0, same_site="Lax")
 
 
-def _answer(query: bytes) -> Callback:
+def _callback(query: bytes) -> Callback:
     """Return what the provider says. Raises InvalidRequest."""
     try:
         fields = dict(parse_qsl(query.decode("ascii", "replace"), max_num_fields=20))

@@ -11,7 +11,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from mercato.console.screen import Visit, decode_fields, read_fields
+from mercato.console.forms import decode_fields, read_fields
+from mercato.console.screen import Visit
 from mercato.features.catalogs.menu import rule
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, Key
 from mercato.features.stores.errors import StoreNotFound

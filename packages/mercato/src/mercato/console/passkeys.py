@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from mercato.console.cookies import Cookies, is_loopback
+from mercato.console.forms import MAX_FORM, decode_form
 from mercato.console.rendering import render, render_refusal
-from mercato.console.screen import MAX_FORM, decode_form
 from mercato.console.sign_in import end_previous, signed_in, work_context
 from mercato.features.sign_in import passkeys
 from mercato.features.sign_in.model import Grant

@@ -18,7 +18,7 @@ from mercato.features.partners.model import OpenOrdersError
 from mercato.features.partners.tables import api_keys
 from mercato.features.requests import queries as requests
 from mercato.features.sign_in import sessions as console
-from mercato.features.stores import onboarding_queries, queries
+from mercato.features.stores import queries
 from mercato.features.stores.cache import TOPIC, publish_change
 from mercato.features.stores.tables import onboardings, stores
 from mercato.features.webhooks import retention as webhooks
@@ -111,7 +111,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
 async def _delete_stores(db: Database, partner_id: UUID) -> bool:
     async with db.write() as tx:
         await _refuse_open(tx, partner_id)
-        gone = await onboarding_queries.delete_onboardings(tx, partner_id, limit=STORES)
+        gone = await queries.delete_onboardings(tx, partner_id, limit=STORES)
         for store_id in gone:
             await remove(tx, store_id)
             await announce(tx, TOPIC, str(store_id))

@@ -139,7 +139,15 @@ class Edge:
         caller = None
         if not operation.is_public:
             token = bearer_token(head)
-            caller = self._callers.find_cached(token) or await self._look_up(token, operation, match, head)
+            try:
+                caller = await self._callers.get(token)
+            except SuspendedPartner as refusal:
+                # Known, though refused: the request log says whose request it was.
+                known = Call(
+                    self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id
+                )
+                set_context(known.context)
+                raise
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
@@ -157,22 +165,10 @@ class Edge:
             call.body = await self._read(operation, head, body_in, caller)
         result = await operation.handler(call)
         if isinstance(result, Answer):
-            return _reply(operation, result)
+            return _encoded(operation, result)
         if result is None:
             return operation.status, [], b"", None
         return operation.status, [_JSON], as_json(result), None
-
-    async def _look_up(
-        self, token: bytes, operation: Operation, match: Match[Operation], head: Head
-    ) -> Caller:
-        """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
-        try:
-            return await self._callers.get(token)
-        except SuspendedPartner as refusal:
-            # Known, though refused: the request log says whose request it was.
-            known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
-            set_context(known.context)
-            raise
 
     def _preflight(self, problem: Problem, scope: Scope, head: Head, extra: Headers) -> Headers | None:
         """Return the headers of an allowed preflight, None for another request that has no operation.
@@ -280,13 +276,13 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
     return operation.decode(raw)
 
 
-def _reply(operation: Operation, result: Answer[Any]) -> tuple[int, Headers, bytes, ProblemDetail | None]:
-    status = operation.status if result.status is None else result.status
-    headers = list(result.headers)
-    if result.raw is not None:
-        headers.append((b"content-type", result.media_type))
-        return status, headers, result.raw, result.refusal
-    if result.value is None:
+def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, bytes, ProblemDetail | None]:
+    status = operation.status if answer.status is None else answer.status
+    headers = list(answer.headers)
+    if answer.raw is not None:
+        headers.append((b"content-type", answer.media_type))
+        return status, headers, answer.raw, answer.refusal
+    if answer.value is None:
         return status, headers, b"", None
     headers.append(_JSON)
-    return status, headers, as_json(result.value), None
+    return status, headers, as_json(answer.value), None

@@ -8,7 +8,6 @@ from enum import Enum
 from functools import cached_property
 from types import NoneType, UnionType
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -30,11 +29,9 @@ from mercato.platform.errors import Problem
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato.services import Services
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
-
-if TYPE_CHECKING:
-    from mercato.services import Services
 
 Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 """Reads a body and passes each part to the given function. It may be as large as a catalog."""
@@ -71,7 +68,7 @@ class Call(Generic[Body, Query]):
     Not frozen: a frozen dataclass takes a microsecond longer to create.
     """
 
-    app: "Services"
+    app: Services
     authenticated: Caller | None
     body: Body = field(repr=False)
     query: Query
@@ -119,7 +116,7 @@ class Call(Generic[Body, Query]):
 
 @redacted("headers")
 class Answer(Struct, Generic[R], frozen=True):
-    """A reply with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it.
+    """An answer with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it.
 
     `refusal` is what the request log records of a refusal that is returned rather than raised.
     """
@@ -178,7 +175,7 @@ class Operation:
     other_media_types: tuple[str, ...] = ()
     status: int = 200
     also: tuple[int, ...] = ()
-    reply_headers: tuple[str, ...] = ()
+    answer_headers: tuple[str, ...] = ()
     request_headers: tuple[str, ...] = ()
     required_query: tuple[str, ...] = ()
     problems: tuple[type[Problem], ...] = ()
@@ -281,7 +278,7 @@ class Options(TypedDict, total=False):
     also: tuple[int, ...]
     media_type: str
     other_media_types: tuple[str, ...]
-    reply_headers: tuple[str, ...]
+    answer_headers: tuple[str, ...]
     problems: tuple[type[Problem], ...]
     refusals: Refusals
     reads: tuple[str, ...]

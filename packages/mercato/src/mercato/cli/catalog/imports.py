@@ -13,7 +13,7 @@ from mercato.cli.inputs import STANDARD_INPUT, read_valid_document, settings, wh
 from mercato.cli.options import Source
 from mercato.cli.output import note, sanitize, wrap
 from mercato.features.catalogs.imports.convert import Imported, UnknownCurrencyError, convert
-from mercato.features.catalogs.imports.source import ImportOptions
+from mercato.features.catalogs.imports.draft import ImportOptions
 from mercato.features.catalogs.lint import lint
 from mercato.platform import clock
 from mercato.platform.errors import Problem

@@ -22,7 +22,7 @@ from mercato.cli.certify.report import (
 from mercato.cli.inputs import check_secrets, read_secret, read_valid_document, settings
 from mercato.cli.options import BearerToken, DataDir, Json, between, group
 from mercato.cli.output import note, print_json, say, wrap
-from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.certification.report import Outcome, UnsignedReport
 from mercato.platform import clock
 from mercato.platform.wire.checks import uri_fault

@@ -3,13 +3,13 @@
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
+from msgspec import Struct
 
 from mercato import app
 from mercato.cli import FAILED, UnusableError
@@ -157,8 +157,7 @@ def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool)
     say("", f"{count_of(len(checks), 'check')}.")
 
 
-@dataclass(frozen=True)
-class Signer:
+class Signer(Struct, frozen=True):
     """The vault whose key signs reports, and where that key is."""
 
     vault: Vault

@@ -5,11 +5,11 @@ import os
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from mercato.cli import CommandFailedError
 from mercato.platform.telemetry import multiprocess
@@ -34,8 +34,7 @@ class WorkerFailedError(CommandFailedError):
     """A worker process ended before it served; its output is above."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """Keeps worker processes serving on one socket, which the parent holds open so that it never stops listening."""
 
     settings: Settings

@@ -26,7 +26,8 @@ from mercato.features.partners import accounts
 from mercato.features.webhooks.explanations import list_own_secrets
 from mercato.platform import clock
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Fault, Outbound, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Fault, Options, RequestFailed
 from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato_client.testing.server import listening
 from mercato_contract.debugger.explain import Secret, SecretOrigin, SignatureExplanation, Webhook, explain
@@ -326,7 +327,9 @@ async def _listen(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, screen.ended.set)
     async with AsyncExitStack() as stack:
-        outbound = None if forward is None else await stack.enter_async_context(Outbound(_LOCAL))
+        outbound = (
+            None if forward is None else await stack.enter_async_context(Outbound(Options(policy=_LOCAL)))
+        )
         status = HTTPStatus.OK.value if answer is None else answer
         listener = Listener(
             secrets=secrets, answer=status, report=screen.show, forward=forward, outbound=outbound

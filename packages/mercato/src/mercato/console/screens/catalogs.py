@@ -11,7 +11,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.console.filters import read_filters, store_of
-from mercato.console.screen import MERCHANTS, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import MERCHANTS, Page, Screens, Visit
 from mercato.features.catalogs import operators, queries
 from mercato.features.catalogs.diff import diff
 from mercato.features.catalogs.errors import CatalogIngestNotFound

@@ -10,16 +10,8 @@ from msgspec import Meta
 from sqlalchemy import Row
 
 from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
-from mercato.console.screen import (
-    EVERYBODY,
-    PARTNERS,
-    Done,
-    Page,
-    Screens,
-    Visit,
-    read_fields,
-    read_query,
-)
+from mercato.console.forms import read_fields, read_query
+from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import deliveries, operators
 from mercato.features.webhooks.errors import DeliveryNotFound

@@ -16,8 +16,8 @@ from mercato.features.orders.operators import OrderFilter, count_orders, list_or
 from mercato.features.partners.model import Surface
 from mercato.features.requests.queries import Filter, count_by_code
 from mercato.features.stores import operators as stores
-from mercato.features.stores.closed import MAX_SEARCHED, list_closed
 from mercato.features.stores.operators import StoreFilter, StoreSummary
+from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read

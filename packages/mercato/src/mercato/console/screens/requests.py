@@ -6,7 +6,8 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.console.filters import Filters, partner_of, read_filters, store_of
-from mercato.console.screen import EVERYBODY, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
 from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused

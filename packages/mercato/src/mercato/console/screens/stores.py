@@ -10,23 +10,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mercato.console.filters import Filters, partner_of, read_filters
-from mercato.console.screen import (
-    EVERYBODY,
-    MERCHANTS,
-    OPERATORS,
-    Done,
-    Page,
-    Screens,
-    Visit,
-    read_query,
-)
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.partners.model import Surface
 from mercato.features.stores import operators
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.operators import StoreFilter
-from mercato.features.stores.storefront import availability_of, spans_of, windows_in
+from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.errors import ValidationFailed

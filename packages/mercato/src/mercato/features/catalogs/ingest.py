@@ -24,7 +24,8 @@ from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Job, JobLost, Outcome, enqueue, fence
-from mercato.platform.outbound.client import NotModified, Outbound, PulledDocument, PullLimits, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import set_partner
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus

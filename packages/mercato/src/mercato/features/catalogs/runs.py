@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs.model import Finding
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.outbound.client import PullLimits
+from mercato.platform.outbound.results import PullLimits
 from mercato.settings import Settings
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 

@@ -10,10 +10,9 @@ from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, selec
 
 from mercato.features.catalogs import words as names
 from mercato.features.discovery.hours import key_of, pack_spans
-from mercato.features.discovery.model import Listing
 from mercato.features.discovery.places import cell_of, point_of
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
-from mercato.features.discovery.text import document_of
+from mercato.features.discovery.text import Listing, document_of
 from mercato.platform.db.engine import AnyRow, Read, Write
 
 _ADD_HOURS: Final = text(
@@ -98,6 +97,13 @@ async def put(tx: Write, listing: Listing) -> None:
         await tx.execute(update(store_search).where(store_search.c.number == number).values(values))
         await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card))
     await _write_words(tx, number, document_of(listing, tx.dialect))
+
+
+async def list_stores(tx: Read, *, after: int, limit: int) -> Sequence[tuple[int, UUID]]:
+    """Return the numbers and ids of stores that have an entry, in the order of the numbers."""
+    c = store_search.c
+    rows = await tx.all(select(c.number, c.store_id).where(c.number > after).order_by(c.number).limit(limit))
+    return [(row.number, row.store_id) for row in rows]
 
 
 async def list_outdated(tx: Read, version: int, *, limit: int) -> list[UUID]:

@@ -104,7 +104,10 @@ class Callers:
         feed.subscribe(TOPIC, self._forget)
 
     def find_cached(self, token: bytes) -> Caller | None:
-        """Return the caller of a key or token that is in memory, even of a suspended partner. For the request log."""
+        """Return the caller of a key or token that is in memory, even of a suspended partner.
+
+        For the request log: it admits nobody.
+        """
         entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
         return None if entry is None or entry.refusal is not None else entry.caller
 

@@ -1,7 +1,6 @@
 """Partners, their keys and limits, and the caller of a request."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -38,8 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
     discovery: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The partner and key of a request: every query that a partner can reach takes one."""
 
     partner_id: UUID

@@ -1,9 +1,9 @@
 """Replace the encryption key: reseal with the first key what older keys have sealed, so that those can be removed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import select, update
 
 from mercato.features.partners.accounts import secret_context
@@ -14,8 +14,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
 
 
-@dataclass(frozen=True, slots=True)
-class Resealed:
+class Resealed(Struct, frozen=True):
     """The result of one step. `last` is the partner to continue after; None at the end."""
 
     count: int

@@ -12,10 +12,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.catalogs.queries import find_owner_of_set
+from mercato.features.catalogs.queries import CompiledCatalogs, find_owner_of_set
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries, search
 from mercato.features.stores.errors import StoreNotFound

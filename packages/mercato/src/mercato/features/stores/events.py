@@ -12,7 +12,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.partners.vault import Vault
 from mercato.features.partners.webhook_tokens import TooManyOriginsError, list_token_origins
-from mercato.features.stores import places, queries
+from mercato.features.stores import queries, views
 from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.outbox import NewEvent, Recipient, announce_change, origin_changed, push
@@ -55,7 +55,7 @@ class StoreEvents(Struct, frozen=True):
                 store_id=run.owner.store_id,
                 status=finished.status,
                 errors=finished.errors,
-                warnings=(*places.warnings_of(store), *finished.warnings),
+                warnings=(*views.warnings_of(store), *finished.warnings),
             ),
             traceparent=tracing.current(run.traceparent),
         )

@@ -1,4 +1,4 @@
-"""Onboardings and stores: requests, responses and rows."""
+"""Onboardings and stores as they are stored, and what changes of them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,13 +8,20 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.runs import Run
-from mercato.features.stores.availability import SoldOut
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.money import to_text
 from mercato_contract.stores import (
     Address,
     OnboardingState,
 )
+
+
+class SoldOut(Struct, frozen=True):
+    """An item that is sold out until an instant, or until further notice."""
+
+    item_id: UUID
+    until: datetime | None
+
 
 # --- onboarding -----------------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ from mercato.features.catalogs.runs import Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, onboarding_queries, places, queries
-from mercato.features.stores.address import address_of
+from mercato.features.stores import events, places, queries, views
 from mercato.features.stores.cache import publish_change
 from mercato.features.stores.errors import (
     OnboardingActive,
@@ -24,7 +23,7 @@ from mercato.features.stores.errors import (
     StoreAlreadyRegistered,
 )
 from mercato.features.stores.model import Onboarding, OnboardingChange, StoreRow, first_error, state_of
-from mercato.features.stores.rules import token_fault
+from mercato.features.stores.rules import address_of, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
@@ -60,7 +59,7 @@ class Onboardings(Struct, frozen=True):
         onboarding = self._new(caller, request, await places.find(address_of(request.address)))
         async with self._claim_name(onboarding) as tx:
             await self._release_failed_name(tx, onboarding)
-            await onboarding_queries.insert_onboarding(tx, onboarding)
+            await queries.insert_onboarding(tx, onboarding)
             if onboarding.webhook_url is not None:
                 await events.bind_token(
                     tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
@@ -81,9 +80,7 @@ class Onboardings(Struct, frozen=True):
     async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
         """Return the caller's onboardings, newest first."""
         async with self.db.read() as tx:
-            rows = await onboarding_queries.list_onboardings(
-                tx, caller.partner_id, before=before, limit=limit + 1
-            )
+            rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
             page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
             statuses = await _statuses(tx, page)
         return OnboardingPage(onboardings=statuses, next_cursor=cursor)
@@ -93,7 +90,7 @@ class Onboardings(Struct, frozen=True):
         now = self.clock()
         async with self.db.write() as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
-            if not await onboarding_queries.update_onboarding(
+            if not await queries.update_onboarding(
                 tx, onboarding.id, OnboardingChange(cancelled_at=now, holds_name=False)
             ):
                 raise OnboardingActive
@@ -117,7 +114,7 @@ class Onboardings(Struct, frozen=True):
             if not onboarding.holds_name:
                 await self._release_failed_name(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
-            await onboarding_queries.update_onboarding(
+            await queries.update_onboarding(
                 tx, onboarding.id, OnboardingChange(catalog_callback_url=url, holds_name=True)
             )
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
@@ -136,9 +133,7 @@ class Onboardings(Struct, frozen=True):
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is OnboardingState.READY_TO_ACTIVATE:
-                await onboarding_queries.update_onboarding(
-                    tx, onboarding.id, OnboardingChange(activated_at=now)
-                )
+                await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
                 await queries.insert_store(tx, onboarding, now=now)
                 await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
                 await publish_change(tx, onboarding.store_id)
@@ -185,14 +180,12 @@ class Onboardings(Struct, frozen=True):
 
     async def _release_failed_name(self, tx: Write, onboarding: Onboarding) -> None:
         """Release a failed onboarding's name. Raises StoreAlreadyRegistered if its holder hasn't failed."""
-        holder = await onboarding_queries.find_name_holder(
-            tx, onboarding.partner_id, onboarding.partner_store_id
-        )
+        holder = await queries.find_name_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
         if holder is None:
             return
         if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
             raise _already(holder)
-        await onboarding_queries.update_onboarding(tx, holder.id, OnboardingChange(holds_name=False))
+        await queries.update_onboarding(tx, holder.id, OnboardingChange(holds_name=False))
 
     async def _pull(
         self,
@@ -219,9 +212,7 @@ class Onboardings(Struct, frozen=True):
 
     async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
         async with self.db.write() as tx:
-            holder = await onboarding_queries.find_name_holder(
-                tx, onboarding.partner_id, onboarding.partner_store_id
-            )
+            holder = await queries.find_name_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
         return _already(holder or onboarding)
 
 
@@ -237,7 +228,7 @@ def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -
         error=first_error(newest.errors) if failed else UNSET,
         errors=newest.errors if failed else (),
         created_at=instant(onboarding.created_at) or "",
-        warnings=(*places.warnings_of(place), *newest.warnings),
+        warnings=(*views.warnings_of(place), *newest.warnings),
     )
 
 
@@ -252,7 +243,7 @@ async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStat
 
 
 async def _get(tx: Read, caller: Caller, onboarding_id: UUID, *, lock: bool = False) -> Onboarding:
-    onboarding = await onboarding_queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
+    onboarding = await queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
     if onboarding is None:
         raise OnboardingNotFound(onboarding_id)
     return onboarding

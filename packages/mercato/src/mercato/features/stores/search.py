@@ -1,26 +1,31 @@
-"""A store in the search index: what storefronts find it by, and the card that they get.
+"""A store in the search index: what storefronts find it by, the card that they get, and whether it is open.
 
 When the shape of the card changes, a background job rewrites the stored cards. Until it has, a search returns cards of
 both shapes; a server of the previous release, which may run beside it, leaves cards of a later version alone.
 """
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from sqlalchemy import select
 
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.search import SetSearch, unpack_search
+from mercato.features.catalogs.model import DAY_SECONDS, DAYS
+from mercato.features.catalogs.words import SetSearch, unpack_search
 from mercato.features.discovery import index
-from mercato.features.discovery.hours import INDEFINITELY
-from mercato.features.discovery.model import Listing
+from mercato.features.discovery.hours import INDEFINITELY, Openings
+from mercato.features.discovery.tables import opening_hours, store_search
+from mercato.features.discovery.text import Listing
 from mercato.features.stores import queries
 from mercato.features.stores.model import StoreRow
-from mercato.features.stores.storefront import CARD_VERSION, card_of
+from mercato.features.stores.tables import stores
+from mercato.features.stores.views import CARD_VERSION, card_of
 from mercato.platform import jobs
 from mercato.platform.clock import to_ms
-from mercato.platform.db.engine import Database, Write
+from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome
 from mercato_contract.wire import Wire, as_json
 
@@ -47,6 +52,21 @@ async def refresh(tx: Write, store_id: UUID) -> None:
         return
     packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
     await index.put(tx, listing_of(row, unpack_search(packed) if packed is not None else _EMPTY))
+
+
+async def refresh_all(db: Database, *, progress: Callable[[int], None]) -> None:
+    """Rewrite every store's entry, and with it the words, which the kinds of database keep differently."""
+    after, done = 0, 0
+    while True:
+        async with db.write() as tx:
+            found = await index.list_stores(tx, after=after, limit=BATCH)
+            for _, store_id in found:
+                if await queries.lock(tx, store_id):
+                    await refresh(tx, store_id)
+        if not found:
+            return
+        after, done = found[-1][0], done + len(found)
+        progress(done)
 
 
 def listing_of(row: StoreRow, search: SetSearch) -> Listing:
@@ -126,3 +146,46 @@ class Reindex(Struct, frozen=True):
             await jobs.fence(tx, job)
             await _enqueue(tx)
         return Done()
+
+
+MAX_SEARCHED: Final = 200
+"""The newest stores of a merchant whose hours are read: four rows each."""
+
+
+class ClosedStore(Struct, frozen=True):
+    """A store outside its hours. `opens` is the day and time in its time zone, None if it has no hours."""
+
+    store_id: UUID
+    name: str
+    timezone: str
+    opens: str | None
+
+
+async def list_closed(
+    tx: Read, partner_id: UUID, *, store_id: UUID | None, now: datetime
+) -> tuple[list[ClosedStore], bool]:
+    """Return those of the merchant's newest stores that are closed now, and whether there are older ones."""
+    newest = select(stores.c.id, stores.c.name).where(stores.c.partner_id == partner_id)
+    if store_id is not None:
+        newest = newest.where(stores.c.id == store_id)
+    of = newest.order_by(stores.c.id.desc()).limit(MAX_SEARCHED).subquery()
+    rows = await tx.all(
+        select(of.c.id, of.c.name, opening_hours.c.timezone, opening_hours.c.spans)
+        .join(store_search, store_search.c.store_id == of.c.id)
+        .join(opening_hours, opening_hours.c.key == store_search.c.hours_key)
+        .order_by(of.c.id.desc())
+    )
+    hours = Openings(now)
+    found = [
+        ClosedStore(row.id, row.name, row.timezone, _words(hours.next_opening(row.timezone, row.spans)))
+        for row in rows
+        if not hours.is_open(row.timezone, row.spans)
+    ]
+    return found, len(rows) == MAX_SEARCHED
+
+
+def _words(second: int | None) -> str | None:
+    if second is None:
+        return None
+    day, rest = divmod(second, DAY_SECONDS)
+    return f"{DAYS[day]} {rest // 3600:02}:{rest // 60 % 60:02}"

@@ -8,18 +8,19 @@ from msgspec import UNSET, Struct, structs
 
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.errors import CatalogIngestNotFound
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, places, queries, rules
-from mercato.features.stores.address import address_of
+from mercato.features.stores import events, places, queries, rules, views
 from mercato.features.stores.cache import StoreCache, invalidate, publish_change
 from mercato.features.stores.catalogs import IdMappings
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
+from mercato.features.stores.rules import address_of
+from mercato.features.stores.views import status_of, store_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
 from mercato.platform import crash
@@ -40,7 +41,6 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato_contract.wire import instant, rfc3339
 
 
 class Stores(Struct, frozen=True):
@@ -216,45 +216,7 @@ def _with_store_warnings(run: Run, store: StoreRow) -> Run:
     """Return an ended run with the warnings about the store's address before its own."""
     if run.status in OPEN:
         return run
-    return structs.replace(run, warnings=(*places.warnings_of(store), *run.warnings))
-
-
-def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
-    """Return a store's status at an instant."""
-    if not row.paused_at(now):
-        return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
-    return StoreStatusResponse(
-        status=StoreStatusValue.PAUSED, pause_reason=row.pause_reason, resume_at=instant(row.resume_at)
-    )
-
-
-def store_of(row: StoreRow, now: datetime) -> Store:
-    """Return a store as its merchant sees it at an instant."""
-    status = status_of(row, now)
-    return Store(
-        store_id=row.id,
-        onboarding_id=row.onboarding_id,
-        partner_store_id=row.partner_store_id,
-        catalog_set_id=row.catalog_set_id,
-        name=row.name,
-        address=row.address,
-        phone=row.phone or UNSET,
-        timezone=row.timezone,
-        logo_url=row.logo_url or UNSET,
-        description=row.description or UNSET,
-        status=status.status,
-        pause_reason=status.pause_reason,
-        resume_at=status.resume_at,
-        webhook_url=row.webhook_url or UNSET,
-        minimum_order_amount=row.minimum_text or UNSET,
-        delivery_allowed=row.delivery_allowed,
-        pickup_allowed=row.pickup_allowed,
-        categories=row.categories,
-        unavailable_item_ids=row.unavailable_at(now),
-        warnings=places.warnings_of(row),
-        created_at=rfc3339(row.created_at),
-        updated_at=rfc3339(row.updated_at),
-    )
+    return structs.replace(run, warnings=(*views.warnings_of(store), *run.warnings))
 
 
 def _origin_detail(before: StoreRow, after: StoreRow) -> dict[str, str | None]:

@@ -14,8 +14,8 @@ import aiohttp
 
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.body import BodyFault
-from mercato.platform.outbound.client import Fault, RequestFailed
-from mercato.platform.outbound.guard import AddressRefused
+from mercato.platform.outbound.connections import AddressRefused
+from mercato.platform.outbound.results import Fault, RequestFailed
 from mercato.platform.outbound.urls import UrlFault
 
 CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."

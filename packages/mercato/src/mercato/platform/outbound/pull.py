@@ -9,19 +9,20 @@ from urllib.parse import urljoin
 
 import aiohttp
 from aiohttp import ClientResponse, ClientSession, hdrs
+from msgspec import Struct
 
 from mercato.platform.outbound import failures
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.platform.outbound.client import (
+from mercato.platform.outbound.document import Document
+from mercato.platform.outbound.results import (
     Fault,
     NotModified,
-    Outbound,
+    Options,
     PulledDocument,
     PullLimits,
     RequestFailed,
     elapsed_ms,
 )
-from mercato.platform.outbound.document import Document
 from mercato.platform.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato_contract.wire import parse_retry_after
 
@@ -29,8 +30,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,250}"')
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """The head of one response. `location` is the target of a redirect; `ms` counts from the pull's start."""
 
     url: ParsedUrl
@@ -44,7 +44,7 @@ class Pull:
     """One pull, with its retries. `responses` are those of the last attempt, redirects included."""
 
     http: ClientSession
-    options: Outbound
+    options: Options
     limits: PullLimits
     etag: str | None
     document: Document = field(init=False)

@@ -87,7 +87,7 @@ class Builder:
         """Return the served bytes in each coding."""
         if built.bodies is not None:
             return built.bodies
-        from mercato.features.catalogs.building.compress import compress
+        from mercato.features.catalogs.building.packed import compress
 
         return await asyncio.to_thread(compress, built.body)
 

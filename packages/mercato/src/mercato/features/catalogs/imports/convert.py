@@ -8,8 +8,7 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.features.catalogs.imports import deliverect, hubrise, square, uber
-from mercato.features.catalogs.imports.draft import Draft
-from mercato.features.catalogs.imports.source import ImportOptions, Loss, Losses
+from mercato.features.catalogs.imports.draft import Draft, ImportOptions, Loss, Losses
 from mercato.features.catalogs.validation.findings import shorten
 from mercato.features.catalogs.validation.scan import BOM
 from mercato.platform.wire import Decoder

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mercato.features.catalogs.imports.draft import Draft, Ref, refs
-from mercato.features.catalogs.imports.source import (
+from mercato.features.catalogs.imports.draft import (
     ONE_LANGUAGE,
+    Draft,
     ImportOptions,
     Losses,
+    Ref,
     Shape,
     Window,
+    refs,
     translate,
     windows,
 )

@@ -5,14 +5,13 @@ from functools import partial
 from typing import Final
 
 from mercato.features.certification.report import Outcome
-from mercato.platform.outbound.client import NotModified, RequestFailed
+from mercato.platform.outbound.results import NotModified, RequestFailed
 from mercato.tools.certify.merchant.catalog import CATALOG, pull
 from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions
 from mercato.tools.certify.merchant.events import EVENTS
 from mercato.tools.certify.merchant.place import PLACE
 from mercato.tools.certify.merchant.validate import VALIDATE
-from mercato.tools.certify.receiver import Receiver, check_reachable, open_session
-from mercato.tools.certify.receiver_checks import SIGNATURE, TRANSPORT
+from mercato.tools.certify.receiver import SIGNATURE, TRANSPORT, Receiver, check_reachable, open_session
 from mercato.tools.certify.redaction import Redactor
 from mercato.tools.certify.sample_store import EXAMPLE, SampleStore, sample_store
 from mercato.tools.certify.suite import Check, Report, Runner, Suite, UnusableTargetError

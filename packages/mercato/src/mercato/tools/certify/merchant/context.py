@@ -5,11 +5,11 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from mercato.features.catalogs.ids import NO_ONBOARDING
-from mercato.features.orders.validation.amounts import Sums
-from mercato.features.orders.validation.replies import (
+from mercato.features.catalogs.model import NO_ONBOARDING
+from mercato.features.orders.amounts import Sums
+from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
     Quote,
@@ -19,8 +19,8 @@ from mercato.features.orders.validation.replies import (
     read_validate,
 )
 from mercato.platform import clock
-from mercato.platform.outbound.client import PulledDocument
-from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
+from mercato.platform.outbound.results import PulledDocument
+from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import PricedOrder, SampleStore
 from mercato.tools.certify.suite import Failed
 from mercato_contract.events import EventType, OrderPlaceData, OrderValidateData
@@ -57,14 +57,13 @@ class MerchantOptions:
     seconds: float = SECONDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merchant:
+class Merchant(Struct, frozen=True, kw_only=True):
     """The merchant that is certified. `pulled` has the catalog once a check has pulled it."""
 
     receiver: Receiver
     sample: SampleStore
     options: MerchantOptions
-    pulled: list[PulledDocument] = field(default_factory=list)
+    pulled: list[PulledDocument] = msgspec.field(default_factory=list)
 
 
 class MerchantContext(ReceiverContext):
@@ -78,7 +77,7 @@ class MerchantContext(ReceiverContext):
     def sample(self) -> Message:
         return self.validate_message(self.order())
 
-    def accepted(self, reply: Reply) -> str:
+    def accepted(self, reply: ReceiverReply) -> str:
         answered(read_agreement(self.order(), reply))
         return f"answered {reply.status}"
 
@@ -132,12 +131,12 @@ class MerchantContext(ReceiverContext):
 # --- answers ---------------------------------------------------------------------------------------
 
 
-def read_agreement(order: PricedOrder, reply: Reply) -> Quote | Rejection | InvalidReply:
+def read_agreement(order: PricedOrder, reply: ReceiverReply) -> Quote | Rejection | InvalidReply:
     """Return the answer to `order.validate` as the service reads it."""
     return quote(order.sums, read_validate(reply.status, reply.body))
 
 
-def read_placement(reply: Reply) -> Acceptance | Rejection | InvalidReply:
+def read_placement(reply: ReceiverReply) -> Acceptance | Rejection | InvalidReply:
     """Return the answer to `order.place` as the service reads it."""
     return read_place(reply.status, reply.body)
 

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 from mercato.features.certification.report import Exchange
 from mercato.features.orders.record import storefront_cart
 from mercato.platform import clock
-from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
+from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
 from mercato.tools.certify.storefront.proxy import DROPPED, Call
 from mercato.tools.certify.storefront.scenarios import ScenarioResult, ScenarioRunner
@@ -30,8 +30,7 @@ STATUSES: Final = dict(enumerate((OrderStatus.PENDING, *PICKUP_PATH), start=1))
 NO_RECEIVER: Final = "Give the receiver of order events with --event-url and --secret."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storefront:
+class Storefront(Struct, frozen=True, kw_only=True):
     """The storefront that is certified. `order_url` has `{orderId}` in it; the receiver may have no URL."""
 
     scenarios: ScenarioRunner
@@ -71,7 +70,7 @@ class StorefrontContext(ReceiverContext):
     def sample(self) -> Message:
         return self.event(clock.new_id(), 1)
 
-    def accepted(self, reply: Reply) -> str:
+    def accepted(self, reply: ReceiverReply) -> str:
         if not reply.is_success:
             raise Failed(f"It answered {reply.status}; a 2xx is expected.")
         return f"answered {reply.status}"

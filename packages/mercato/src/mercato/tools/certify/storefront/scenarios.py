@@ -8,7 +8,9 @@ from http import HTTPStatus
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from mercato.features.orders.errors import OrderTotalDifferent, PaymentDeclined, StoreUnreachable
 from mercato.platform import errors
@@ -34,12 +36,11 @@ ALWAYS: Final = 9
 MAX_BODY: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say."""
 
     situation: str
-    script: Script = field(default_factory=dict)
+    script: Script = msgspec.field(default_factory=dict)
     offers: Callable[[], Sequence[Offer]] = lambda: (offer(),)
     times: int = 1
     is_slow: bool = False

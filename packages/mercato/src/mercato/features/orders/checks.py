@@ -1,0 +1,295 @@
+"""Check an order against its store and current CatalogSet: its price, and every error that prevents it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from mercato.features.carts.errors import ItemUnavailable
+from mercato.features.carts.faults import AS_SENT
+from mercato.features.carts.lines import check_bounds
+from mercato.features.carts.pricing import Priced, price
+from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.orders.amounts import Sums, fits
+from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
+from mercato.features.orders.payment import payment_fault
+from mercato.features.orders.record import order_lines
+from mercato.features.stores.cache import Menus
+from mercato.features.stores.model import StoreRow
+from mercato.features.stores.views import availability_of
+from mercato.platform import errors
+from mercato.platform.clock import Clock, MakeId, zone
+from mercato.platform.errors import ValidationFailed
+from mercato.platform.wire.decode import refusal
+from mercato.platform.wire.walk import FieldFault
+from mercato_contract.carts import LineItem
+from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
+from mercato_contract.orders import (
+    TIME_REQUIRED,
+    TIP_NEGATIVE,
+    CommerceCart,
+    DeliveryAddress,
+    DeliveryFulfillment,
+    Fulfillment,
+    OrderCore,
+    PlaceAmounts,
+    PlaceOrderRequest,
+    ScheduleType,
+)
+from mercato_contract.problems import OrderError
+from mercato_contract.wire import parse_instant, rfc3339
+
+MAX_ORDER_ERRORS: Final = 100
+
+LAST_YEAR: Final = 9998
+"""The last year that an order can be scheduled for: later instants have no local time in every time zone."""
+
+
+class OrderCheck(Struct, frozen=True, kw_only=True):
+    """An order with its price and errors, as of `at`, the instant that it is scheduled for.
+
+    `lines` are the request's. `sums` is None if something has no price. `total` is the one that the request claims, in
+    minor units.
+    """
+
+    store: StoreRow
+    at: datetime
+    currency: str
+    lines: tuple[LineItem, ...]
+    fulfillment: Fulfillment
+    cart: CommerceCart
+    sums: Sums | None
+    errors: tuple[OrderError, ...]
+    total: int | None
+
+
+class _ParsedOrder(Struct, frozen=True):
+    """The request's values, a faulty one being absent; amounts in minor units."""
+
+    at: datetime
+    fulfillment: Fulfillment
+    tip: int
+    total: int | None
+
+
+class OrderChecker(Struct, frozen=True):
+    """Checks orders against their stores' current sets."""
+
+    clock: Clock
+    new_id: MakeId
+    menus: Menus
+
+    async def check(self, order: OrderCore | PlaceOrderRequest, *, in_force: bool) -> OrderCheck:
+        """Return the order, priced and checked.
+
+        With `in_force`, every change of the store that was committed before this call applies. Else another process may
+        have changed the store: compare its version before acting on the result.
+        Raises StoreNotFound, CatalogSetNotFound, and InvalidRequest or ValidationFailed for faults of the request.
+        """
+        cart = order.cart
+        store, catalog = await self.menus.get(cart.store_id, cart.catalog_set_id, in_force=in_force)
+        return check_order(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
+
+
+def check_order(
+    order: OrderCore | PlaceOrderRequest,
+    *,
+    store: StoreRow,
+    catalog: CompiledCatalog,
+    now: datetime,
+    new_id: MakeId,
+) -> OrderCheck:
+    """Price and check the order by the store's current set, which is `catalog`.
+
+    Raises one InvalidRequest or ValidationFailed for all faults of the request itself.
+    """
+    lines = order.cart.line_items
+    check_bounds(lines)
+    parsed, faults = _parse(order, catalog.currency, catalog.scale, now)
+    sold_out = frozenset(store.unavailable_at(parsed.at))
+    priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id)
+    sums = None
+    if priced.total is not None:
+        sums = Sums(currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, tip=parsed.tip)
+    for overflow in priced.overflows:
+        error = overflow.error()
+        faults.append(FieldFault(error.pointer, error.message, form=False))
+    if sums is not None and sums.tip and not priced.overflows and not fits(sums.total):
+        message = "The order's total is out of range with this tip."
+        faults.append(FieldFault("/amounts/tip", message, form=False))
+    if faults:
+        raise refusal(faults)
+    found = _find_errors(lines, priced, sums, store=store, catalog=catalog, parsed=parsed)
+    return OrderCheck(
+        store=store,
+        at=parsed.at,
+        currency=catalog.currency,
+        lines=tuple(lines),
+        fulfillment=parsed.fulfillment,
+        cart=CommerceCart(
+            catalog_set_id=store.catalog_set_id,
+            line_items=order_lines(priced.lines, catalog),
+            store_id=store.id,
+            amounts=priced.amounts,
+        ),
+        sums=sums,
+        errors=tuple(islice(found, MAX_ORDER_ERRORS)),
+        total=parsed.total,
+    )
+
+
+# --- the request's values -------------------------------------------------------------------------
+
+
+def _parse(
+    order: OrderCore | PlaceOrderRequest, currency: str, scale: int, now: datetime
+) -> tuple[_ParsedOrder, list[FieldFault]]:
+    """Return the request's values and all its faults. `currency` and `scale` are the store's."""
+    faults: list[FieldFault] = []
+    at = _parse_time(order.fulfillment, now, faults)
+    amounts, tip, total = order.amounts, 0, None
+    if amounts is not None:
+        if amounts.currency not in (None, currency):
+            sent = quote(amounts.currency or "")
+            message = f"The store sells in {currency}, not in {sent}. Send {currency}, or leave currency out."
+            faults.append(FieldFault("/amounts/currency", message, form=False))
+        tip = _parse_amount("tip", amounts.tip, scale, faults) or 0
+        if tip < 0:
+            faults.append(FieldFault("/amounts/tip", TIP_NEGATIVE, form=False))
+            tip = 0
+        if isinstance(amounts, PlaceAmounts):
+            total = _parse_amount("total", amounts.total, scale, faults)
+    if isinstance(order, PlaceOrderRequest) and (fault := payment_fault(order.payment)) is not None:
+        faults.append(FieldFault("/payment", fault, form=True))
+    scheduled = order.fulfillment.schedule_type is ScheduleType.SCHEDULED
+    return _ParsedOrder(at, _normalized(order.fulfillment, at if scheduled else None), tip, total), faults
+
+
+def _parse_amount(member: str, text: str | None, scale: int, faults: list[FieldFault]) -> int | None:
+    """Return the amount in minor units."""
+    try:
+        return None if text is None else decimal_to_minor(text, scale)
+    except MoneyError as fault:
+        faults.append(FieldFault(f"/amounts/{member}", f"{member}: {fault}", form=False))
+        return None
+
+
+def _normalized(fulfillment: Fulfillment, at: datetime | None) -> Fulfillment:
+    """Return the fulfillment with its instant in UTC, and the street of an address as `address1`."""
+    scheduled = at and rfc3339(at)
+    if not isinstance(fulfillment, DeliveryFulfillment) or fulfillment.address is None:
+        return replace(fulfillment, scheduled_time=scheduled)
+    address, street = fulfillment.address, fulfillment.address.street
+    address1 = address.address1
+    if not (address1 or "").strip() and street is not UNSET and (street or "").strip():
+        address1 = street
+    return replace(
+        fulfillment, scheduled_time=scheduled, address=replace(address, address1=address1, street=UNSET)
+    )
+
+
+def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[FieldFault]) -> datetime:
+    """Return the instant that the order is for. A malformed time is a fault even if the order isn't scheduled."""
+    text = fulfillment.scheduled_time
+    at = None if text is None else parse_instant(text)
+    if text is not None and at is None:
+        fault = "scheduledTime must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    elif fulfillment.schedule_type is not ScheduleType.SCHEDULED:
+        return now
+    elif at is None:
+        fault = TIME_REQUIRED
+    elif at <= now:
+        fault = "scheduledTime must be in the future."
+    elif at.year > LAST_YEAR:
+        fault = f"scheduledTime must not be after the year {LAST_YEAR}."
+    else:
+        return at
+    faults.append(FieldFault("/fulfillment/scheduledTime", fault, form=False))
+    return now
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def _find_errors(
+    lines: Sequence[LineItem],
+    priced: Priced,
+    sums: Sums | None,
+    *,
+    store: StoreRow,
+    catalog: CompiledCatalog,
+    parsed: _ParsedOrder,
+) -> Iterator[OrderError]:
+    """Yield every error: of the cart, then the store, then the fulfillment."""
+    if not lines:
+        yield _error(CartEmpty, "The cart has no line items.", "/cart/lineItems")
+    for fault in priced.faults:
+        yield fault.error()
+    local = parsed.at.astimezone(zone(store.timezone))
+    is_open = catalog.is_open(local)
+    if not is_open or store.paused_at(parsed.at):
+        closed = availability_of(store, catalog, parsed.at)
+        scheduled = parsed.fulfillment.schedule_type is ScheduleType.SCHEDULED
+        at = "/fulfillment/scheduledTime" if scheduled else None
+        yield _error(StoreClosed, closed.detail, at)
+    if is_open:
+        # Outside all hours STORE_CLOSED stands for every item.
+        yield from _find_unsold(lines, priced, catalog=catalog, local=local)
+    delivery = parsed.fulfillment if isinstance(parsed.fulfillment, DeliveryFulfillment) else None
+    if delivery is not None and not store.delivery_allowed:
+        yield _error(ValidationFailed, "The store does not deliver.", "/fulfillment/mode")
+    if delivery is None and not store.pickup_allowed:
+        yield _error(ValidationFailed, "The store has no pickup.", "/fulfillment/mode")
+    if lines and sums is not None:
+        yield from _find_minimum_errors(sums, store)
+    if delivery is not None:
+        yield from _find_address_errors(delivery.address or DeliveryAddress())
+
+
+def _find_unsold(
+    lines: Sequence[LineItem], priced: Priced, *, catalog: CompiledCatalog, local: datetime
+) -> Iterator[OrderError]:
+    """Yield the items that no catalog offers at the store's local time."""
+    for index, line in enumerate(lines):
+        item = catalog.items.get(line.item_id.int)
+        if item is None or catalog.is_sold(item, local):
+            continue
+        if not any(fault.path == (index,) and fault.code == ItemUnavailable.code for fault in priced.faults):
+            name = item.name or line.item_id
+            message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
+            yield _error(ItemUnavailable, message, AS_SENT.pointer((index,)))
+
+
+def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
+    """Yield a negative total, and a cart below the minimum if that is in the catalog's currency."""
+    total = sums.sub_total + sums.tip
+    if total < 0:
+        message = f"The order's total is negative: {minor_to_decimal(total, sums.scale)} {sums.currency}."
+        yield _error(ValidationFailed, message, "/cart/lineItems")
+    minimum = store.minimum_order_amount
+    if minimum is None or store.minimum_order_currency != sums.currency or sums.sub_total >= minimum:
+        return
+    message = (
+        f"The store's minimum order is {minor_to_decimal(minimum, sums.scale)} {sums.currency}; "
+        f"the cart comes to {minor_to_decimal(sums.sub_total, sums.scale)}."
+    )
+    yield _error(OrderBelowMinimum, message, "/cart/lineItems")
+
+
+def _find_address_errors(address: DeliveryAddress) -> Iterator[OrderError]:
+    required = (
+        ("address1", "street", address.address1),
+        ("city", "city", address.city),
+        ("postalCode", "postal code", address.postal_code),
+    )
+    for member, name, text in required:
+        if not (text or "").strip():
+            message = f"A delivery needs the {name} of its address: {member}."
+            yield _error(AddressInvalid, message, f"/fulfillment/address/{member}")
+
+
+def _error(kind: type[errors.Problem], message: str, at: str | None) -> OrderError:
+    return OrderError(code=kind.code, message=message, pointer=at)

@@ -1,0 +1,304 @@
+"""Idempotency keys and outcomes: the request that claims a key is processed, every other one gets its outcome.
+
+A claim is a lease, so that another request can continue the work of a process that died. Its number is the fence: a
+claim that was taken over writes nothing any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.features.compression import compress, decompress
+from mercato.features.orders.errors import StoreUnreachable
+from mercato.features.orders.tables import idempotency_keys as keys
+from mercato.features.orders.tables import orders
+from mercato.platform import errors
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared, prepared_update
+from mercato.platform.wire.problem import ProblemFormat
+from mercato_contract.orders import Order
+from mercato_contract.problems import ProblemDetail
+from mercato_contract.wire import as_json
+
+PURPOSE: Final = "mercato idempotency"
+"""The purpose of the derived keys for the fingerprints of requests."""
+
+LIFETIME: Final = timedelta(hours=24)
+"""How long a key returns its outcome. Then it is free again."""
+
+SKEW: Final = timedelta(minutes=1)
+"""How much the clocks of two servers may differ."""
+
+WAIT_SECONDS: Final = 2
+"""The Retry-After while another process handles the request."""
+
+_FREE: Final = b""
+"""The fingerprint of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
+
+_COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
+_INSERT: Final[dict[str, Any]] = {
+    "sqlite": prepared(sqlite.insert(keys).values(_COLUMNS).on_conflict_do_nothing()),
+    "postgresql": prepared(postgresql.insert(keys).values(_COLUMNS).on_conflict_do_nothing()),
+}
+_CLAIMED: Final = (
+    keys.c.partner_id == bindparam("where_partner"),
+    keys.c.key == bindparam("where_key"),
+    keys.c.claims == bindparam("where_claim"),
+)
+_FIND: Final = prepared(select(keys).where(*_CLAIMED[:2]))
+_SET_ORDER: Final = prepared_update(keys, "order_id", where=_CLAIMED)
+_PIN: Final = prepared_update(keys, "status", "media_type", "body", where=_CLAIMED)
+_CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("where_order")))
+
+
+_CREATED: Final = 201
+_JSON: Final = "application/json"
+_YAML: Final = b"---\n"
+
+_order: Final = msgspec.json.Decoder(Order)
+_problem: Final = msgspec.json.Decoder(ProblemDetail)
+
+
+class _StoredFormat(Struct, frozen=True):
+    format: ProblemFormat = ProblemFormat.JSON
+
+
+_format: Final = msgspec.json.Decoder(_StoredFormat)
+
+
+# --- what a storefront gets for an order that it places ---------------------------------------
+
+
+class PlacedOrder(Struct, frozen=True):
+    """The order as it was when its store had accepted it. `replayed`: an earlier request got the same."""
+
+    order: Order
+    replayed: bool = False
+
+
+class RefusedOrder(Struct, frozen=True):
+    """The refusal by the order's store, in the format that the first request with the key preferred."""
+
+    problem: ProblemDetail
+    format: ProblemFormat
+    replayed: bool = False
+
+
+class UnansweredOrder(Struct, frozen=True):
+    """The order is stored, and its store hasn't answered yet. The result is open."""
+
+    problem: StoreUnreachable
+
+
+PinnedOutcome = PlacedOrder | RefusedOrder
+PlacementOutcome = PlacedOrder | RefusedOrder | UnansweredOrder
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedRequest:
+    """A request with its key. `lease` is the lifetime of a claim.
+
+    The first of `fingerprints` is stored; a request is the same if its stored fingerprint is any of them.
+    """
+
+    partner_id: UUID
+    key: str
+    fingerprints: Sequence[bytes] = field(repr=False)
+    lease: timedelta
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """The right to process the request of a key. A claim that `joins` continues the work of an earlier one.
+
+    `order_id` is the order that was stored with the key, by this claim or an earlier one.
+    """
+
+    partner_id: UUID
+    key: str
+    number: int
+    order_id: UUID | None
+    joins: bool = False
+
+
+class FreeKey(Struct, frozen=True):
+    """The key has neither an outcome nor an order, and nobody works on it."""
+
+
+class OpenOrder(Struct, frozen=True):
+    """The key has an order, or had a claim, without an outcome: the next claim joins it."""
+
+
+class Pinned(Struct, frozen=True):
+    """The key's outcome."""
+
+    outcome: PinnedOutcome
+
+
+async def claim(
+    tx: Write, request: KeyedRequest, *, now: datetime, order_id: UUID | None = None
+) -> Claim | Pinned:
+    """Return the claim, or the key's outcome.
+
+    `order_id` is the order that this transaction stores with the claim, if the key has none.
+    Raises IdempotencyKeyReused if the key came with another request, RequestInProgress if that has a live claim.
+    """
+    until = now + request.lease
+    fresh = {
+        "request": request.fingerprints[0],
+        "order_id": order_id,
+        "claimed_until": until,
+        "status": None,
+        "media_type": None,
+        "body": None,
+        "created_at": now,
+    }
+    ids: dict[str, Any] = {"partner_id": request.partner_id, "key": request.key}
+    added = await tx.execute(_INSERT[tx.dialect], ids | fresh | {"claims": 1})
+    if added.rowcount == 1:
+        return Claim(**ids, number=1, order_id=order_id)
+    row_of_key = _key_is(request.partner_id, request.key)
+    row = await tx.first(select(keys).where(row_of_key).with_for_update())
+    if row is None:
+        raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
+    joins = _in_use(row, now, request.lease)
+    if joins:
+        outcome = await _find_outcome(tx, row, request, now)
+        if outcome is not None:
+            return Pinned(outcome)
+        order_id = row.order_id
+    number, values = row.claims + 1, {"claimed_until": until} if joins else fresh
+    await tx.execute(update(keys).where(row_of_key).values(claims=number, **values))
+    return Claim(**ids, number=number, order_id=order_id, joins=joins)
+
+
+async def read(tx: Read, request: KeyedRequest, *, now: datetime) -> FreeKey | OpenOrder | Pinned:
+    """Return what the key is used for. Raises IdempotencyKeyReused, RequestInProgress."""
+    row = await tx.first(_FIND, {"where_partner": request.partner_id, "where_key": request.key})
+    if row is None or not _in_use(row, now, request.lease):
+        return FreeKey()
+    outcome = await _find_outcome(tx, row, request, now)
+    if outcome is not None:
+        return Pinned(outcome)
+    return FreeKey() if row.order_id is None else OpenOrder()
+
+
+def _in_use(row: Row[Any], now: datetime, lease: timedelta) -> bool:
+    """Return whether the key has an outcome, an order, or a live claim. Else it is free."""
+    if row.request == _FREE or now >= row.created_at + LIFETIME:
+        return False
+    return row.status is not None or row.order_id is not None or _is_claimed(row, now, lease)
+
+
+def _is_claimed(row: Row[Any], now: datetime, lease: timedelta) -> bool:
+    """Return whether a claim is live. One that outlasts a new one was made before the clock was set back."""
+    return bool(now < row.claimed_until <= now + lease + SKEW)
+
+
+async def _find_outcome(
+    tx: Read, row: Row[Any], request: KeyedRequest, now: datetime
+) -> PinnedOutcome | None:
+    """Return the outcome of a key in use; None if its work must be continued."""
+    if row.request not in request.fingerprints:
+        raise errors.IdempotencyKeyReused(
+            "This Idempotency-Key was used with another request in the last 24 hours. Send this request with a new key."
+        )
+    if row.status is not None:
+        base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
+        return _outcome_of(row.status, decompress(row.body, base=base))
+    if _is_claimed(row, now, request.lease):
+        raise errors.RequestInProgress(
+            "The same request is still in progress. Repeat it with the same key.", retry_after=WAIT_SECONDS
+        )
+    return None
+
+
+def _outcome_of(status: int, body: bytes) -> PinnedOutcome:
+    """Return the outcome from the document that `pin` stored."""
+    if status == _CREATED:
+        return PlacedOrder(_order.decode(body), replayed=True)
+    if body.startswith(_YAML):
+        # The previous release stored Markdown as it was sent: its front matter has each member as JSON. The next
+        # release needs this no longer, because a key lasts 24 hours.
+        members = (line.partition(b": ") for line in body.split(b"\n---\n")[0].splitlines()[1:])
+        body = b"{%s}" % b",".join(b'"%s":%s' % (name, value) for name, _, value in members)
+        return RefusedOrder(_problem.decode(body), ProblemFormat.MARKDOWN, replayed=True)
+    return RefusedOrder(_problem.decode(body), _format.decode(body).format, replayed=True)
+
+
+async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
+    """Store the order of the claim. Raises RequestInProgress if another request has taken the claim over."""
+    updated = await tx.execute(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
+    if updated.rowcount != 1:
+        raise errors.RequestInProgress(
+            "Another request with the same key has taken over. Repeat this one with the same key.",
+            retry_after=WAIT_SECONDS,
+        )
+
+
+async def pin(tx: Write, claim: Claim, outcome: PinnedOutcome, *, order_content: bytes = b"") -> None:
+    """Pin the outcome to the key, unless another request has taken the claim over.
+
+    It is stored as the contract's JSON document, which the previous release sends as it is, and compressed with
+    `order_content`, that of the key's order.
+    """
+    match outcome:
+        case PlacedOrder(order):
+            status, media_type, document = _CREATED, _JSON, as_json(order)
+        case RefusedOrder(problem, chosen):
+            status, media_type, document = problem.status, ProblemFormat.JSON.value, as_json(problem)
+            if chosen is not ProblemFormat.JSON:
+                # Clients of the previous release ignore the member.
+                document = as_json(msgspec.to_builtins(problem) | {"format": chosen})
+    pinned = {
+        "status": status,
+        "media_type": media_type,
+        "body": compress(document, base=order_content),
+    }
+    tx.defer(_PIN, _claim_values(claim) | pinned)
+
+
+async def release(tx: Write, claim: Claim, *, now: datetime) -> None:
+    """End the claim, so that the next request can claim the key. Without an order, that may be any request."""
+    freed = update(keys).where(_claimed(claim), keys.c.order_id.is_(None))
+    await tx.execute(freed.values(request=_FREE, claimed_until=now))
+    await tx.execute(update(keys).where(_claimed(claim)).values(claimed_until=now))
+
+
+async def free(tx: Write, claim: Claim, *, now: datetime) -> None:
+    """Free the key for any request: a repeat of this one may succeed."""
+    await tx.execute(
+        update(keys).where(_claimed(claim)).values(request=_FREE, order_id=None, claimed_until=now)
+    )
+
+
+async def prune(tx: Write, *, now: datetime, limit: int) -> int:
+    """Delete expired keys; return how many."""
+    expired = and_(keys.c.created_at < now - LIFETIME, keys.c.claimed_until < now)
+    found = await tx.all(select(keys.c.partner_id, keys.c.key).where(expired).limit(limit))
+    if found:
+        one_of = or_(*(_key_is(row.partner_id, row.key) for row in found))
+        await tx.execute(delete(keys).where(one_of, expired))
+    return len(found)
+
+
+def _key_is(partner_id: UUID, key: str) -> Any:
+    return and_(keys.c.partner_id == partner_id, keys.c.key == key)
+
+
+def _claim_values(claim: Claim) -> dict[str, Any]:
+    """Return the parameters of `_CLAIMED`."""
+    return {"where_partner": claim.partner_id, "where_key": claim.key, "where_claim": claim.number}
+
+
+def _claimed(claim: Claim) -> Any:
+    return and_(_key_is(claim.partner_id, claim.key), keys.c.claims == claim.number)

@@ -1,0 +1,368 @@
+"""Place an order: a request goes from state to state until it has an outcome.
+
+    state               transition               next state
+    ------------------  -----------------------  ------------------------------------------------------
+    planned             claim the key            ClaimedKey, or with a token StoredSubmission, or Decided
+    ClaimedKey          validate with the store  StoredSubmission, or Decided
+    StoredSubmission    submit to the store      Decided
+
+A refusal before `StoredSubmission` leaves the key free. From then on the order exists, and the key belongs to it for
+24 h. After a crash between two states, background work finishes or cancels the order, and the key's next request joins
+it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.exc import IntegrityError
+
+from mercato.features.metrics import Activity
+from mercato.features.orders import idempotency, queries
+from mercato.features.orders.checks import OrderCheck
+from mercato.features.orders.errors import problem_of
+from mercato.features.orders.idempotency import (
+    Claim,
+    FreeKey,
+    KeyedRequest,
+    OpenOrder,
+    Pinned,
+    PlacedOrder,
+    PlacementOutcome,
+    RefusedOrder,
+    UnansweredOrder,
+)
+from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
+from mercato.features.orders.plan import (
+    PlacementContext,
+    Plan,
+    Planner,
+    RefusePlan,
+    StorePlan,
+    ValidatePlan,
+    already_placed,
+    busy,
+    fingerprints,
+    given_up,
+    new_order,
+    plan_quoted,
+    unanswered,
+)
+from mercato.features.orders.queries import StoreChanged
+from mercato.features.orders.record import OrderRow, StoreAnswer, order_of, place_body
+from mercato.features.orders.store_replies import Quote, Rejection
+from mercato.features.orders.submission import (
+    SUBMIT_KIND,
+    Submission,
+    Submitter,
+    schedule,
+    submission_of,
+)
+from mercato.features.orders.validation import Validations
+from mercato.features.partners.model import Caller
+from mercato.features.partners.storage import ORDER_BYTES, StorageQuota
+from mercato.platform import crash
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.errors import Problem
+from mercato.platform.jobs import delete_waiting
+from mercato.platform.wire.problem import Origin, detail_of
+from mercato_contract.orders import Actor, PlaceOrderRequest
+from mercato_contract.wire import redacted
+
+SLACK: Final = timedelta(seconds=5)
+"""How much longer than its calls a placement's claim lasts."""
+
+MAX_TRIES: Final = 5
+"""Transactions of one request: it starts again if another used its token, or if the store changed after the check."""
+
+
+class ClaimedKey(Struct, frozen=True):
+    """The key is claimed. The order has no token, so its store validates it next."""
+
+    claim: Claim
+    check: OrderCheck
+
+
+class StoredSubmission(Struct, frozen=True):
+    """The order is stored, and is submitted next. `order` is the row if this request stored it."""
+
+    claim: Claim
+    submission: Submission
+    order: OrderRow | None = None
+
+
+class Decided(Struct, frozen=True):
+    """The request has its outcome."""
+
+    outcome: PlacementOutcome
+
+
+State = ClaimedKey | StoredSubmission | Decided
+
+
+@redacted("secrets")
+class Placements(Struct, frozen=True):
+    """Places orders. `seconds` is the timeout of a request's calls, `resend` how long background work retries."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    planner: Planner
+    validations: Validations
+    submitter: Submitter
+    lifecycle: Lifecycle
+    secrets: Sequence[bytes]
+    seconds: float
+    resend: timedelta
+    quota: StorageQuota
+    activity: Activity
+
+    async def place(
+        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, origin: Origin
+    ) -> PlacementOutcome:
+        """Return the outcome: of this request, or the one that is pinned to the key.
+
+        A refusal before the order is stored is raised, and leaves the key free for any request.
+        """
+        context = PlacementContext(
+            caller=caller,
+            request=request,
+            keyed=KeyedRequest(
+                partner_id=caller.partner_id,
+                key=key,
+                fingerprints=fingerprints(request, self.secrets),
+                lease=timedelta(seconds=self.seconds) + SLACK,
+            ),
+            trace=trace,
+            origin=origin,
+            deadline=asyncio.get_running_loop().time() + self.seconds,
+        )
+        try:
+            state = await self._claim_key(context)
+        except Problem as problem:
+            self.activity.refused(problem.code)
+            raise
+        while True:
+            match state:
+                case Decided(outcome):
+                    return outcome
+                case ClaimedKey(claim):
+                    step = self._validate(context, state)
+                case StoredSubmission(claim):
+                    step = self._submit(context, state)
+            try:
+                state = await step
+            except Exception as error:
+                if isinstance(error, Problem):
+                    self.activity.refused(error.code)
+                # The key's next request needn't wait for the lease, and joins the order if there is one.
+                async with self.db.write() as tx:
+                    await idempotency.release(tx, claim, now=self.clock())
+                raise
+
+    # --- planned: claim the key, and with a token store the order ---------------------------------
+
+    async def _claim_key(self, context: PlacementContext) -> State:
+        """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
+        plan = await self.planner.plan(context)
+        crash.point("key.unclaimed")
+        may_be_used = False
+        for _ in range(MAX_TRIES):
+            try:
+                match plan:
+                    case RefusePlan():
+                        return await self._refuse(context, plan)
+                    case StorePlan() | ValidatePlan():
+                        async with self.db.write() as tx:
+                            return await self._claim(tx, context, plan, checks_token=may_be_used)
+            except StoreChanged:
+                plan = await self.planner.plan(context, in_force=True)
+            except IntegrityError:
+                # The unique index says that the token was used. The next try looks up its order.
+                if may_be_used:
+                    raise
+                may_be_used = True
+        raise busy()
+
+    async def _refuse(self, context: PlacementContext, plan: RefusePlan) -> State:
+        """Return the outcome or the order of an earlier request with the key. Else raises the refusal."""
+        async with self.db.read() as tx:
+            # The token before the key: an order that is stored in between is then found by the key.
+            used = await self._find_order_by_token(tx, plan)
+            key = await idempotency.read(tx, context.keyed, now=self.clock())
+        match key:
+            case Pinned(outcome):
+                return Decided(outcome)
+            case FreeKey():
+                raise plan.problem if used is None else already_placed(used)
+            case OpenOrder():
+                async with self.db.write() as tx:
+                    return await self._claim(tx, context, plan, checks_token=True)
+
+    async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, checks_token: bool) -> State:
+        used = await self._find_order_by_token(tx, plan) if checks_token else None
+        match plan:
+            case StorePlan() if used is None:
+                order_id: UUID | None = self.new_id()
+            case _:
+                order_id = None
+        now = self.clock()
+        match await idempotency.claim(tx, context.keyed, now=now, order_id=order_id), plan:
+            case Pinned(outcome), _:
+                return Decided(outcome)
+            case Claim(joins=True, order_id=UUID() as joined) as claim, _:
+                return await self._join(tx, context, claim, joined)
+            case Claim() as claim, ValidatePlan(check):
+                return ClaimedKey(claim, check)
+            case Claim() as claim, StorePlan() as stored if used is None:
+                return await self._store(tx, context, claim, stored, now=now)
+            case _, RefusePlan(problem) if used is None:
+                raise problem
+        assert used is not None
+        raise already_placed(used)
+
+    @staticmethod
+    async def _find_order_by_token(tx: Read, plan: Plan) -> UUID | None:
+        return None if plan.token_id is None else await queries.find_order_by_token(tx, plan.token_id)
+
+    async def _join(self, tx: Write, context: PlacementContext, claim: Claim, order_id: UUID) -> State:
+        """Continue with the order of an earlier request with the key.
+
+        Locking the order here could deadlock: a transaction that has locked it may wait for our key.
+        """
+        submission = await self.submitter.find(tx, await queries.get_order(tx, order_id))
+        if submission is not None:
+            return StoredSubmission(claim, submission)
+        # The answer may have been written since the order was read.
+        order = await queries.get_order(tx, order_id)
+        return Decided(await self._decide(tx, context, claim, order))
+
+    # --- claimed, without a token: validate with the store, and store the order -------------------
+
+    async def _validate(self, context: PlacementContext, state: ClaimedKey) -> State:
+        """Store the order if its store accepts it, or return its rejection. Raises every other refusal."""
+        crash.point("key.claimed")
+        claim, check = state.claim, state.check
+        result = await self.validations.validate_with_store(
+            context.caller, check, context.request, trace=context.trace
+        )
+        crash.point("store.agreed")
+        match result:
+            case Rejection(errors):
+                async with self.db.write() as tx:
+                    return Decided(await self._pin_refusal(tx, context, claim, problem_of(errors)))
+            case Quote():
+                return await self._store_quoted(context, claim, check, result)
+
+    async def _store_quoted(
+        self, context: PlacementContext, claim: Claim, check: OrderCheck, quote: Quote
+    ) -> State:
+        for _ in range(MAX_TRIES):
+            match plan_quoted(check, quote):
+                case RefusePlan(problem):
+                    raise problem
+                case StorePlan() as plan:
+                    try:
+                        async with self.db.write() as tx:
+                            return await self._store(tx, context, claim, plan, now=self.clock())
+                    except StoreChanged:
+                        check = await self.planner.checker.check(context.request, in_force=True)
+        raise busy()
+
+    async def _store(
+        self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
+    ) -> State:
+        """Store the order with its submission and job. A store without a webhook accepts it at once."""
+        store = plan.check.store
+        order = new_order(claim.order_id or self.new_id(), context, plan, now)
+        await queries.insert_order(tx, order, store_version=store.version)
+        size = ORDER_BYTES + len(order.content)
+        await self.quota.take(tx, context.caller.partner_id, size, now=now)
+        await audit(tx, "order", order.id, detail={"storeId": order.store_id})
+        if claim.order_id != order.id:
+            await idempotency.set_order(tx, claim, order_id=order.id)
+        tx.after_commit(partial(self._placed, order))
+        if store.webhook_url is None:
+            order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
+            return Decided(await self._decide(tx, context, claim, order))
+        submission = submission_of(
+            order,
+            base_url=store.webhook_url,
+            body=place_body(order, payment=context.request.payment, now=now),
+            # Not before the calls of this request end.
+            give_up_at=now + max(self.resend, context.keyed.lease),
+        )
+        await self.submitter.store(tx, order, submission)
+        await schedule(tx, submission.call, wait=context.keyed.lease)
+        crash.point("order.written")
+        return StoredSubmission(claim, submission, order)
+
+    def _placed(self, order: OrderRow) -> None:
+        self.activity.orders_placed += 1
+        self.activity.record("order placed", order.id, order.store_id)
+
+    # --- stored: submit to the store, and record its answer --------------------------------------
+
+    async def _submit(self, context: PlacementContext, state: StoredSubmission) -> State:
+        crash.point("order.stored")
+        left = context.deadline - asyncio.get_running_loop().time()
+        result = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
+        crash.point("store.answered")
+        async with self.db.write() as tx:
+            order = await self.submitter.record(
+                tx, state.submission, result, notify_unanswered=True, stored=state.order
+            )
+            if order.answer is not StoreAnswer.WAITING:
+                await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
+            outcome = await self._decide(tx, context, state.claim, order)
+            crash.point("reply.written")
+        crash.point("reply.stored")
+        return Decided(outcome)
+
+    # --- decided: pin the outcome -----------------------------------------------------------------
+
+    async def _decide(
+        self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow
+    ) -> PlacementOutcome:
+        """Return the order's outcome. It is pinned to the key once the store has answered."""
+        match order.answer:
+            case StoreAnswer.ACCEPTED:
+                placed = PlacedOrder(order_of(order))
+                await idempotency.pin(tx, claim, placed, order_content=order.content)
+                return placed
+            case StoreAnswer.REFUSED:
+                return await self._pin_refusal(tx, context, claim, problem_of(order.errors), order)
+            case StoreAnswer.GIVEN_UP:
+                return await self._pin_refusal(tx, context, claim, given_up(), order)
+            case StoreAnswer.WAITING:
+                await idempotency.release(tx, claim, now=self.clock())
+                return UnansweredOrder(unanswered(order.id))
+
+    async def _pin_refusal(
+        self,
+        tx: Write,
+        context: PlacementContext,
+        claim: Claim,
+        problem: Problem,
+        order: OrderRow | None = None,
+    ) -> RefusedOrder:
+        """Return the refusal. It is pinned to the key unless a repeat may succeed."""
+        now = self.clock()
+        detail, content = detail_of(problem, context.origin, at=now), b""
+        if order is None:
+            self.activity.refused(problem.code)
+        else:
+            detail, content = replace(detail, order_id=order.id), order.content
+        refused = RefusedOrder(detail, context.origin.format)
+        if problem.retryable:
+            await idempotency.free(tx, claim, now=now)
+        else:
+            await idempotency.pin(tx, claim, refused, order_content=content)
+        return refused

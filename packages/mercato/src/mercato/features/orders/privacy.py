@@ -1,0 +1,334 @@
+"""The customers of orders: erased on request and after some time, and masked for operators.
+
+Erasing takes the customer, its device and its address; the rest of the order stays. The order's webhook bodies and
+pinned replies are deleted too, because they contain the same. Operators see neither, nor what partners wrote of them.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import Row, and_, func, select, update
+
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.tables import idempotency_keys as keys
+from mercato.features.orders.tables import orders
+from mercato.features.webhooks.operators import HIDDEN
+from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.patterns import ESCAPE, pattern_of
+from mercato.platform.db.write_behind import FLUSH_SECONDS
+from mercato_contract.orders import ClientContext, Customer, DeliveryFulfillment, Fulfillment, TimelineEntry
+from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
+from mercato_contract.wire import Wire, as_json
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_CODE: Final = re.compile(r"[A-Z0-9_]+", re.ASCII)
+
+_MIN_LENGTH: Final = 3
+"""Letters and digits of a shorter text that others contain by chance, such as the two letters of a state."""
+
+_MIN_RUN: Final = 6
+"""Letters and digits of a text that is found in others whatever stands between them, as in a phone number."""
+
+_SHOWN: Final = frozenset(
+    {
+        *("total", "currency", "status", "state", "estimatedReadyAt"),
+        *("event", "to", "number", "ms", "succeeded", "error", "deliveryId"),
+    }
+)
+"""Members of a timeline's entries whose texts are this service's."""
+
+
+# --- erasing --------------------------------------------------------------------------------------
+
+
+class _Order(Wire):
+    customer: Customer | None = None
+
+
+class _Data(Wire):
+    order: _Order
+
+
+class _ValidateBody(Wire):
+    """The body of a validate webhook, as far as it names the customer."""
+
+    data: _Data
+
+
+_validate_body: Final = msgspec.json.Decoder(_ValidateBody)
+_customer: Final = msgspec.json.Decoder(Customer | None)
+_fulfillment: Final = msgspec.json.Decoder(Fulfillment)
+
+BATCH: Final = 100
+"""Orders per transaction: servers write in between."""
+
+LOG_SECONDS: Final = 10.0
+"""How long to wait for readers of the database. A server's take milliseconds."""
+
+WRITTEN_SECONDS: Final = 2 * FLUSH_SECONDS
+"""After this, servers have written the validations that they had in memory."""
+
+_HAS_CUSTOMER: Final = orders.c.client_context.is_not(None)
+
+
+class Found(Struct, frozen=True):
+    """What is stored of a customer: orders, and recorded validations."""
+
+    orders: list[UUID]
+    validations: int
+
+
+async def find_all(db: Database, name: str) -> Found:
+    """Return what `erase_all` would erase, read in batches."""
+    validations = await _find_all(db, find_validations, name)
+    return Found(await _find_all(db, find_orders, name), len(validations))
+
+
+async def erase_all(db: Database, name: str) -> tuple[int, bool]:
+    """Erase a customer in batches; return from how many orders, and whether the database's files forget it, too.
+
+    They don't as long as a reader, a backup perhaps, keeps SQLite's log in use: repeat the call when it has ended.
+    """
+    count = await _erase_all(db, erase_customer, name)
+    await asyncio.sleep(WRITTEN_SECONDS)
+    await _erase_all(db, erase_validations, name)
+    return count, await db.empty_log(seconds=LOG_SECONDS)
+
+
+async def _find_all(
+    db: Database, find: Callable[..., Awaitable[tuple[list[UUID], UUID | None]]], name: str
+) -> list[UUID]:
+    found: list[UUID] = []
+    after, more = None, True
+    while more:
+        async with db.read() as tx:
+            part, after = await find(tx, name, after=after, limit=BATCH)
+        found, more = found + part, after is not None
+    return found
+
+
+async def _erase_all(
+    db: Database, erase: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str
+) -> int:
+    found, after, more = 0, None, True
+    while more:
+        async with db.write() as tx:
+            count, after = await erase(tx, name, after=after, limit=BATCH)
+        found, more = found + count, after is not None
+    return found
+
+
+async def erase_before(tx: Write, *, before: datetime, limit: int) -> int:
+    """Erase the customers of orders that were placed before an instant; return the number of orders."""
+    rows = await tx.all(
+        select(orders.c.id, orders.c.fulfillment)
+        .where(_HAS_CUSTOMER, orders.c.created_at < before)
+        .order_by(orders.c.created_at, orders.c.id)
+        .limit(limit)
+    )
+    await _erase(tx, rows)
+    return len(rows)
+
+
+async def erase_customer(tx: Write, name: str, *, after: UUID | None, limit: int) -> tuple[int, UUID | None]:
+    """Erase a customer, by e-mail address, phone number or `partnerUserId`, from one batch of orders.
+
+    Return the number of orders, and the last order that was read; None after the last batch.
+    """
+    rows, last = await _find_rows(tx, name, after=after, limit=limit)
+    await _erase(tx, rows)
+    for row in rows:
+        # The audit log must not name the customer.
+        await audit(tx, "order", row.id, detail={"customer": "erased"})
+    return len(rows), last
+
+
+async def erase_validations(
+    tx: Write, name: str, *, after: UUID | None, limit: int
+) -> tuple[int, UUID | None]:
+    """Delete the customer's recorded validations in one batch; return the same."""
+    ids, last = await find_validations(tx, name, after=after, limit=limit)
+    await delete_validations(tx, ids)
+    return len(ids), last
+
+
+async def find_orders(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the customer's orders in one batch, and the last order that was read; None after the last batch."""
+    rows, last = await _find_rows(tx, name, after=after, limit=limit)
+    return [row.id for row in rows], last
+
+
+async def find_validations(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the same of recorded validations."""
+    rows = await list_validations(tx, after=after, limit=limit)
+    ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
+    return ids, rows[-1][0] if len(rows) == limit else None
+
+
+async def _find_rows(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[Row[Any]], UUID | None]:
+    # The database finds the text in any member, as JSON and without LIKE's wildcards.
+    pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
+    query = select(orders.c.id, orders.c.fulfillment, orders.c.customer).where(
+        _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape=ESCAPE)
+    )
+    if after is not None:
+        query = query.where(orders.c.id > after)
+    rows = await tx.all(query.order_by(orders.c.id).limit(limit))
+    last = rows[-1].id if len(rows) == limit else None
+    return [row for row in rows if _is(name, _customer.decode(row.customer))], last
+
+
+def _is(name: str, customer: Customer | None) -> bool:
+    if customer is None:
+        return False
+    members = (customer.email, customer.phone, customer.partner_user_id)
+    return name.lower() in {text.lower() for text in members if text}
+
+
+async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
+    if not rows:
+        return
+    ids = [row.id for row in rows]
+    for row in rows:
+        await tx.execute(
+            update(orders)
+            .where(orders.c.id == row.id)
+            .values(
+                customer=None,
+                client_context=None,
+                fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
+            )
+        )
+    await delete_of_orders(tx, ids)
+    # The keys keep their orders: a repeat of the request gets the erased order.
+    await tx.execute(
+        update(keys)
+        .where(and_(keys.c.order_id.in_(ids), keys.c.status.is_not(None)))
+        .values(status=None, media_type=None, body=None, claimed_until=keys.c.created_at)
+    )
+
+
+# --- masking: what operators see -----------------------------------------------------------------
+
+
+def mask_order(row: OrderRow) -> OrderRow:
+    """Return the order as operators see it."""
+    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    return replace(
+        row,
+        customer=None,
+        client_context=None,
+        fulfillment=without_address(row.fulfillment),
+        errors=tuple(map(_mask_error, row.errors)),
+        partner_order_id=mask_text(row.partner_order_id, private),
+        cancel_reason=mask_reason(row.cancel_reason, row.answer, private),
+    )
+
+
+def mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
+    """Return an entry of an order's timeline as operators see it."""
+    return replace(entry, detail={name: _mask_member(name, at, private) for name, at in entry.detail.items()})
+
+
+def _mask_member(name: str, value: Any, private: Sequence[str]) -> Any:
+    if name in _SHOWN:
+        return value
+    if name == "errors":
+        reasons = map(_mask_error, msgspec.convert(value, list[OrderError]))
+        return [{"code": one.code, "message": one.message} for one in reasons]
+    return _mask_words(value, private) if name == "cancelReason" else HIDDEN
+
+
+def _mask_error(error: OrderError) -> OrderError:
+    """Return a store's reason in the words of its code."""
+    code = _mask_code(error.code)
+    return OrderError(code=code, message=default_message(code), pointer=None)
+
+
+def _mask_code(code: str) -> str:
+    return code if code in ORDER_ERROR_CODES else OTHER
+
+
+def mask_reason(text: str | None, answer: StoreAnswer, private: Sequence[str]) -> str | None:
+    """Return why an order was cancelled. If its store refused it, that is the store's code."""
+    if text is None:
+        return None
+    return _mask_code(text) if answer is StoreAnswer.REFUSED else _mask_words(text, private)
+
+
+def _mask_words(text: str, private: Sequence[str]) -> str | None:
+    """Return a partner's reason. Once the customer is erased, only a code: nothing tells what words repeat."""
+    return mask_text(text, private) if private or _CODE.fullmatch(text) else HIDDEN
+
+
+def mask_text(text: str | None, private: Sequence[str]) -> str | None:
+    """Return a partner's words, or `***` if they repeat one of the private texts."""
+    if text is None:
+        return None
+    words = _words(text)
+    run = words.replace(" ", "")
+    for one in private:
+        short = one.replace(" ", "")
+        is_run = len(short) >= _MIN_RUN or not short.isascii()
+        if f" {one} " in f" {words} " or (is_run and short in run):
+            return HIDDEN
+    return text
+
+
+def private_texts(
+    customer: Customer | None, client_context: ClientContext | None, fulfillment: Fulfillment
+) -> tuple[str, ...]:
+    """Return what an order says of its customer, as words in lower case; nothing once the customer is erased."""
+    delivery = fulfillment if isinstance(fulfillment, DeliveryFulfillment) else None
+    names = [] if customer is None else f"{customer.first_name} {customer.last_name}".split()
+    texts = [
+        customer,
+        client_context,
+        delivery and delivery.address,
+        delivery and delivery.instructions,
+        names,
+    ]
+    found = dict.fromkeys(_words(text) for text in _texts(msgspec.to_builtins(texts)))
+    return tuple(text for text in found if len(text) >= _MIN_LENGTH or not text.isascii())
+
+
+def without_address(fulfillment: Fulfillment) -> Fulfillment:
+    """Return how the order is handed over, without where."""
+    if isinstance(fulfillment, DeliveryFulfillment):
+        return replace(fulfillment, address=None, instructions=None)
+    return fulfillment
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case float():
+            yield str(value)
+        case dict():
+            for below in value.values():
+                yield from _texts(below)
+        case list():
+            for below in value:
+                yield from _texts(below)
+        case _:
+            pass

@@ -1,0 +1,308 @@
+"""Submit a stored order to its store: the same bytes under the same webhook-id until the store has answered."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mercato.features.orders import queries
+from mercato.features.orders.amounts import explain_ignored_amounts, sums_of
+from mercato.features.orders.lifecycle import (
+    ConcurrentUpdate,
+    Lifecycle,
+    OrderAccepted,
+    OrderRefused,
+    OrderUnanswered,
+)
+from mercato.features.orders.payment import (
+    carries_payment,
+    contains_secret,
+    secrets_in,
+    without_payment,
+)
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.store_replies import (
+    Acceptance,
+    InvalidReply,
+    Rejection,
+    ReplyParser,
+    read_place,
+)
+from mercato.features.partners.vault import Vault
+from mercato.features.webhooks.calls import StoreCalls
+from mercato.features.webhooks.deliveries import find_store_call, record_store_call, update_store_call
+from mercato.features.webhooks.model import CallResult, StoreCall, masked
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.jobs import enqueue
+from mercato_contract.events import SUFFIXES, EventType
+from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
+from mercato_contract.signing import target
+from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.wire import Wire
+
+log = structlog.get_logger("mercato.orders")
+
+PLACE: Final = SUFFIXES[EventType.ORDER_PLACE]
+
+FIRST_WAIT: Final = 0.5
+"""Seconds between the first two attempts of a request. Every further wait is twice as long."""
+
+MIN_ATTEMPT_SECONDS: Final = 1.0
+"""No further attempt starts with less time left."""
+
+SUBMIT_KIND: Final = "order.submit"
+"""The job of an order's first background attempt."""
+
+RESEND_KIND: Final = "order.resend"
+"""The job of every further attempt."""
+
+STORE_PARTITIONS: Final = 8
+"""Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
+
+PlaceReply = Acceptance | Rejection | InvalidReply
+
+
+class SubmitJob(Wire, frozen=True):
+    """The order to submit. Its body is stored, sealed, beside the order."""
+
+    order_id: UUID
+    attempted_at: datetime | None = None
+    """The end of the last background attempt."""
+
+
+async def schedule(
+    tx: Write, call: StoreCall, *, wait: timedelta, attempted_at: datetime | None = None
+) -> None:
+    """Enqueue the next background attempt, the first one without `attempted_at`."""
+    order_id = call.webhook_id
+    kind = SUBMIT_KIND if attempted_at is None else RESEND_KIND
+    await enqueue(
+        tx,
+        kind,
+        SubmitJob(order_id=order_id, attempted_at=attempted_at),
+        run_at=wait,
+        ordering_key=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_PARTITIONS}",
+        group=call.partner_id.hex,
+        dedup=order_id.hex,
+    )
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """The call that submits an order, the same for every attempt. It isn't made after `give_up_at`."""
+
+    base_url: str
+    call: StoreCall
+    give_up_at: datetime
+
+
+def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: datetime) -> Submission:
+    """Return the submission of an order. Its repr redacts the body, which may hold a card's token."""
+    has_payment = carries_payment(body)
+    call = StoreCall(
+        store_id=order.store_id,
+        partner_id=order.partner_id,
+        url=target(base_url, PLACE),
+        webhook_id=order.id,
+        body=body,
+        traceparent=order.traceparent,
+        hidden=secrets_in(body) if has_payment else (),
+        carries_payment=has_payment,
+    )
+    return Submission(base_url=base_url, call=call, give_up_at=give_up_at)
+
+
+class SubmissionOutcome(Struct, frozen=True):
+    """The reply to the last call of a submission, and all its calls."""
+
+    reply: PlaceReply
+    calls: tuple[CallResult, ...]
+
+
+class Submitter(Struct, frozen=True):
+    """Submits orders to their stores, and writes the result."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    vault: Vault
+    calls: StoreCalls
+    lifecycle: Lifecycle
+
+    async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
+        """Store the submission, sealed, in the transaction that stores its order."""
+        sealed = self.vault.seal(submission.call.body.decode(), context=f"order submission {order.id}")
+        await queries.insert_submission(
+            tx, order.id, url=submission.base_url, body=sealed, give_up_at=submission.give_up_at
+        )
+
+    async def find(self, tx: Read, order: OrderRow) -> Submission | None:
+        """Return the order's submission; None once its store has answered."""
+        stored = await queries.find_submission(tx, order.id)
+        if stored is None:
+            return None
+        url, sealed, give_up_at = stored
+        body = self.vault.open(sealed, context=f"order submission {order.id}").encode()
+        return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
+
+    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, PlaceReply]:
+        """Make one call."""
+        parser = ReplyParser(read_place)
+        called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
+        if called.error is not None:
+            return called, InvalidReply(called.error)
+        match parser.reply:
+            case Rejection(errors):
+                # Both partners see its errors.
+                hidden = submission.call.hidden
+                return called, Rejection(tuple(_without_payment_in(error, hidden) for error in errors))
+            case reply:
+                return called, reply
+
+    async def submit(self, submission: Submission, *, seconds: float) -> SubmissionOutcome:
+        """Call until the store has answered or the time is over; stop if its circuit breaker does.
+
+        No call outlasts `give_up_at`: else it could arrive after the notice that the order was cancelled.
+        """
+        seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
+        deadline = asyncio.get_running_loop().time() + seconds
+        calls: list[CallResult] = []
+        wait, left = FIRST_WAIT, seconds
+        while True:
+            called, reply = await self.attempt(submission, seconds=left)
+            calls.append(called)
+            pause = max(wait, called.retry_after or 0.0)
+            left = deadline - asyncio.get_running_loop().time() - pause
+            if reply.is_final or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
+                return SubmissionOutcome(reply, tuple(calls))
+            await asyncio.sleep(pause)
+            wait *= 2
+
+    async def record(
+        self,
+        tx: Write,
+        submission: Submission,
+        outcome: SubmissionOutcome,
+        *,
+        notify_unanswered: bool,
+        stored: OrderRow | None = None,
+    ) -> OrderRow:
+        """Return the order after the store's reply. A reply that came too late changes nothing.
+
+        After an invalid reply the order keeps waiting; with `notify_unanswered` its storefront, which gets the order's
+        id in the response, gets its events from then on. `stored` is the row if this request stored it: it isn't read
+        again unless it has changed.
+        """
+        reply = outcome.reply
+        match reply, stored:
+            case Acceptance(), OrderRow():
+                with suppress(ConcurrentUpdate):
+                    now = self.clock()
+                    order = await self._accept(tx, stored, reply, now, if_unchanged=True)
+                    await self._log(tx, submission, outcome, stored, now)
+                    return order
+        order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
+        # After the wait for the lock: other changes of the order came first.
+        now = self.clock()
+        if order.client_context is not None:
+            # The log would name a customer who was erased meanwhile.
+            await self._log(tx, submission, outcome, order, now)
+        waits = order.answer is StoreAnswer.WAITING
+        match reply:
+            case Acceptance() if waits:
+                return await self._accept(tx, order, reply, now)
+            case Acceptance(partner_order_id=str()) if _lacks_partner_order_id(order):
+                if order.estimated_ready_at is not None:
+                    # The merchant has set it since.
+                    reply = replace(reply, estimated_ready_at=None)
+                return await self._accept(tx, order, reply, now)
+            case Rejection(errors=errors) if waits:
+                return await self.lifecycle.apply(tx, order, OrderRefused(at=now, errors=errors))
+            case InvalidReply() if waits and notify_unanswered and order.sequence == 0:
+                return await self.lifecycle.apply(tx, order, OrderUnanswered(at=now))
+            case _:
+                return order
+
+    async def _accept(
+        self, tx: Write, order: OrderRow, reply: Acceptance, now: datetime, *, if_unchanged: bool = False
+    ) -> OrderRow:
+        if reply.amounts is not None:
+            difference = explain_ignored_amounts(sums_of(order.amounts), reply.amounts)
+            if difference is not None:
+                log.warning("amounts of a place reply ignored", order_id=str(order.id), reason=difference)
+        accepted = OrderAccepted(
+            at=now,
+            partner_order_id=reply.partner_order_id,
+            estimated_ready_at=reply.estimated_ready_at,
+        )
+        return await self.lifecycle.apply(tx, order, accepted, if_unchanged=if_unchanged)
+
+    async def _log(
+        self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime
+    ) -> None:
+        """Write the calls into the merchant's delivery log, without the payment.
+
+        The transaction has locked the order, so that of two concurrent submissions one creates the log's entry and the
+        other extends it.
+        """
+        status, call = _log_status(outcome.reply, before.answer), submission.call
+        created = await record_store_call(
+            tx,
+            call,
+            delivery_id=self.new_id(),
+            type=EventType.ORDER_PLACE,
+            body=without_payment(call.body) if call.carries_payment else call.body,
+            results=outcome.calls,
+            order_id=before.id,
+            order_content=before.content,
+            status=status,
+            now=now,
+            once=True,
+        )
+        delivery_id = None if created else await find_store_call(tx, before.id)
+        if delivery_id is not None:
+            await update_store_call(tx, delivery_id, outcome.calls, status=status, now=now)
+
+
+async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetime) -> None:
+    """Close the delivery log of a placement that ended without its store's answer."""
+    delivery_id = await find_store_call(tx, order_id)
+    if delivery_id is not None:
+        status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
+        await update_store_call(tx, delivery_id, (), status=status, now=now)
+
+
+def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
+    """Mask the payment in the error. Members that contain it in another form are replaced."""
+    message, code, pointer = masked(error.message, hidden=hidden), error.code, error.pointer
+    if code not in ORDER_ERROR_CODES and contains_secret(code, hidden):
+        code = OTHER
+    if contains_secret(message, hidden):
+        message = default_message(code)
+    if pointer is not None and contains_secret(pointer, hidden):
+        pointer = None
+    return OrderError(code=code, message=message, pointer=pointer)
+
+
+def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
+    """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
+    if reply.is_final:
+        return DeliveryStatus.SUCCEEDED
+    match before:
+        case StoreAnswer.WAITING:
+            return DeliveryStatus.PENDING
+        case StoreAnswer.GIVEN_UP:
+            return DeliveryStatus.FAILED
+        case _:
+            return DeliveryStatus.SUCCEEDED
+
+
+def _lacks_partner_order_id(order: OrderRow) -> bool:
+    """Return whether the merchant updated the order before its reply to the placement arrived."""
+    return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
