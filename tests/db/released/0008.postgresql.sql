@@ -336,7 +336,6 @@ CREATE TABLE orders (
   partner_order_id TEXT,
   estimated_ready_at BIGINT,
   cancel_reason TEXT,
-  cancellation TEXT,
   currency TEXT NOT NULL,
   total BIGINT NOT NULL,
   content BYTEA NOT NULL,
@@ -361,6 +360,8 @@ CREATE INDEX ix_orders_state ON orders (state, id);
 CREATE INDEX ix_orders_store_id ON orders (store_id, id);
 
 CREATE INDEX ix_orders_storefront_id ON orders (storefront_id, id);
+
+CREATE INDEX ix_orders_storefront_state ON orders (storefront_id, state, id);
 
 CREATE INDEX ix_orders_with_customer ON orders (created_at, id) WHERE client_context IS NOT NULL;
 

@@ -23,8 +23,6 @@ orders = Table(
     Column("partner_order_id", Text),
     Column("estimated_ready_at", Instant),
     Column("cancel_reason", Text),
-    # The newest cancellation by the storefront, as a `StoredCancellation`.
-    Column("cancellation", Text),
     Column("currency", Text, nullable=False),
     Column("total", BigInteger, nullable=False),
     # Cart and amounts as JSON, compressed (`domain.compression`). It must never change: the bodies of the order's
@@ -42,6 +40,8 @@ orders = Table(
     Column("traceparent", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
+    # The newest cancellation by the storefront, as a `StoredCancellation`.
+    Column("cancellation", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
@@ -49,6 +49,7 @@ Index("ix_orders_partner_state", orders.c.partner_id, orders.c.state, orders.c.i
 # For operators, who list the orders of all partners.
 Index("ix_orders_state", orders.c.state, orders.c.id)
 Index("ix_orders_storefront_id", orders.c.storefront_id, orders.c.id)
+Index("ix_orders_storefront_state", orders.c.storefront_id, orders.c.state, orders.c.id)
 # Every order has a client context until its customer is erased.
 _with_customer = text("client_context IS NOT NULL")
 Index(
