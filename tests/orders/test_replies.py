@@ -37,7 +37,7 @@ def place(body: Any, status: int = 200) -> Any:
     return read_place(status, raw(body))
 
 
-def agreement_parser() -> ReplyParser[Quote]:
+def agreement_parser() -> ReplyParser[Quote | Rejection | InvalidReply]:
     return ReplyParser(lambda status, body: quote(SUMS, read_validate(status, body)))
 
 

@@ -22,6 +22,7 @@ from mercato_contract.carts import (
 from mercato_contract.catalogs import CatalogSet
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.orders import (
+    CancelOrderRequest,
     CommerceCart,
     MarketfrontOrderPage,
     Order,
@@ -130,6 +131,26 @@ class Marketfront:
     def get_marketfront_order(self, order_id: Id) -> Sent:
         """Return an order that was placed with this account, as it is now."""
         return Sent(ids=(order_id,))
+
+    @operation("POST", ORDERS + "/{orderId}/cancel", Order)
+    def cancel_order(
+        self,
+        order_id: Id,
+        *,
+        reason: str,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Sent:
+        """Cancel an order, once for each idempotency key. Without one a new key is made.
+
+        Raises ConflictError with CANCELLATION_REFUSED if the store doesn't cancel it, ServiceUnavailableError while the
+        store doesn't answer: repeat the call with the exception's `idempotency_key`.
+        """
+        return Sent(
+            ids=(order_id,),
+            body=CancelOrderRequest(reason=reason, message=message),
+            idempotency_key=idempotency_key or str(uuid.uuid4()),
+        )
 
     @operation("GET", ORDERS + "/{orderId}/timeline", OrderTimeline)
     def get_marketfront_order_timeline(self, order_id: Id) -> Sent:

@@ -38,6 +38,7 @@ class EventType(StrEnum):
 
     ORDER_VALIDATE = "order.validate"
     ORDER_PLACE = "order.place"
+    ORDER_CANCEL = "order.cancel"
     ORDER_CANCELLED = "order.cancelled"
     ORDER_CREATED = "order.created"
     ORDER_UPDATED = "order.updated"
@@ -49,6 +50,7 @@ class EventType(StrEnum):
 SUFFIXES: Final[Mapping[str, str]] = {
     EventType.ORDER_VALIDATE: "validate",
     EventType.ORDER_PLACE: "place",
+    EventType.ORDER_CANCEL: "cancel",
     EventType.ORDER_CANCELLED: "order-cancelled",
     EventType.CATALOG_SYNC_SUCCEEDED: "catalog-sync",
     EventType.CATALOG_SYNC_FAILED: "catalog-sync",
@@ -65,6 +67,10 @@ STORE_CALLS: Final[Mapping[str, str]] = {
     EventType.ORDER_PLACE: (
         "The service itself sends an order again for 10 minutes while the store has not answered, "
         "and then cancels it. See its state: GET /v1/commerce/orders/{orderId}."
+    ),
+    EventType.ORDER_CANCEL: (
+        "The service itself asks again for 10 minutes while the store has not answered, and then lets the order go on. "
+        "See its cancellation: GET /v1/commerce/orders/{orderId}."
     ),
 }
 """Types of calls to stores that a request waits for, each with the reason why it can't be redelivered."""
@@ -113,6 +119,15 @@ class OrderPlaceData(_AboutOrder, kw_only=True):
 
     order: WebhookOrder
     payment: msgspec.Raw | UnsetType = UNSET
+
+
+class OrderCancelData(_AboutOrder, kw_only=True):
+    """The data of `order.cancel`: a storefront asks whether the store lets it cancel the order."""
+
+    cancellation_id: UUID
+    partner_order_id: str | None
+    reason: str
+    message: str | None
 
 
 class OrderCancelledData(_AboutOrder, kw_only=True):
@@ -185,6 +200,17 @@ class PlaceReply(Wire):
     errors: list[StoreOrderError] | UnsetType | None = UNSET
 
 
+class CancelReply(Wire):
+    """The store's reply to `order.cancel`."""
+
+    accepted: bool
+    reason: (
+        Annotated[str, Meta(description="Why not, for the storefront, with `accepted` false.")]
+        | UnsetType
+        | None
+    ) = UNSET
+
+
 class StoreRefusal(Wire):
     """The store's rejection: `errors`, or a problem with `errorCode` and `detail`."""
 
@@ -196,6 +222,7 @@ class StoreRefusal(Wire):
 Payload: TypeAlias = (
     OrderValidateData
     | OrderPlaceData
+    | OrderCancelData
     | OrderCancelledData
     | CatalogSyncWebhookData
     | OrderEventData
@@ -256,10 +283,23 @@ EVENTS: Final = (
         reply=PlaceReply,
     ),
     Event(
+        name="orderCancel",
+        summary="Cancel an order",
+        description="POST `{webhookUrl}/cancel`. Answer within 15 seconds. `webhook-id` is the cancellation's id in "
+        "every attempt: repeat your answer to one that you have seen. 409 is a refusal, too.",
+        envelope="OrderCancelWebhook",
+        meaning="A storefront asks to cancel an order that the store has accepted.",
+        types=(EventType.ORDER_CANCEL,),
+        data=OrderCancelData,
+        to="Commerce",
+        reply=CancelReply,
+    ),
+    Event(
         name="orderCancelled",
         summary="Order cancelled",
         description="POST `{webhookUrl}/order-cancelled` for an order to which the store didn't reply within ten "
-        "minutes, whether it got the order or not, and for one that the network's operator cancelled.",
+        "minutes, whether it got the order or not, for one that the storefront cancelled before the store had "
+        "answered, and for one that the network's operator cancelled.",
         envelope="OrderCancelledWebhook",
         meaning="An order to which the store never replied is cancelled.",
         types=(EventType.ORDER_CANCELLED,),

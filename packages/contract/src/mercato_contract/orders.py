@@ -343,6 +343,31 @@ def state_fault(text: str) -> str | None:
     return None if find_member(OrderState, text) is not None else f"state must be one of {known}."
 
 
+class CancellationStatus(StrEnum):
+    """What became of a storefront's wish to cancel. `unanswered`: the store never replied, and the order goes on."""
+
+    REQUESTED = "requested"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"
+
+
+class Cancellation(Wire):
+    """The newest cancellation by the storefront: its own reason and message, and when the status last changed."""
+
+    status: CancellationStatus
+    reason: str
+    message: str | None
+    at: Instant
+
+
+class CancelOrderRequest(Wire):
+    """Why the storefront cancels: a code of its own, and words for the store."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=64, description="A code of your own.")]
+    message: Annotated[str, Meta(max_length=500)] | None = None
+
+
 class _PlacedOrder(Wire, kw_only=True):
     order_id: UUID
     store_id: UUID
@@ -352,6 +377,7 @@ class _PlacedOrder(Wire, kw_only=True):
     partner_order_id: str | None
     estimated_ready_at: Instant | None
     cancel_reason: str | None
+    cancellation: Cancellation | None = None
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
     amounts: Amounts
@@ -509,8 +535,9 @@ STATUS_TRANSITIONS: Final[Mapping[OrderStatus, tuple[OrderStatus, ...]]] = {
 STATE_TRANSITIONS: Final[Mapping[OrderState, Mapping[OrderState, frozenset[Actor]]]] = {
     OrderState.OPEN: {
         OrderState.COMPLETED: frozenset({Actor.MERCHANT}),
-        # A store refuses the placement; the service gives up on a store that never answers.
-        OrderState.CANCELLED: frozenset({Actor.MERCHANT, Actor.STORE, Actor.SERVICE}),
+        # A store refuses the placement; the service gives up on a store that never answers; a storefront cancels with
+        # the store's consent, or before the store has the order.
+        OrderState.CANCELLED: frozenset({Actor.MERCHANT, Actor.STORE, Actor.SERVICE, Actor.STOREFRONT}),
     },
     OrderState.COMPLETED: {},
     OrderState.CANCELLED: {},

@@ -191,6 +191,9 @@ ORDER_CLOSED: Final = ProblemKind("ORDER_CLOSED", 409, "conflict", "The order is
 INVALID_STATUS_TRANSITION: Final = ProblemKind(
     "INVALID_STATUS_TRANSITION", 409, "conflict", "An order's status cannot go backward"
 )
+CANCELLATION_REFUSED: Final = ProblemKind(
+    "CANCELLATION_REFUSED", 409, "conflict", "The store does not cancel the order"
+)
 STORE_UNREACHABLE: Final = ProblemKind(
     "STORE_UNREACHABLE", 503, "availability", "The store's system did not answer", retryable=True
 )

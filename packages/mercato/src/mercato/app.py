@@ -22,6 +22,7 @@ from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import tokens as order_tokens
+from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
 from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
@@ -316,9 +317,10 @@ def build(
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
+        cancellations=ordering.cancellations,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.jobs) | Reindex(db).handlers(),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -333,6 +335,7 @@ def build(
 
 class _Ordering(Struct, frozen=True):
     placements: Placements
+    cancellations: Cancellations
     jobs: OrderJobs
 
 
@@ -377,11 +380,21 @@ def _ordering(
         activity=activity,
     )
     order_jobs = OrderJobs(db, now, submitter, lifecycle, settings.place_seconds)
-    return _Ordering(placements, order_jobs)
+    cancellations = Cancellations(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        lifecycle=lifecycle,
+        calls=calls,
+        secrets=vault.derive(idempotency.PURPOSE),
+        seconds=settings.place_seconds,
+        resend=timedelta(seconds=settings.place_resend_seconds),
+    )
+    return _Ordering(placements, cancellations, order_jobs)
 
 
 def _handlers(
-    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, order_jobs: OrderJobs
+    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, ordering: _Ordering
 ) -> Handlers:
     settings = core.settings
     return {
@@ -396,7 +409,8 @@ def _handlers(
             blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        **order_jobs.handlers(concurrency=settings.resend_concurrency),
+        **ordering.jobs.handlers(concurrency=settings.resend_concurrency),
+        CANCEL_KIND: ordering.cancellations.handler(concurrency=settings.resend_concurrency),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner

@@ -8,6 +8,7 @@ from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
@@ -84,6 +85,7 @@ class Services(Core):
     checker: Checker
     validations: Validations
     placements: Placements
+    cancellations: Cancellations
     worker: Worker
     write_probe: WriteProbe
     request_log: RequestLog

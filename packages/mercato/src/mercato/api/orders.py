@@ -8,12 +8,14 @@ from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.orders.errors import (
     AddressInvalid,
     AddressOutOfRange,
+    CancellationRefused,
     CartEmpty,
     InvalidStatusTransition,
     ItemPriceChanged,
     OrderAlreadyPlaced,
     OrderBelowMinimum,
     OrderClosed,
+    OrderNotFound,
     OrderTokenInvalid,
     OrderTotalDifferent,
     Other,
@@ -23,7 +25,7 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
-from mercato.features.orders.idempotency import PlacedOrder, RefusedOrder, UnansweredOrder
+from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
@@ -31,9 +33,10 @@ from mercato.http import problems
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
-from mercato.platform.wire.problem import represent_detail
+from mercato.platform.wire.problem import ProblemFormat, represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
+    CancelOrderRequest,
     CommerceOrder,
     MarketfrontOrderPage,
     MarketfrontOrdersQuery,
@@ -47,6 +50,7 @@ from mercato_contract.orders import (
     PlaceOrderRequest,
     ValidateOrderResponse,
 )
+from mercato_contract.problems import ProblemDetail
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
 marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
@@ -146,17 +150,61 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
         call.caller, call.body, key=_key(call.head), trace=call.trace, origin=call.head.context.origin
     )
     match outcome:
-        case PlacedOrder(order, replayed):
+        case PlacedOrder(order, replayed) | CancelledOrder(order, replayed):
             location = (b"location", f"{MARKETFRONT}/{order.order_id}".encode())
             return Answer(order, headers=(location, *(_REPLAYED if replayed else ())))
         case RefusedOrder(problem, chosen, replayed):
-            return Answer(
-                raw=represent_detail(problem, chosen),
-                status=problem.status,
-                media_type=chosen.value.encode(),
-                headers=(problems.VARY, *(_REPLAYED if replayed else ())),
-                refusal=problem,
-            )
+            return _refusal(problem, chosen, replayed=replayed)
+        case UnansweredOrder(problem):
+            raise problem
+
+
+def _refusal(problem: ProblemDetail, chosen: ProblemFormat, *, replayed: bool) -> Answer[Order]:
+    """Return a refusal that is pinned to its key, in the format of the first request."""
+    return Answer(
+        raw=represent_detail(problem, chosen),
+        status=problem.status,
+        media_type=chosen.value.encode(),
+        headers=(problems.VARY, *(_REPLAYED if replayed else ())),
+        refusal=problem,
+    )
+
+
+@marketfront_orders.post(
+    MARKETFRONT + "/{orderId}/cancel",
+    summary="Cancel Order",
+    answer_headers=("Idempotent-Replayed",),
+    request_headers=("Idempotency-Key",),
+    checks_head=_key,
+    problems=(
+        errors.MissingIdempotencyKey,
+        errors.IdempotencyKeyReused,
+        errors.RequestInProgress,
+        OrderNotFound,
+        OrderClosed,
+        CancellationRefused,
+        StoreUnreachable,
+    ),
+)
+async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
+    """Cancel an order that this account placed, once for each Idempotency-Key. The answer is the cancelled order.
+
+    Before the store has answered the placement, the order is cancelled at once. Afterwards the store decides: it is
+    called with `order.cancel`. While it hasn't answered, the answer is 503: the store is asked again for 10 minutes,
+    and a repeat with the same key resumes it. `cancellation` of the order says what came of it.
+    """
+    outcome = await call.app.cancellations.cancel(
+        call.caller,
+        call.ids["orderId"],
+        call.body,
+        key=_key(call.head),
+        origin=call.head.context.origin,
+    )
+    match outcome:
+        case CancelledOrder(order, replayed) | PlacedOrder(order, replayed):
+            return Answer(order, headers=_REPLAYED if replayed else ())
+        case RefusedOrder(problem, chosen, replayed):
+            return _refusal(problem, chosen, replayed=replayed)
         case UnansweredOrder(problem):
             raise problem
 

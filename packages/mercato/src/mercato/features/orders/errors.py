@@ -83,6 +83,10 @@ class OrderClosed(Problem):
     kind = problems.ORDER_CLOSED
 
 
+class CancellationRefused(Problem):
+    kind = problems.CANCELLATION_REFUSED
+
+
 class InvalidStatusTransition(Problem):
     kind = problems.INVALID_STATUS_TRANSITION
 

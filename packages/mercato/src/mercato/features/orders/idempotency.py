@@ -58,6 +58,7 @@ _PIN: Final = prepared_update(keys, "status", "media_type", "body", where=_CLAIM
 _CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("where_order")))
 
 
+_OK: Final = 200
 _CREATED: Final = 201
 _JSON: Final = "application/json"
 _YAML: Final = b"---\n"
@@ -73,11 +74,18 @@ class _StoredFormat(Struct, frozen=True):
 _format: Final = msgspec.json.Decoder(_StoredFormat)
 
 
-# --- what a storefront gets for an order that it places ---------------------------------------
+# --- what a storefront gets for an order that it places or cancels ---------------------------------------
 
 
 class PlacedOrder(Struct, frozen=True):
     """The order as it was when its store had accepted it. `replayed`: an earlier request got the same."""
+
+    order: Order
+    replayed: bool = False
+
+
+class CancelledOrder(Struct, frozen=True):
+    """The order as it was when its storefront's cancellation took effect."""
 
     order: Order
     replayed: bool = False
@@ -97,8 +105,8 @@ class UnansweredOrder(Struct, frozen=True):
     problem: StoreUnreachable
 
 
-PinnedOutcome = PlacedOrder | RefusedOrder
-PlacementOutcome = PlacedOrder | RefusedOrder | UnansweredOrder
+PinnedOutcome = PlacedOrder | CancelledOrder | RefusedOrder
+OrderOutcome = PinnedOutcome | UnansweredOrder
 
 
 # --- keys ---------------------------------------------------------------------------------------
@@ -226,6 +234,8 @@ def _outcome_of(status: int, body: bytes) -> PinnedOutcome:
     """Return the outcome from the document that `pin` stored."""
     if status == _CREATED:
         return PlacedOrder(_order.decode(body), replayed=True)
+    if status == _OK:
+        return CancelledOrder(_order.decode(body), replayed=True)
     if body.startswith(_YAML):
         # The previous release stored Markdown as it was sent: its front matter has each member as JSON. The next
         # release needs this no longer, because a key lasts 24 hours.
@@ -254,6 +264,8 @@ async def pin(tx: Write, claim: Claim, outcome: PinnedOutcome, *, order_content:
     match outcome:
         case PlacedOrder(order):
             status, media_type, document = _CREATED, _JSON, as_json(order)
+        case CancelledOrder(order):
+            status, media_type, document = _OK, _JSON, as_json(order)
         case RefusedOrder(problem, chosen):
             status, media_type, document = problem.status, ProblemFormat.JSON.value, as_json(problem)
             if chosen is not ProblemFormat.JSON:

@@ -15,14 +15,21 @@ from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
 from mercato.features.orders import queries, transitions
-from mercato.features.orders.record import EntryDetail, OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.features.orders.record import (
+    EntryDetail,
+    OrderRow,
+    StoreAnswer,
+    StoredCancellation,
+    cancelled_data,
+    event_data,
+)
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
-from mercato_contract.orders import STATE_TRANSITIONS, Actor, OrderState
+from mercato_contract.orders import STATE_TRANSITIONS, Actor, CancellationStatus, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError
 from mercato_contract.wire import rfc3339
 
@@ -189,6 +196,71 @@ class OrderCancelledByOperator(OrderUpdated, frozen=True, kw_only=True):
     entry: ClassVar[str] = "cancelled"
     actor: Actor = Actor.SERVICE
 
+
+class OrderCancelledByStorefront(OrderChange, frozen=True, kw_only=True):
+    """The storefront cancelled the order: its store has consented, or hasn't answered the placement yet."""
+
+    entry: ClassVar[str] = "cancelled"
+    milestone: ClassVar[str | None] = CANCELLED
+    actor: Actor = Actor.STOREFRONT
+    cancellation: StoredCancellation
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(
+            order,
+            answer=StoreAnswer.GIVEN_UP if order.answer is StoreAnswer.WAITING else order.answer,
+            state=OrderState.CANCELLED,
+            cancel_reason=self.cancellation.reason,
+            cancellation=self.cancellation,
+        )
+
+    def detail(self) -> EntryDetail:
+        return EntryDetail(cancel_reason=self.cancellation.reason)
+
+
+class CancellationRequested(OrderChange, frozen=True, kw_only=True):
+    """The storefront asks the store to let it cancel the order."""
+
+    entry: ClassVar[str] = "cancellation.requested"
+    actor: Actor = Actor.STOREFRONT
+    cancellation: StoredCancellation
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(order, cancellation=self.cancellation)
+
+    def detail(self) -> EntryDetail:
+        cancellation = self.cancellation
+        return EntryDetail(reason=cancellation.reason, refusal=cancellation.refusal or UNSET)
+
+
+class CancellationAccepted(CancellationRequested, frozen=True, kw_only=True):
+    """The order was cancelled otherwise while its store was asked."""
+
+    entry: ClassVar[str] = "cancellation.accepted"
+    actor: Actor = Actor.SERVICE
+
+
+class CancellationRefused(CancellationRequested, frozen=True, kw_only=True):
+    """The store doesn't cancel the order, or completed it while it was asked."""
+
+    entry: ClassVar[str] = "cancellation.refused"
+    actor: Actor = Actor.STORE
+
+
+class CancellationUnanswered(CancellationRequested, frozen=True, kw_only=True):
+    """The store never answered: the order goes on."""
+
+    entry: ClassVar[str] = "cancellation.unanswered"
+    actor: Actor = Actor.SERVICE
+
+
+CANCELLATIONS: Final[Mapping[CancellationStatus, type[CancellationRequested]]] = {
+    CancellationStatus.REQUESTED: CancellationRequested,
+    CancellationStatus.ACCEPTED: CancellationAccepted,
+    CancellationStatus.REFUSED: CancellationRefused,
+    CancellationStatus.UNANSWERED: CancellationUnanswered,
+}
+"""What happened to a cancellation that has this status, while the order's own state stays."""
 
 PROGRESS: Final[Mapping[OrderState, type[OrderUpdated]]] = {
     OrderState.OPEN: OrderUpdated,

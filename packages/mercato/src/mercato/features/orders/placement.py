@@ -31,9 +31,9 @@ from mercato.features.orders.idempotency import (
     FreeKey,
     KeyedRequest,
     OpenOrder,
+    OrderOutcome,
     Pinned,
     PlacedOrder,
-    PlacementOutcome,
     RefusedOrder,
     UnansweredOrder,
 )
@@ -101,7 +101,7 @@ class StoredSubmission(Struct, frozen=True):
 class Decided(Struct, frozen=True):
     """The request has its outcome."""
 
-    outcome: PlacementOutcome
+    outcome: OrderOutcome
 
 
 State = ClaimedKey | StoredSubmission | Decided
@@ -126,7 +126,7 @@ class Placements(Struct, frozen=True):
 
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, origin: Origin
-    ) -> PlacementOutcome:
+    ) -> OrderOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
         A refusal before the order is stored is raised, and leaves the key free for any request.
@@ -330,7 +330,7 @@ class Placements(Struct, frozen=True):
 
     async def _decide(
         self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow
-    ) -> PlacementOutcome:
+    ) -> OrderOutcome:
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:

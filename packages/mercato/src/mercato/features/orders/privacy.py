@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
-from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.operators import HIDDEN
@@ -67,6 +67,7 @@ class _ValidateBody(Wire):
 _validate_body: Final = msgspec.json.Decoder(_ValidateBody)
 _customer: Final = msgspec.json.Decoder(Customer | None)
 _fulfillment: Final = msgspec.json.Decoder(Fulfillment)
+_cancellation: Final = msgspec.json.Decoder(StoredCancellation)
 
 BATCH: Final = 100
 """Orders per transaction: servers write in between."""
@@ -130,7 +131,7 @@ async def _erase_all(
 async def erase_before(tx: Write, *, before: datetime, limit: int) -> int:
     """Erase the customers of orders that were placed before an instant; return the number of orders."""
     rows = await tx.all(
-        select(orders.c.id, orders.c.fulfillment)
+        select(orders.c.id, orders.c.fulfillment, orders.c.cancellation)
         .where(_HAS_CUSTOMER, orders.c.created_at < before)
         .order_by(orders.c.created_at, orders.c.id)
         .limit(limit)
@@ -183,7 +184,7 @@ async def _find_rows(
 ) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
     pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
-    query = select(orders.c.id, orders.c.fulfillment, orders.c.customer).where(
+    query = select(orders.c.id, orders.c.fulfillment, orders.c.cancellation, orders.c.customer).where(
         _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape=ESCAPE)
     )
     if after is not None:
@@ -200,6 +201,13 @@ def _is(name: str, customer: Customer | None) -> bool:
     return name.lower() in {text.lower() for text in members if text}
 
 
+def _without_message(text: str | None) -> str | None:
+    """Return a stored cancellation without the storefront's words."""
+    if text is None:
+        return None
+    return as_json(replace(_cancellation.decode(text), message=None)).decode()
+
+
 async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
     if not rows:
         return
@@ -212,6 +220,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 customer=None,
                 client_context=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
+                cancellation=_without_message(row.cancellation),
             )
         )
     await delete_of_orders(tx, ids)
@@ -237,7 +246,17 @@ def mask_order(row: OrderRow) -> OrderRow:
         errors=tuple(map(_mask_error, row.errors)),
         partner_order_id=mask_text(row.partner_order_id, private),
         cancel_reason=mask_reason(row.cancel_reason, row.answer, private),
+        cancellation=_mask_cancellation(row.cancellation, private),
     )
+
+
+def _mask_cancellation(
+    cancellation: StoredCancellation | None, private: Sequence[str]
+) -> StoredCancellation | None:
+    if cancellation is None:
+        return None
+    reason = _mask_words(cancellation.reason, private)
+    return replace(cancellation, reason=reason or HIDDEN, message=cancellation.message and HIDDEN)
 
 
 def mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
@@ -251,7 +270,7 @@ def _mask_member(name: str, value: Any, private: Sequence[str]) -> Any:
     if name == "errors":
         reasons = map(_mask_error, msgspec.convert(value, list[OrderError]))
         return [{"code": one.code, "message": one.message} for one in reasons]
-    return _mask_words(value, private) if name == "cancelReason" else HIDDEN
+    return _mask_words(value, private) if name in {"cancelReason", "reason"} else HIDDEN
 
 
 def _mask_error(error: OrderError) -> OrderError:

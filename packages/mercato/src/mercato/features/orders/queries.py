@@ -12,7 +12,13 @@ from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, lit
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders.errors import OrderNotFound
-from mercato.features.orders.record import EntryDetail, OrderContent, OrderRow, StoreAnswer
+from mercato.features.orders.record import (
+    EntryDetail,
+    OrderContent,
+    OrderRow,
+    StoreAnswer,
+    StoredCancellation,
+)
 from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import order_submissions as submissions
 from mercato.features.orders.tables import orders
@@ -28,6 +34,7 @@ from mercato_contract.wire import as_json
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
+    "cancellation": msgspec.json.Decoder(StoredCancellation | None),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),
     "client_context": msgspec.json.Decoder(ClientContext | None),

@@ -14,6 +14,7 @@ from mercato.features.webhooks.model import envelope
 from mercato_contract.carts import PricedLineItem
 from mercato_contract.events import (
     EventType,
+    OrderCancelData,
     OrderCancelledData,
     OrderEventData,
     OrderPlaceData,
@@ -21,6 +22,8 @@ from mercato_contract.events import (
 )
 from mercato_contract.orders import (
     Amounts,
+    Cancellation,
+    CancellationStatus,
     ClientContext,
     CommerceCart,
     CommerceLine,
@@ -58,6 +61,8 @@ class EntryDetail(Wire):
     estimated_ready_at: Instant | UnsetType = UNSET
     cancel_reason: str | UnsetType = UNSET
     errors: tuple[OrderError, ...] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    refusal: str | UnsetType = UNSET
 
 
 class OrderContent(Wire, frozen=True):
@@ -65,6 +70,24 @@ class OrderContent(Wire, frozen=True):
 
     cart: CommerceCart
     amounts: Amounts
+
+
+class StoredCancellation(Struct, frozen=True, kw_only=True):
+    """The newest cancellation by the storefront. `id` is the `webhook-id` of its calls, and their delivery's id.
+
+    `partner_order_id` is the order's at the time of the request: every attempt sends the same bytes. `refusal` is the
+    store's reason.
+    """
+
+    id: UUID
+    status: CancellationStatus
+    reason: str
+    message: str | None
+    partner_order_id: str | None
+    requested_at: datetime
+    at: datetime
+    give_up_at: datetime
+    refusal: str | None = None
 
 
 class OrderRow(Struct, frozen=True, kw_only=True):
@@ -86,6 +109,7 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     partner_order_id: str | None
     estimated_ready_at: datetime | None
     cancel_reason: str | None
+    cancellation: StoredCancellation | None = None
     currency: str
     total: int
     content: bytes
@@ -187,6 +211,7 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         partner_order_id=row.partner_order_id,
         estimated_ready_at=row.estimated_ready_at and rfc3339(row.estimated_ready_at),
         cancel_reason=row.cancel_reason,
+        cancellation=None if row.cancellation is None else _cancellation(row.cancellation),
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,
         amounts=row.amounts,
@@ -194,6 +219,12 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         errors=row.errors,
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
+    )
+
+
+def _cancellation(stored: StoredCancellation) -> Cancellation:
+    return Cancellation(
+        status=stored.status, reason=stored.reason, message=stored.message, at=rfc3339(stored.at)
     )
 
 
@@ -211,6 +242,20 @@ def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime
         payment=payment if has_payment else UNSET,
     )
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
+
+
+def cancel_body(row: OrderRow, cancellation: StoredCancellation) -> bytes:
+    """Return the body of a cancel call, the same for every attempt."""
+    data = OrderCancelData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        cancellation_id=cancellation.id,
+        partner_order_id=cancellation.partner_order_id,
+        reason=cancellation.reason,
+        message=cancellation.message,
+    )
+    return envelope(EventType.ORDER_CANCEL, occurred_at=cancellation.requested_at, data=data)
 
 
 def cancelled_data(row: OrderRow) -> OrderCancelledData:

@@ -48,7 +48,12 @@ _SENTENCES: Final = {
 }
 """What entries without details say."""
 
-_NAMES: Final = {"cancelReason": "reason", "estimatedReadyAt": "ready at", "errors": "reason"}
+_NAMES: Final = {
+    "cancelReason": "reason",
+    "refusal": "the store's reason",
+    "estimatedReadyAt": "ready at",
+    "errors": "reason",
+}
 """Members of an entry in words."""
 
 

@@ -29,6 +29,8 @@ MESSAGE_LENGTH: Final = 500
 POINTER_LENGTH: Final = 500
 PARTNER_ORDER_ID_LENGTH: Final = 255
 
+REASON_LENGTH: Final = 255
+
 REFUSALS: Final = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
@@ -78,6 +80,18 @@ class InvalidReply(Struct, frozen=True):
     message: str
 
 
+class CancellationAccepted(Struct, frozen=True):
+    """The store has cancelled the order."""
+
+
+class CancellationDenied(Struct, frozen=True):
+    """The store doesn't cancel the order; `reason` is for the storefront."""
+
+    reason: str | None
+
+
+CancelReply = CancellationAccepted | CancellationDenied | InvalidReply
+
 R = TypeVar("R")
 
 
@@ -94,6 +108,7 @@ class _Reply(msgspec.Struct, frozen=True, rename="camel"):
     title: Member = UNSET
     estimated_ready_at: Member = UNSET
     partner_order_id: Member = UNSET
+    reason: Member = UNSET
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -132,6 +147,24 @@ def read_place(status: int, body: bytes) -> Acceptance | Rejection | InvalidRepl
             return other
 
 
+def read_cancel(status: int, body: bytes) -> CancelReply:
+    """Read the reply to a cancel call. It must say `accepted`, unless its status is 409."""
+    reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
+    if status == HTTPStatus.CONFLICT:
+        return CancellationDenied(_reason(reply or _Reply()))
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return InvalidReply(f"The store answered {status}. 2xx with accepted, or 409, is expected.")
+    accepted = None if reply is None else _or_none(reply.accepted, bool)
+    if reply is None or accepted is None:
+        return InvalidReply(f"The store answered {status} without accepted: true or false.")
+    return CancellationAccepted() if accepted else CancellationDenied(_reason(reply))
+
+
+def _reason(reply: _Reply) -> str | None:
+    texts = (_or_none(raw, str) for raw in (reply.reason, reply.detail, reply.message, reply.title))
+    return one_line(next(filter(None, texts), ""), REASON_LENGTH) or None
+
+
 def quote(sums: Sums, reply: Acceptance | Rejection | InvalidReply) -> Quote | Rejection | InvalidReply:
     """Return the order's amounts with those that the store set."""
     match reply:
@@ -149,9 +182,9 @@ def quote(sums: Sums, reply: Acceptance | Rejection | InvalidReply) -> Quote | R
 class ReplyParser(Generic[R]):
     """Parses the replies to one call with `read`, and keeps the last one."""
 
-    def __init__(self, read: Callable[[int, bytes], R | Rejection | InvalidReply]) -> None:
+    def __init__(self, read: Callable[[int, bytes], R]) -> None:
         self._read = read
-        self.reply: R | Rejection | InvalidReply = InvalidReply("The store gave no answer.")
+        self.reply: R | InvalidReply = InvalidReply("The store gave no answer.")
 
     def __call__(self, status: int, body: bytes) -> str | None:
         """Return why the reply is invalid, or None."""

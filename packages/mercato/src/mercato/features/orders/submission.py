@@ -1,10 +1,10 @@
 """Submit a stored order to its store: the same bytes under the same webhook-id until the store has answered."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import structlog
@@ -67,6 +67,8 @@ STORE_PARTITIONS: Final = 8
 """Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
 
 PlaceReply = Acceptance | Rejection | InvalidReply
+
+R = TypeVar("R")
 
 
 class SubmitJob(Wire, frozen=True):
@@ -153,7 +155,7 @@ class Submitter(Struct, frozen=True):
 
     async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, PlaceReply]:
         """Make one call."""
-        parser = ReplyParser(read_place)
+        parser = ReplyParser[PlaceReply](read_place)
         called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
         if called.error is not None:
             return called, InvalidReply(called.error)
@@ -171,18 +173,10 @@ class Submitter(Struct, frozen=True):
         No call outlasts `give_up_at`: else it could arrive after the notice that the order was cancelled.
         """
         seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
-        deadline = asyncio.get_running_loop().time() + seconds
-        calls: list[CallResult] = []
-        wait, left = FIRST_WAIT, seconds
-        while True:
-            called, reply = await self.attempt(submission, seconds=left)
-            calls.append(called)
-            pause = max(wait, called.retry_after or 0.0)
-            left = deadline - asyncio.get_running_loop().time() - pause
-            if reply.is_final or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
-                return SubmissionOutcome(reply, tuple(calls))
-            await asyncio.sleep(pause)
-            wait *= 2
+        reply, calls = await call_until_final(
+            lambda left: self.attempt(submission, seconds=left), seconds=seconds
+        )
+        return SubmissionOutcome(reply, calls)
 
     async def record(
         self,
@@ -276,6 +270,27 @@ async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetim
     if delivery_id is not None:
         status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
         await update_store_call(tx, delivery_id, (), status=status, now=now)
+
+
+async def call_until_final(
+    attempt: Callable[[float], Awaitable[tuple[CallResult, R]]], *, seconds: float
+) -> tuple[R, tuple[CallResult, ...]]:
+    """Return the last reply and all results: `attempt`, given the seconds left, is made until a reply is valid.
+
+    No attempt starts once the time is over, or after one that wasn't sent.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    calls: list[CallResult] = []
+    wait, left = FIRST_WAIT, seconds
+    while True:
+        called, reply = await attempt(left)
+        calls.append(called)
+        pause = max(wait, called.retry_after or 0.0)
+        left = deadline - asyncio.get_running_loop().time() - pause
+        if not isinstance(reply, InvalidReply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
+            return reply, tuple(calls)
+        await asyncio.sleep(pause)
+        wait *= 2
 
 
 def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:

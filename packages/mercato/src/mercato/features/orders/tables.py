@@ -40,6 +40,8 @@ orders = Table(
     Column("traceparent", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
+    # The newest cancellation by the storefront, as a `StoredCancellation`.
+    Column("cancellation", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)

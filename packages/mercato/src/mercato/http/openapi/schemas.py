@@ -70,6 +70,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     },
     "ItemAvailabilityRequest": {"items": [{"itemId": SOUP, "available": False}]},
     "OrderStatusUpdate": {"status": "confirmed", "estimatedReadyAt": "2099-01-31T18:30:00Z"},
+    "CancelOrderRequest": {"reason": "CHANGED_MIND", "message": "The customer ordered twice"},
     "DiscoverRequest": {
         "location": {"latitude": 40.7484, "longitude": -73.9857},
         "radius": 5000,

@@ -1,0 +1,456 @@
+"""Cancel an order for its storefront: exactly once for each key, and never half, whatever fails on the way.
+
+    when the request comes                   what happens
+    ---------------------------------------  --------------------------------------------------------
+    the store hasn't answered the placement  cancelled at once; the store is told durably
+    the store has no webhook                 cancelled while the order is pending, refused afterwards
+    the store has accepted the order         stored as requested with a job; then the store is asked
+    another cancellation is requested        the store is asked again with the same bytes
+
+The store is asked with no transaction open, under the cancellation's id and with the same bytes each time. After a
+crash, or while the store doesn't answer, background work asks on until `give_up_at`. Whoever gets the answer writes it
+under the order's lock, once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mercato.features.orders import idempotency, queries
+from mercato.features.orders.errors import CancellationRefused, OrderClosed, StoreUnreachable
+from mercato.features.orders.idempotency import (
+    CancelledOrder,
+    Claim,
+    KeyedRequest,
+    OrderOutcome,
+    Pinned,
+    PinnedOutcome,
+    RefusedOrder,
+    UnansweredOrder,
+)
+from mercato.features.orders.jobs import MIN_WAIT, RETRY_INTERVAL
+from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
+from mercato.features.orders.record import (
+    OrderRow,
+    StoreAnswer,
+    StoredCancellation,
+    cancel_body,
+    order_of,
+)
+from mercato.features.orders.store_replies import (
+    CancellationAccepted,
+    CancellationDenied,
+    CancelReply,
+    InvalidReply,
+    ReplyParser,
+    read_cancel,
+)
+from mercato.features.orders.submission import call_until_final, end_record
+from mercato.features.orders.validation import RETRY_SECONDS
+from mercato.features.partners.model import Caller
+from mercato.features.webhooks.calls import StoreCalls
+from mercato.features.webhooks.deliveries import record_store_call, update_store_call
+from mercato.features.webhooks.model import CallResult, StoreCall
+from mercato.platform import crash
+from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database, Write
+from mercato.platform.errors import Problem
+from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, delete_waiting, enqueue, fence, finish
+from mercato.platform.telemetry.context import set_partner
+from mercato.platform.wire.problem import Origin, detail_of
+from mercato_contract.events import SUFFIXES, EventType
+from mercato_contract.orders import (
+    CancellationStatus,
+    CancelOrderRequest,
+    OrderState,
+    OrderStatus,
+)
+from mercato_contract.signing import hmac_sha256, target
+from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.wire import Wire, as_json
+
+log = structlog.get_logger("mercato.orders")
+
+CANCEL_KIND: Final = "order.cancel"
+"""The job that asks the store in the background."""
+
+SLACK: Final = timedelta(seconds=5)
+"""How much longer than its call a request's claim lasts, and how long after it background work begins."""
+
+_PATH: Final = SUFFIXES[EventType.ORDER_CANCEL]
+_NO_STORE_URL: Final = "The store has no system to ask, and has begun the order."
+
+
+class CancelJob(Wire, frozen=True):
+    """The payload of a `CANCEL_KIND` job."""
+
+    order_id: UUID
+    cancellation_id: UUID
+
+
+class CancellationContext(Struct, frozen=True, kw_only=True):
+    """One request. `deadline` is the end of its calls, on the event loop's clock."""
+
+    caller: Caller
+    request: CancelOrderRequest
+    keyed: KeyedRequest
+    origin: Origin
+    deadline: float
+
+
+class Requested(Struct, frozen=True):
+    """The cancellation is stored, and the store is asked next."""
+
+    claim: Claim
+    order: OrderRow
+    cancellation: StoredCancellation
+
+
+class Cancellations(Struct, frozen=True):
+    """Cancels orders for storefronts. `seconds` is the timeout of a request's calls, `resend` how long work retries."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    lifecycle: Lifecycle
+    calls: StoreCalls
+    secrets: Sequence[bytes]
+    seconds: float
+    resend: timedelta
+
+    async def cancel(
+        self, caller: Caller, order_id: UUID, request: CancelOrderRequest, *, key: str, origin: Origin
+    ) -> OrderOutcome:
+        """Return the outcome: of this request, or the one that is pinned to the key.
+
+        Raises OrderNotFound, and OrderClosed for an order that was closed before: the key stays free.
+        """
+        text = order_id.bytes + as_json(request)
+        context = CancellationContext(
+            caller=caller,
+            request=request,
+            keyed=KeyedRequest(
+                partner_id=caller.partner_id,
+                key=key,
+                fingerprints=[hmac_sha256(secret, text) for secret in self.secrets],
+                lease=timedelta(seconds=self.seconds) + SLACK,
+            ),
+            origin=origin,
+            deadline=asyncio.get_running_loop().time() + self.seconds,
+        )
+        async with self.db.read() as tx:
+            # Most refusals end here, without a write transaction.
+            order = await queries.get_own_order(tx, caller, order_id)
+            match await idempotency.read(tx, context.keyed, now=self.clock()):
+                case Pinned(outcome):
+                    return outcome
+                case idempotency.FreeKey() if order.state is not OrderState.OPEN:
+                    raise _closed(order)
+        async with self.db.write() as tx:
+            state = await self._begin(tx, context, order_id)
+        crash.point("cancellation.stored")
+        match state:
+            case Requested():
+                return await self._ask(context, state)
+            case outcome:
+                return outcome
+
+    async def _begin(
+        self, tx: Write, context: CancellationContext, order_id: UUID
+    ) -> Requested | PinnedOutcome:
+        order = await queries.get_order(tx, order_id, lock=True)
+        now = self.clock()
+        claim = await idempotency.claim(tx, context.keyed, now=now, order_id=order_id)
+        if isinstance(claim, Pinned):
+            return claim.outcome
+        found = order.cancellation
+        if found is not None and found.status is CancellationStatus.REQUESTED:
+            if order.state is not OrderState.OPEN:
+                order = await self._meet_end(tx, order, found, now)
+                return await self._pin(tx, context, claim, order, now)
+            return Requested(claim, order, found)
+        if claim.joins and found is not None:
+            # An earlier request with the key stored it, and background work ended it.
+            return await self._pin(tx, context, claim, order, now)
+        if order.state is not OrderState.OPEN:
+            raise _closed(order)
+        cancellation = StoredCancellation(
+            id=self.new_id(),
+            status=CancellationStatus.REQUESTED,
+            reason=context.request.reason,
+            message=context.request.message,
+            partner_order_id=order.partner_order_id,
+            requested_at=now,
+            at=now,
+            give_up_at=now + max(self.resend, context.keyed.lease),
+        )
+        await audit(tx, "order", order.id, detail={"cancellation": cancellation.reason})
+        url = await queries.find_webhook_url(tx, order.store_id)
+        if order.answer is StoreAnswer.WAITING:
+            await end_record(tx, order.id, delivered=False, now=now)
+            order = await self._cancel(tx, order, cancellation, now=now, webhook_url=url)
+        elif url is None:
+            if order.status is OrderStatus.PENDING:
+                order = await self._cancel(tx, order, cancellation, now=now)
+            else:
+                order = await self._end(
+                    tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=_NO_STORE_URL
+                )
+        else:
+            order = await self._record(tx, order, cancellation)
+            await self._log(tx, order, cancellation, url, now)
+            await self._schedule(tx, order, cancellation, wait=context.keyed.lease)
+            return Requested(claim, order, cancellation)
+        return await self._pin(tx, context, claim, order, now)
+
+    # --- ask the store ----------------------------------------------------------------------------
+
+    async def _ask(self, context: CancellationContext, state: Requested) -> OrderOutcome:
+        try:
+            left = context.deadline - asyncio.get_running_loop().time()
+            reply, calls = await self._call(state.order, state.cancellation, seconds=max(left, 1.0))
+            crash.point("cancellation.answered")
+            async with self.db.write() as tx:
+                order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
+                now = self.clock()
+                found = order.cancellation
+                if found is not None and found.status is CancellationStatus.REQUESTED:
+                    await idempotency.release(tx, state.claim, now=now)
+                    return UnansweredOrder(
+                        StoreUnreachable(
+                            "The store has not answered yet. It is asked again for some minutes. Repeat the request "
+                            "with the same Idempotency-Key, or read the order.",
+                            retry_after=RETRY_SECONDS,
+                            extensions={"orderId": str(order.id)},
+                        )
+                    )
+                outcome = await self._pin(tx, context, state.claim, order, now)
+                crash.point("cancellation.written")
+        except Exception:
+            # The key's next request needn't wait for the lease.
+            async with self.db.write() as tx:
+                await idempotency.release(tx, state.claim, now=self.clock())
+            raise
+        return outcome
+
+    async def _call(
+        self, order: OrderRow, cancellation: StoredCancellation, *, seconds: float
+    ) -> tuple[CancelReply, tuple[CallResult, ...]]:
+        async with self.db.read() as tx:
+            url = await queries.find_webhook_url(tx, order.store_id)
+        if url is None:
+            return InvalidReply("The store has no webhookUrl any more."), ()
+        call = _store_call(order, cancellation, url)
+
+        async def attempt(left: float) -> tuple[CallResult, CancelReply]:
+            parser = ReplyParser[CancelReply](read_cancel)
+            called = await self.calls.post(call, seconds=left, parser=parser)
+            return called, parser.reply if called.error is None else InvalidReply(called.error)
+
+        seconds = min(seconds, (cancellation.give_up_at - self.clock()).total_seconds())
+        return await call_until_final(attempt, seconds=seconds)
+
+    async def _settle(
+        self,
+        tx: Write,
+        order_id: UUID,
+        asked: StoredCancellation,
+        reply: CancelReply,
+        calls: Sequence[CallResult],
+    ) -> OrderRow:
+        """Return the order after the store's reply. One that came too late changes nothing."""
+        order = await queries.get_order(tx, order_id, lock=True)
+        now = self.clock()
+        found = order.cancellation
+        is_open = found is not None and found.id == asked.id and found.status is CancellationStatus.REQUESTED
+        is_answered = not isinstance(reply, InvalidReply)
+        if order.client_context is not None:
+            status = DeliveryStatus.SUCCEEDED if is_answered or not is_open else DeliveryStatus.PENDING
+            await update_store_call(tx, asked.id, calls, status=status, now=now)
+        if found is None or not is_open:
+            return order
+        if order.state is not OrderState.OPEN:
+            order = await self._meet_end(tx, order, found, now)
+        else:
+            match reply:
+                case CancellationAccepted():
+                    order = await self._cancel(tx, order, found, now=now)
+                case CancellationDenied(reason):
+                    order = await self._end(
+                        tx, order, found, CancellationStatus.REFUSED, now=now, refusal=reason
+                    )
+                case InvalidReply():
+                    return order
+        await delete_waiting(tx, CANCEL_KIND, asked.id.hex)
+        return order
+
+    # --- background work --------------------------------------------------------------------------
+
+    def handler(self, *, concurrency: int) -> Handler[CancelJob]:
+        return Handler(
+            fn=self.handle,
+            payload=CancelJob,
+            timeout=timedelta(seconds=self.seconds) + 2 * SLACK,
+            concurrency=concurrency,
+            on_dead=self.give_up,
+        )
+
+    async def handle(self, job: Job[CancelJob]) -> Outcome:
+        """Ask the store once more, and let the order go on if that was the last time."""
+        async with self.db.read() as tx:
+            order = await queries.get_order(tx, job.payload.order_id)
+        found = order.cancellation
+        if (
+            found is None
+            or found.id != job.payload.cancellation_id
+            or found.status is not CancellationStatus.REQUESTED
+        ):
+            return Done()
+        set_partner(partner_id=order.partner_id, store_id=order.store_id, traceparent=order.traceparent)
+        if self.clock() >= found.give_up_at:
+            async with self.db.write() as tx:
+                await fence(tx, job)
+                await self.give_up(tx, job, "the store never answered")
+            return Done()
+        reply, calls = await self._call(order, found, seconds=self.seconds)
+        crash.point("cancellation.asked")
+        async with self.db.write() as tx:
+            await finish(tx, job)
+            order = await self._settle(tx, order.id, found, reply, calls)
+            if order.cancellation is not None and order.cancellation.status is CancellationStatus.REQUESTED:
+                left = found.give_up_at - self.clock()
+                await self._schedule(tx, order, found, wait=max(MIN_WAIT, min(RETRY_INTERVAL, left)))
+        return Settled()
+
+    async def give_up(self, tx: Write, job: Job[CancelJob], reason: str) -> None:
+        """End a cancellation that the store never answered: the order goes on."""
+        order = await queries.get_order(tx, job.payload.order_id, lock=True)
+        found, now = order.cancellation, self.clock()
+        if found is None or found.status is not CancellationStatus.REQUESTED:
+            return
+        log.warning("cancellation unanswered", order_id=str(order.id), reason=reason)
+        await update_store_call(tx, found.id, (), status=DeliveryStatus.FAILED, now=now)
+        if order.state is not OrderState.OPEN:
+            await self._meet_end(tx, order, found, now)
+        else:
+            await self._end(tx, order, found, CancellationStatus.UNANSWERED, now=now)
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    async def _cancel(
+        self,
+        tx: Write,
+        order: OrderRow,
+        cancellation: StoredCancellation,
+        *,
+        now: datetime,
+        webhook_url: str | None = None,
+    ) -> OrderRow:
+        """Return the cancelled order. With a `webhook_url` its store, which hasn't consented, is told durably."""
+        accepted = replace(cancellation, status=CancellationStatus.ACCEPTED, at=now)
+        change = OrderCancelledByStorefront(at=now, cancellation=accepted, webhook_url=webhook_url)
+        return await self.lifecycle.apply(tx, order, change)
+
+    async def _meet_end(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime
+    ) -> OrderRow:
+        """Return an order that was closed while its store was asked, with its cancellation ended."""
+        is_cancelled = order.state is OrderState.CANCELLED
+        status = CancellationStatus.ACCEPTED if is_cancelled else CancellationStatus.REFUSED
+        refusal = None if is_cancelled else "The order was completed meanwhile."
+        return await self._end(tx, order, cancellation, status, now=now, refusal=refusal)
+
+    async def _end(
+        self,
+        tx: Write,
+        order: OrderRow,
+        cancellation: StoredCancellation,
+        status: CancellationStatus,
+        *,
+        now: datetime,
+        refusal: str | None = None,
+    ) -> OrderRow:
+        return await self._record(tx, order, replace(cancellation, status=status, at=now, refusal=refusal))
+
+    async def _record(self, tx: Write, order: OrderRow, cancellation: StoredCancellation) -> OrderRow:
+        change = CANCELLATIONS[cancellation.status](at=cancellation.at, cancellation=cancellation)
+        return await self.lifecycle.apply(tx, order, change)
+
+    async def _schedule(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, *, wait: timedelta
+    ) -> None:
+        await enqueue(
+            tx,
+            CANCEL_KIND,
+            CancelJob(order_id=order.id, cancellation_id=cancellation.id),
+            run_at=wait,
+            ordering_key=f"{CANCEL_KIND}:{order.store_id.hex}",
+            group=order.partner_id.hex,
+            dedup=cancellation.id.hex,
+        )
+
+    async def _log(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, url: str, now: datetime
+    ) -> None:
+        """Write the call into the merchant's delivery log, under the cancellation's id, before it is made."""
+        call = _store_call(order, cancellation, url)
+        await record_store_call(
+            tx,
+            call,
+            delivery_id=cancellation.id,
+            type=EventType.ORDER_CANCEL,
+            body=call.body,
+            results=(),
+            order_id=order.id,
+            order_content=order.content,
+            status=DeliveryStatus.PENDING,
+            now=now,
+        )
+
+    async def _pin(
+        self, tx: Write, context: CancellationContext, claim: Claim, order: OrderRow, now: datetime
+    ) -> PinnedOutcome:
+        """Return the outcome of a cancellation that has ended, pinned to the key."""
+        outcome: PinnedOutcome
+        if order.state is OrderState.CANCELLED:
+            outcome = CancelledOrder(order_of(order))
+        else:
+            problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
+            detail = replace(detail_of(problem, context.origin, at=now), order_id=order.id)
+            outcome = RefusedOrder(detail, context.origin.format)
+        await idempotency.pin(tx, claim, outcome, order_content=order.content)
+        return outcome
+
+
+def _store_call(order: OrderRow, cancellation: StoredCancellation, base_url: str) -> StoreCall:
+    return StoreCall(
+        store_id=order.store_id,
+        partner_id=order.partner_id,
+        url=target(base_url, _PATH),
+        webhook_id=cancellation.id,
+        body=cancel_body(order, cancellation),
+        traceparent=order.traceparent,
+    )
+
+
+def _closed(order: OrderRow) -> Problem:
+    return OrderClosed(f"The order is {order.state.value} and can't be cancelled any more.")
+
+
+def _refused(order: OrderRow) -> Problem:
+    found = order.cancellation
+    if found is not None and found.status is CancellationStatus.UNANSWERED:
+        return CancellationRefused(
+            "The store did not answer within the time in which it was asked, so the order goes on. "
+            "Ask the store, or cancel again with a new Idempotency-Key."
+        )
+    why = found and found.refusal
+    said = "It gives no reason." if why is None else f"Its reason: {why}"
+    return CancellationRefused(f"The store does not cancel the order, which goes on. {said}")

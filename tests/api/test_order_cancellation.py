@@ -1,0 +1,296 @@
+"""A storefront cancels an order: once for each key, with the store's consent once it has the order."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+from sqlalchemy import select
+from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
+from tests.service import Merchant, Reply, Service, service
+from tests.waiting import PATIENCE
+
+from mercato.features.orders import cancellation
+from mercato.features.orders.privacy import erase_all
+from mercato.features.orders.tables import orders
+from mercato.features.partners.model import PartnerKind
+
+CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
+
+
+async def cancel(trading: Trade, order: Any, *, key: str | None = None, body: Any = CHANGED_MIND) -> Reply:
+    headers = {"Idempotency-Key": key or str(uuid4())}
+    return await trading.front.post(f"{ORDERS}/{order['orderId']}/cancel", body, headers=headers)
+
+
+async def read(trading: Trade, order: Any) -> Any:
+    return (await trading.front.get(f"{ORDERS}/{order['orderId']}")).json()
+
+
+def refused(reply: Reply, code: str) -> str:
+    assert (reply.status, reply.json()["errorCode"]) == (409, code), reply.body
+    detail: str = reply.json()["detail"]
+    return detail
+
+
+async def calls_to(shop: Merchant, suffix: str, count: int) -> list[tuple[dict[str, str], Any]]:
+    """Wait until so many webhooks came to this path; return them."""
+    found: list[tuple[dict[str, str], Any]] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(found) < count:
+            path, headers, body = await shop.webhook()
+            if path.endswith(suffix):
+                found.append((headers, body))
+    return found
+
+
+@pytest.fixture
+async def trading(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop)
+
+
+async def test_a_store_that_consents_cancels_the_order_and_the_answer_is_pinned_to_the_key(
+    trading: Trade, shop: Merchant
+):
+    order = await trading.placed()
+    shop.answers["cancel"] = {"accepted": True}
+    first = await cancel(trading, order, key="k-1")
+    assert first.status == 200, first.body
+    cancelled = first.json()
+    assert (cancelled["state"], cancelled["cancelReason"]) == ("cancelled", "CHANGED_MIND")
+    assert cancelled["cancellation"] == CHANGED_MIND | {
+        "status": "accepted",
+        "at": cancelled["cancellation"]["at"],
+    }
+    [(headers, body)] = await calls_to(shop, "/cancel", 1)
+    envelope = json.loads(body)
+    data = envelope["data"]
+    assert (envelope["type"], data["orderId"], data["reason"]) == (
+        "order.cancel",
+        order["orderId"],
+        "CHANGED_MIND",
+    )
+    assert headers["webhook-id"] == data["cancellationId"]
+    assert data["partnerOrderId"] == "A-1"
+    again = await cancel(trading, order, key="k-1")
+    assert (again.status, again.body) == (200, first.body)
+    assert again.headers["idempotent-replayed"] == "true"
+    assert shop.received.empty()
+    refused(await cancel(trading, order), "ORDER_CLOSED")
+
+
+@pytest.mark.parametrize("body", [{"accepted": False, "reason": "In the oven"}, None])
+async def test_a_store_that_refuses_keeps_the_order_open_and_says_why(
+    trading: Trade, shop: Merchant, body: Any
+):
+    async def conflict(_request: web.Request, _body: bytes) -> web.Response:
+        return web.json_response({"detail": "In the oven"}, status=409)
+
+    order = await trading.placed()
+    shop.answers["cancel"] = body or conflict
+    first = await cancel(trading, order, key="k-1")
+    assert "In the oven" in refused(first, "CANCELLATION_REFUSED")
+    assert first.json()["orderId"] == order["orderId"]
+    now = await read(trading, order)
+    assert (now["state"], now["cancellation"]["status"]) == ("open", "refused")
+    again = await cancel(trading, order, key="k-1")
+    assert again.body == first.body
+    shop.answers["cancel"] = {"accepted": True}
+    assert (await cancel(trading, order)).status == 200
+    ids = {headers["webhook-id"] for headers, _ in await calls_to(shop, "/cancel", 2)}
+    assert len(ids) == 2
+
+
+async def test_a_store_without_a_webhook_is_not_asked_and_pending_orders_are_cancelled(
+    mercato: Service, shop: Merchant
+):
+    trading = await trade(mercato, shop, webhook=False)
+    pending, begun = await trading.placed(), await trading.placed()
+    assert (await cancel(trading, pending)).json()["state"] == "cancelled"
+    await trading.update(begun, status="preparing")
+    refused(await cancel(trading, begun), "CANCELLATION_REFUSED")
+    assert (await read(trading, begun))["cancellation"]["status"] == "refused"
+
+
+async def test_what_is_not_an_own_open_order_with_a_reason_and_a_key_is_refused(
+    trading: Trade, mercato: Service
+):
+    order = await trading.placed()
+    path = f"{ORDERS}/{order['orderId']}/cancel"
+    missing = await trading.front.post(path, CHANGED_MIND)
+    assert (missing.status, missing.json()["errorCode"]) == (400, "MISSING_IDEMPOTENCY_KEY")
+    for body in (
+        {},
+        {"reason": ""},
+        {"reason": "x" * 65},
+        {"reason": "X", "message": "m" * 501},
+        {"reason": 1},
+    ):
+        assert (await cancel(trading, order, body=body)).status in (400, 422), body
+    unknown = await cancel(trading, {"orderId": str(uuid4())})
+    assert (unknown.status, unknown.json()["errorCode"]) == (404, "ORDER_NOT_FOUND")
+    _, other = await mercato.partner(PartnerKind.MARKETFRONT)
+    foreign = await other.post(path, CHANGED_MIND, headers={"Idempotency-Key": "k"})
+    assert (foreign.status, foreign.json()["errorCode"]) == (404, "ORDER_NOT_FOUND")
+    await trading.update(order, state="completed")
+    refused(await cancel(trading, order), "ORDER_CLOSED")
+
+
+async def test_a_key_that_came_with_another_reason_is_refused(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+    shop.answers["cancel"] = {"accepted": True}
+    await cancel(trading, order, key="k-1")
+    other = await cancel(trading, order, key="k-1", body={"reason": "ELSE"})
+    assert (other.status, other.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+
+    async def complete(_request: web.Request, _body: bytes) -> web.Response:
+        assert (await trading.update(order, state="completed")).status == 200
+        return web.json_response({"accepted": True})
+
+    shop.answers["cancel"] = complete
+    refused(await cancel(trading, order), "ORDER_CLOSED")
+    now = await read(trading, order)
+    assert (now["state"], now["cancellation"]["status"]) == ("completed", "refused")
+
+
+async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+        asked.set()
+        await go.wait()
+        return web.json_response({"accepted": True})
+
+    shop.answers["cancel"] = slowly
+    first = asyncio.create_task(cancel(trading, order, key="k-1"))
+    await asked.wait()
+    same = await cancel(trading, order, key="k-1")
+    assert (same.status, same.json()["errorCode"]) == (409, "REQUEST_IN_PROGRESS")
+    second = asyncio.create_task(cancel(trading, order, key="k-2"))
+    calls = await calls_to(shop, "/cancel", 2)
+    go.set()
+    replies = await asyncio.gather(first, second)
+    assert [reply.status for reply in replies] == [200, 200]
+    assert len({headers["webhook-id"] for headers, _ in calls}) == 1
+    assert len({body for _, body in calls}) == 1
+
+
+# --- stores that don't answer ---------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def impatient(database_url: str, data: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+    async with service(database_url, data, now=time, place_seconds=0.5) as mercato:
+        yield await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    monkeypatch.setattr(cancellation, "SLACK", timedelta(seconds=0.1))
+    monkeypatch.setattr(cancellation, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(cancellation, "MIN_WAIT", timedelta(seconds=0.05))
+    return Time()
+
+
+async def broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
+
+
+async def test_a_store_that_does_not_answer_is_asked_again_with_the_same_bytes_until_it_does(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = broken
+        first = await cancel(trading, order, key="k-1")
+        assert (first.status, first.json()["errorCode"], first.json()["retryable"]) == (
+            503,
+            "STORE_UNREACHABLE",
+            True,
+        )
+        assert (await read(trading, order))["cancellation"]["status"] == "requested"
+        calls = await calls_to(shop, "/cancel", 3)
+        assert len({(headers["webhook-id"], body) for headers, body in calls}) == 1
+        shop.answers["cancel"] = {"accepted": True}
+        path = f"{ORDERS}/{order['orderId']}"
+        done = await trading.mercato.until(trading.front, path, lambda one: one["state"] == "cancelled")
+        assert done["cancellation"]["status"] == "accepted"
+        again = await cancel(trading, order, key="k-1")
+        assert (again.status, again.json()["state"]) == (200, "cancelled")
+
+
+async def test_a_store_that_never_answers_ends_the_cancellation_and_the_order_goes_on(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order, key="k-1")).status == 503
+        time.ahead = timedelta(minutes=11)
+        path = f"{ORDERS}/{order['orderId']}"
+        done = await trading.mercato.until(
+            trading.front, path, lambda one: one["cancellation"]["status"] != "requested"
+        )
+        assert (done["state"], done["cancellation"]["status"]) == ("open", "unanswered")
+        assert "did not answer" in refused(await cancel(trading, order, key="k-1"), "CANCELLATION_REFUSED")
+        listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+        assert [one["status"] for one in listed["deliveries"]] == ["failed"]
+
+
+async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        shop.answers["place"] = broken
+        reply = await trading.place(trading.order(), key="p-1")
+        assert reply.status == 503
+        order = reply.json()
+        cancelled = await cancel(trading, order)
+        assert (cancelled.status, cancelled.json()["cancellation"]["status"]) == (200, "accepted")
+        [(_, body)] = await calls_to(shop, "/order-cancelled", 1)
+        data = json.loads(body)["data"]
+        assert (data["orderId"], data["cancelReason"]) == (order["orderId"], "CHANGED_MIND")
+        refused(await trading.place(trading.order(), key="p-1"), "ORDER_CLOSED")
+
+
+async def test_each_change_of_a_cancellation_is_in_the_events_and_in_the_timeline(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = {"accepted": False, "reason": "Too late"}
+        await cancel(trading, order)
+        events = [json.loads(body) for _, body in await calls_to(shop, "/events", 3)]
+        shown = sorted((one["data"]["sequence"], one["type"]) for one in events)
+        assert shown == [(1, "order.created"), (2, "order.updated"), (3, "order.updated")]
+        last = max(events, key=lambda one: one["data"]["sequence"])
+        assert last["data"]["order"]["cancellation"]["status"] == "refused"
+        timeline = (await trading.pos.get(f"{MERCHANT}/{order['orderId']}/timeline")).json()
+        types = [entry["type"] for entry in timeline["entries"]]
+        assert [type_ for type_ in types if type_.startswith("cancellation")] == [
+            "cancellation.requested",
+            "cancellation.refused",
+        ]
+
+
+async def test_an_erased_customers_cancellation_has_no_message_any_more(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+    shop.answers["cancel"] = {"accepted": True}
+    await cancel(trading, order)
+    db = trading.mercato.app.db
+    await erase_all(db, "ada@example.com")
+    async with db.read() as tx:
+        stored = await tx.scalar(select(orders.c.cancellation))
+    assert "Ada" not in stored
+    assert (await read(trading, order))["cancellation"]["message"] is None
