@@ -10,7 +10,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients test-browser audit lock wheels sbom check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -67,6 +67,19 @@ $(VENV)/.browser: $(VENV)/.dev requirements-browser.lock
 test-browser: $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
 	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser
 
+# Patroni is a program beside the service, with an environment of its own.
+$(VENV)/ha/.installed: $(VENV)/.dev requirements-ha.lock
+	$(BIN)/python -m venv $(VENV)/ha
+	$(PIP) --python $(VENV)/ha install --require-hashes --requirement requirements-ha.lock
+	touch $@
+
+test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (needs etcd: apt-get install etcd-server)
+	@if ! command -v etcd >/dev/null; then \
+	  echo "make test-ha is skipped: there is no etcd on the PATH. Install it: apt-get install etcd-server"; \
+	elif ! $(MAKE) --no-print-directory $(VENV)/ha/.installed; then \
+	  echo "make test-ha is skipped: the packages of Patroni couldn't be installed"; \
+	else MERCATO_TEST_HA=1 $(BIN)/python -m pytest -n 0 -q -s tests/ha; fi
+
 prove: $(VENV)/.dev ## kill processes at random and compare the records; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
 
@@ -83,6 +96,7 @@ lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of w
 	$(LOCK) requirements-dev.lock requirements-dev.txt requirements-clients.txt
 	$(LOCK) requirements-docs.lock requirements-docs.txt
 	$(LOCK) requirements-browser.lock requirements-browser.txt
+	$(LOCK) requirements-ha.lock requirements-ha.txt
 	$(LOCK) requirements-build.lock requirements-build.txt
 	$(LOCK) requirements-image.lock --extra otel --extra redis --extra oidc packages/mercato/pyproject.toml
 
