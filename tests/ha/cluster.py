@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import aiohttp
-from tests import databases, postgres_server
+from tests import postgres_server
 from tests.servers import free_port
 
+from mercato.platform.db.servers import Servers
 from mercato.platform.processes import exit_with_parent
 
 PATRONI: Final = Path(sys.prefix) / "ha/bin/patroni"
@@ -139,6 +141,8 @@ class Node:
                     "loop_wait": LOOP_WAIT,
                     "retry_timeout": RETRY_TIMEOUT,
                     "synchronous_mode": True,
+                    # Otherwise a replica that is far behind is never the primary.
+                    "maximum_lag_on_failover": 2**30,
                     "postgresql": {"use_pg_rewind": True, "parameters": dict(parameters)},
                 },
                 "initdb": [{"encoding": "UTF8"}, {"auth": "trust"}, "no-sync"],
@@ -165,14 +169,23 @@ class Cluster:
     etcd: list[Etcd]
     nodes: list[Node]
 
-    @property
-    def url(self) -> str:
-        """The URL of the service's database, with both servers."""
-        return self.url_of("mercato", "mercato")
+    async def new_database(self) -> str:
+        """Make a database of the service's own user; return its URL, with both servers."""
+        name = f"mercato_{uuid4().hex[:8]}"
+        await self.administer(f"CREATE DATABASE {name} OWNER mercato")
+        return f"postgresql://mercato@{self.hosts}/{name}"
 
-    def url_of(self, user: str, database: str) -> str:
-        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
-        return f"postgresql://{user}@{hosts}/{database}"
+    @property
+    def hosts(self) -> str:
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    async def administer(self, statement: str) -> Any:
+        """Run a statement on the primary as its superuser; return the first value of its rows."""
+        connection = await Servers(f"postgresql://postgres@{self.hosts}/postgres").connect()
+        try:
+            return await connection.fetchval(statement)
+        finally:
+            await connection.close()
 
     async def start(self, parameters: Mapping[str, Any]) -> None:
         """Return once the replica commits with the primary."""
@@ -186,11 +199,7 @@ class Cluster:
             await node.start()
             await self.primary()  # the first one makes the database that the other copies
         await self.until_synchronous()
-        for statement in (
-            "CREATE ROLE mercato LOGIN IN ROLE pg_monitor",
-            "CREATE DATABASE mercato OWNER mercato",
-        ):
-            await databases.run(self.url_of("postgres", "postgres"), statement)
+        await self.administer("CREATE ROLE mercato LOGIN IN ROLE pg_monitor")
 
     async def leader_of_etcd(self) -> Etcd:
         async with asyncio.timeout(START_SECONDS):
@@ -228,6 +237,13 @@ class Cluster:
         node = await self.primary()
         assert await _ask("PATCH", f"http://127.0.0.1:{node.rest}/config", options) is not None
 
+    async def commit_synchronously(self, *, on: bool) -> None:
+        """Return once commits wait for the replica, or no longer do."""
+        await self.configure(synchronous_mode=on)
+        async with asyncio.timeout(START_SECONDS):
+            while bool(await self.administer("SHOW synchronous_standby_names")) is not on:
+                await asyncio.sleep(0.2)
+
     async def switch_over(self) -> None:
         """Exchange the roles, without loss and with both servers up."""
         primary, replica = await self.primary(), await self.replica()
@@ -247,7 +263,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running(**parameters: Any) -> AsyncIterator[Cluster]:
-    """Run a cluster during the block, with a database of the service's own user in it."""
+    """Run a cluster during the block, with the service's own user in it."""
     memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made in it
     directory = Path(
         tempfile.mkdtemp(prefix="mercato-ha-", dir=None if parameters or not memory.is_dir() else memory)

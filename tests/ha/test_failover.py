@@ -1,19 +1,26 @@
 """Servers of the database die under trade: nothing acknowledged is lost or doubled, and 503 is the only failure."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
+import pytest
+import pytest_asyncio
 from tests.calibration import DECODINGS, plain_decoding_seconds
 from tests.ha.cluster import TTL, Cluster, running
+from tests.ha.load import EXPECTED, loading
 from tests.prove import round as rounds
 from tests.prove.calls import Calls
 from tests.prove.round import Day, Plan
 from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLACE: Final = "POST /v1/marketfront/orders/place"
 
@@ -95,7 +102,15 @@ async def accepted(calls: Calls, began: float) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_no_acknowledged_order_is_lost_or_doubled_when_the_servers_of_the_database_die(tmp_path: Path):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster() -> AsyncIterator[Cluster]:
+    async with running() as whole:
+        yield whole
+
+
+async def test_no_acknowledged_order_is_lost_or_doubled_when_the_servers_of_the_database_die(
+    cluster: Cluster, tmp_path: Path
+):
     report = Report()
     calls: list[Calls] = []
 
@@ -103,11 +118,63 @@ async def test_no_acknowledged_order_is_lost_or_doubled_when_the_servers_of_the_
         calls.append(day.calls)
         await disturb(cluster, report, day)
 
-    async with running() as cluster:
-        plan = Plan(database="postgresql", url=cluster.url, seed=21, kills=0, directory=tmp_path)
-        result = await rounds.run(plan, disturbance)
+    url = await cluster.new_database()
+    plan = Plan(database="postgresql", url=url, seed=21, kills=0, directory=tmp_path)
+    result = await rounds.run(plan, disturbance)
     print(result.counts)
     failures = {(one.operation, one.status) for one in calls[0].log if one.status >= 500 or one.status == 0}
     assert result.violations == []
     assert {status for _, status in failures} <= ONLY, failures
     assert not report.late
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a kill of the primary under load did to the orders."""
+
+    acknowledged: int
+    lost: int
+    doubled: int
+    seconds: float
+
+
+async def kill_under_load(cluster: Cluster, directory: Path, *, behind: float) -> Outcome:
+    """Kill the primary under placements, with the replica so many seconds behind; heal the cluster then."""
+    async with loading(cluster, directory) as load:
+        await asyncio.sleep(CALM)
+        primary = await cluster.primary()
+        if behind:
+            # Its log isn't sent meanwhile; a commit that waits for that isn't acknowledged.
+            sender = await cluster.administer("SELECT pid FROM pg_stat_replication")
+            os.kill(sender, signal.SIGSTOP)
+            await asyncio.sleep(behind)
+        began = monotonic()
+        await primary.kill()
+        await cluster.primary()
+        async with asyncio.timeout(PATIENCE):
+            # Those that were in flight at the kill don't count.
+            await load.accepts(after=began + 1)
+        again = min(at for at in load.acknowledged.values() if at > began + 1) - began
+        await asyncio.sleep(CALM / 2)
+        assert set(load.statuses) <= EXPECTED, load.statuses
+    lost, doubled = await load.lost_and_doubled()
+    await primary.start()
+    await cluster.configure(synchronous_mode=True)
+    await cluster.until_synchronous()
+    return Outcome(len(load.acknowledged), lost, doubled, again)
+
+
+async def test_a_killed_primary_under_load_costs_no_order_if_commits_are_synchronous(
+    cluster: Cluster, tmp_path: Path
+):
+    found = await kill_under_load(cluster, tmp_path, behind=0)
+    print(f"synchronous, primary killed under load: {found}")
+    assert (found.lost, found.doubled) == (0, 0)
+    assert found.seconds < TTL + AFTER_TTL * waiting_factor()
+
+
+async def test_the_records_show_the_orders_that_asynchronous_commits_lose(cluster: Cluster, tmp_path: Path):
+    await cluster.commit_synchronously(on=False)
+    found = await kill_under_load(cluster, tmp_path, behind=1.5)
+    print(f"asynchronous, the replica 1.5 s behind: {found}")
+    assert found.lost > 0
