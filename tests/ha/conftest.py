@@ -1,10 +1,12 @@
 """The tests of this directory need a cluster: `make test-ha` runs them, where one can be had."""
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.ha.cluster import missing
+import pytest_asyncio
+from tests.ha.cluster import Cluster, missing, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,3 +19,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in here:
         item.add_marker(skip)
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def cluster() -> AsyncIterator[Cluster]:
+    """One for all tests: each leaves it whole, with synchronous commits."""
+    async with running() as whole:
+        yield whole

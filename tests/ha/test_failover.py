@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -11,16 +11,15 @@ from time import monotonic
 from typing import Final
 
 import pytest
-import pytest_asyncio
 from tests.calibration import DECODINGS, plain_decoding_seconds
-from tests.ha.cluster import TTL, Cluster, running
+from tests.ha.cluster import TTL, Cluster
 from tests.ha.load import EXPECTED, loading
 from tests.prove import round as rounds
 from tests.prove.calls import Calls
 from tests.prove.round import Day, Plan
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 PLACE: Final = "POST /v1/marketfront/orders/place"
 
@@ -100,12 +99,6 @@ async def accepted(calls: Calls, began: float) -> None:
             for one in reversed(calls.log)
         ):
             await asyncio.sleep(0.1)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster() -> AsyncIterator[Cluster]:
-    async with running() as whole:
-        yield whole
 
 
 async def test_no_acknowledged_order_is_lost_or_doubled_when_the_servers_of_the_database_die(
