@@ -22,6 +22,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import aiohttp
+import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from tests import postgres_server
 from tests.servers import free_port
 
@@ -44,8 +45,10 @@ RETRY_TIMEOUT: Final = 9
 START_SECONDS: Final = 120.0
 """How long a part of the cluster may take to be ready on a busy machine."""
 
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+PASSWORD: Final = "secret"
+
 PARAMETERS: Final = {
-    "max_connections": 200,
     "shared_buffers": "64MB",
     "fsync": "off",  # processes are killed here, and not machines
     "unix_socket_directories": "",
@@ -125,40 +128,33 @@ class Node:
         kill_postgresql(self.directory / "data")
 
     def configuration(self, etcd: Sequence[Etcd], parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return Patroni's, as JSON, which is YAML."""
-        address = f"127.0.0.1:{self.port}"
-        return {
-            "scope": "mercato",
+        """Return the one in deploy/, with the addresses and the times of a test."""
+        configuration: dict[str, Any] = yaml.safe_load((DEPLOY / "patroni.yaml").read_text())
+        rest, address = f"127.0.0.1:{self.rest}", f"127.0.0.1:{self.port}"
+        bootstrap, postgresql = configuration["bootstrap"], configuration["postgresql"]
+        bootstrap["post_bootstrap"] = str(DEPLOY / "patroni-bootstrap.sh")
+        bootstrap["initdb"].append("no-sync")
+        bootstrap["dcs"] |= {
+            "ttl": TTL,
+            "loop_wait": LOOP_WAIT,
+            "retry_timeout": RETRY_TIMEOUT,
+            # Otherwise a replica that is far behind is never the primary.
+            "maximum_lag_on_failover": 2**30,
+        }
+        bootstrap["dcs"]["postgresql"]["parameters"] |= parameters
+        for user in postgresql["authentication"].values():
+            user["password"] = PASSWORD
+        postgresql |= {
+            "listen": address,
+            "connect_address": address,
+            "data_dir": str(self.directory / "data"),
+            "bin_dir": str(postgres_server.BINARIES),
+            "pgpass": str(self.directory / "pgpass"),
+        }
+        return configuration | {
             "name": self.name,
-            "restapi": {
-                "listen": f"127.0.0.1:{self.rest}",
-                "connect_address": f"127.0.0.1:{self.rest}",
-            },
+            "restapi": {"listen": rest, "connect_address": rest},
             "etcd3": {"hosts": [f"127.0.0.1:{one.client}" for one in etcd]},
-            "bootstrap": {
-                "dcs": {
-                    "ttl": TTL,
-                    "loop_wait": LOOP_WAIT,
-                    "retry_timeout": RETRY_TIMEOUT,
-                    "synchronous_mode": True,
-                    # Otherwise a replica that is far behind is never the primary.
-                    "maximum_lag_on_failover": 2**30,
-                    "postgresql": {"use_pg_rewind": True, "parameters": dict(parameters)},
-                },
-                "initdb": [{"encoding": "UTF8"}, {"auth": "trust"}, "no-sync"],
-            },
-            "postgresql": {
-                "listen": address,
-                "connect_address": address,
-                "data_dir": str(self.directory / "data"),
-                "bin_dir": str(postgres_server.BINARIES),
-                "pgpass": str(self.directory / "pgpass"),
-                "pg_hba": [f"host {what} all 127.0.0.1/32 trust" for what in ("all", "replication")],
-                "authentication": {
-                    "superuser": {"username": "postgres"},
-                    "replication": {"username": "postgres"},
-                },
-            },
         }
 
 
@@ -173,7 +169,7 @@ class Cluster:
         """Make a database of the service's own user; return its URL, with both servers."""
         name = f"mercato_{uuid4().hex[:8]}"
         await self.administer(f"CREATE DATABASE {name} OWNER mercato")
-        return f"postgresql://mercato@{self.hosts}/{name}"
+        return f"postgresql://mercato:{PASSWORD}@{self.hosts}/{name}"
 
     @property
     def hosts(self) -> str:
@@ -181,7 +177,7 @@ class Cluster:
 
     async def administer(self, statement: str) -> Any:
         """Run a statement on the primary as its superuser; return the first value of its rows."""
-        connection = await Servers(f"postgresql://postgres@{self.hosts}/postgres").connect()
+        connection = await Servers(f"postgresql://postgres:{PASSWORD}@{self.hosts}/postgres").connect()
         try:
             return await connection.fetchval(statement)
         finally:
@@ -199,7 +195,6 @@ class Cluster:
             await node.start()
             await self.primary()  # the first one makes the database that the other copies
         await self.until_synchronous()
-        await self.administer("CREATE ROLE mercato LOGIN IN ROLE pg_monitor")
 
     async def leader_of_etcd(self) -> Etcd:
         async with asyncio.timeout(START_SECONDS):
@@ -297,6 +292,12 @@ async def _start(log: Path, *command: str | Path) -> asyncio.subprocess.Process:
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
             *command,
+            # psql is beside the server.
+            env={
+                **os.environ,
+                "PATH": f"{postgres_server.BINARIES}:{os.environ['PATH']}",
+                "MERCATO_PASSWORD": PASSWORD,
+            },
             stdout=output,
             stderr=output,
             # Ctrl-C is for the test, which ends what it has started.

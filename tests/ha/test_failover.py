@@ -62,6 +62,7 @@ async def disturb(cluster: Cluster, report: Report, day: Day) -> None:
         if repair is not None:
             await repair()
         await cluster.until_synchronous()
+        await all_listen(cluster, len(day.fleet.programs))
         report.note(name, day.calls, began)
 
     async def kill_etcd() -> Callable[[], Awaitable[None]]:
@@ -83,6 +84,14 @@ async def disturb(cluster: Cluster, report: Report, day: Day) -> None:
     await event("replica killed", kill_replica)
     await event("switchover", cluster.switch_over)
     await event("primary killed", kill_primary)
+
+
+async def all_listen(cluster: Cluster, count: int) -> None:
+    """Return once every process listens for work on the primary."""
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mercato listen'"
+    async with asyncio.timeout(PATIENCE):
+        while await cluster.administer(listening) < count:
+            await asyncio.sleep(0.1)
 
 
 def waiting_factor() -> float:
