@@ -15,19 +15,28 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# An interrupt while it is made leaves a Python without pip: made once more, it is whole.
-$(VENV)/.run: $(PACKAGES:=/pyproject.toml) requirements.lock
+# One lock holds every version and its hashes: what is installed is a part of it. It names no index, so pip uses the one
+# that this machine is set up for.
+LOCKED := $(PIP) install --require-hashes --constraint requirements.lock
+
+# An interrupt while it is made leaves a Python without pip: made once more, it is whole. Python's own pip is older than the
+# one that takes hashes from constraints, which is therefore installed first.
+$(VENV)/.run: $(PACKAGES:=/pyproject.toml) pyproject.toml requirements.lock
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Mercato needs Python 3.11 or newer: name one, as in make PYTHON=/opt/python3.12/bin/python3 run" >&2; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes --requirement requirements.lock
+	sed -n '/^pip==/,/[^\\]$$/p' requirements.lock > $(VENV)/pip.txt
+	$(PIP) install --require-hashes --requirement $(VENV)/pip.txt
+	$(LOCKED) --group build
 	$(PIP) install --no-deps --no-build-isolation $(addprefix --editable ,$(PACKAGES))
+	$(LOCKED) mercato
 	$(BIN)/python -m compileall -q $(PACKAGES:=/src)
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
-	$(PIP) install --require-hashes --requirement requirements-dev.lock
+# A stamp for each group: nobody else needs Sphinx, Playwright or Patroni.
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser $(VENV)/.ha: $(VENV)/.%: $(VENV)/.run
+	$(LOCKED) --group $*
 	touch $@
 
 run: $(VENV)/.run ## serve on http://127.0.0.1:8000 for development, with a database in ./data
@@ -59,24 +68,13 @@ test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/d
 	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients tests/docs/test_receivers.py \
 	  tests/console/test_playground.py::test_a_request_is_shown_as_a_program_that_runs
 
-# A stamp of its own: nobody else needs Playwright.
-$(VENV)/.browser: $(VENV)/.dev requirements-browser.lock
-	$(PIP) install --require-hashes --requirement requirements-browser.lock
-	touch $@
-
-test-browser: $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
+test-browser: $(VENV)/.dev $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
 	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser
-
-# Patroni is a program beside the service, with an environment of its own.
-$(VENV)/ha/.installed: $(VENV)/.dev requirements-ha.lock
-	$(BIN)/python -m venv $(VENV)/ha
-	$(PIP) --python $(VENV)/ha install --require-hashes --requirement requirements-ha.lock
-	touch $@
 
 test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (needs etcd: apt-get install etcd-server)
 	@if ! command -v etcd >/dev/null; then \
 	  echo "make test-ha is skipped: there is no etcd on the PATH. Install it: apt-get install etcd-server"; \
-	elif ! $(MAKE) --no-print-directory $(VENV)/ha/.installed; then \
+	elif ! $(MAKE) --no-print-directory $(VENV)/.ha; then \
 	  echo "make test-ha is skipped: the packages of Patroni couldn't be installed"; \
 	else MERCATO_TEST_HA=1 $(BIN)/python -m pytest -n 0 -q -s tests/ha; fi
 
@@ -86,19 +84,13 @@ prove: $(VENV)/.dev ## kill processes at random and compare the records; ARGS="-
 audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 	$(BIN)/python -m tests.audit
 
-# The versions are those of constraints.txt; the hashes, those of every file of them that PyPI has.
+# Versions that are locked stay, except those in UPGRADE="name …". Hashes are those of every file that PyPI has.
 # 3.11.5 is the oldest that Sphinx's theme takes.
-LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
-  --constraint constraints.txt --no-emit-package mercato-contract --no-emit-package mercato-client --output-file
-
-lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of what is required
-	$(LOCK) requirements.lock packages/mercato/pyproject.toml requirements-build.txt
-	$(LOCK) requirements-dev.lock requirements-dev.txt requirements-clients.txt
-	$(LOCK) requirements-docs.lock requirements-docs.txt
-	$(LOCK) requirements-browser.lock requirements-browser.txt
-	$(LOCK) requirements-ha.lock requirements-ha.txt
-	$(LOCK) requirements-build.lock requirements-build.txt
-	$(LOCK) requirements-image.lock --extra otel --extra redis --extra oidc packages/mercato/pyproject.toml
+lock: $(VENV)/.dev ## renew requirements.lock after a change of what is required; UPGRADE="httpx ruff" raises these
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
+	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser ha,--group pyproject.toml:$(group)) \
+	  $(foreach package,$(PACKAGES),--no-emit-package $(patsubst mercato-mercato,mercato,mercato-$(notdir $(package)))) \
+	  $(addprefix --upgrade-package ,$(UPGRADE)) --output-file requirements.lock
 
 # The distributions are built in order; what they need is downloaded in the versions of the lock, so that the test can
 # install each in an empty environment without a network.
@@ -106,7 +98,8 @@ wheels: $(VENV)/.dev $(PACKAGE)/node_modules/.package-lock.json ## every wheel, 
 	rm -rf dist
 	for package in $(PACKAGES); do (cd $$package && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
 	npm pack --silent --pack-destination dist ./$(PACKAGE)
-	$(PIP) download --no-deps --require-hashes --dest build/wheelhouse --requirement requirements.lock
+	$(PIP) download --no-deps --require-hashes --constraint requirements.lock --dest build/wheelhouse \
+	  $$($(BIN)/python -c 'from tests.audit import ROOT, runtime_packages; print(*runtime_packages(ROOT))')
 	MERCATO_TEST_WHEELS=1 $(BIN)/python -m pytest -n 0 -q tests/packages
 
 sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/
@@ -135,11 +128,6 @@ soak: $(VENV)/.dev ## ten minutes of everything: what grows? ARGS="--database po
 # With nothing installed: the clone makes what the page asks for.
 start-here: ## follow docs/start-here.md in a clean clone of what is committed, and say how long it takes
 	$(PYTHON) -m tests.docs.follow_start_here
-
-# A stamp of its own: nobody else needs Sphinx.
-$(VENV)/.docs: $(VENV)/.run requirements-docs.lock
-	$(PIP) install --require-hashes --requirement requirements-docs.lock
-	touch $@
 
 docs: $(VENV)/.docs ## the documents as a site in ./site, to be read without a network
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b html -d build/doctrees docs site

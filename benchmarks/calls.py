@@ -26,10 +26,11 @@ import mercato
 from benchmarks import menus
 from benchmarks.load import Server, bare, encoded, environment
 from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
 from mercato.platform.telemetry import configure_logs
+from mercato.settings import load
 from mercato.tools.local import local_service
 
 ROOT = str(Path(mercato.__file__).parent)
@@ -73,7 +74,7 @@ def served() -> Iterator[Server]:
         configure_logs(level=settings.log_level, form=settings.log_format)
 
         async def serve() -> None:
-            await migrate(database_url(settings))
+            await migrate(database_url(settings), SCHEMA)
             async with local_service(settings) as service:
                 listening.put_nowait(urlsplit(service.base).port)
                 ready.set()

@@ -25,9 +25,9 @@ from benchmarks.hammer import hammer
 from benchmarks.load import Server
 from benchmarks.report import row
 from benchmarks.trade import CARTS, Trade, trading
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import deliveries
 from mercato_contract.wire import rfc3339
 
 DELIVERIES = 1_000_000

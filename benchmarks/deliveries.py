@@ -26,22 +26,23 @@ from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
 from mercato.app import running
 from mercato.cli.processes.start import NEW_OBJECTS
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.accounts import create_partner
 from mercato.features.partners.model import PartnerKind, Surface
+from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import KIND
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.sender import Sender
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
 from mercato.platform.db.migrate import migrate
-from mercato.platform.db.tables import deliveries
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
 from mercato.platform.jobs import Worker
-from mercato.platform.settings import Settings
-from mercato.platform.telemetry import Metrics, configure_logs
+from mercato.platform.telemetry import configure_logs
 from mercato.services import Services
+from mercato.settings import Settings, load
 from mercato_contract.events import EventType
 
 GOAL = 0.4
@@ -64,7 +65,7 @@ def main(url: str | None = None) -> None:
 
 async def compare(chosen: Settings, sink: str) -> None:
     """Print how many deliveries a second there are, and the CPU of each."""
-    await migrate(database_url(chosen))
+    await migrate(database_url(chosen), SCHEMA)
     # As `serve` and `worker` have it; the floor, too.
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     async with running(chosen, works=False) as app, aiohttp.ClientSession() as session:
@@ -119,7 +120,7 @@ async def posted(session: aiohttp.ClientSession, sink: str) -> None:
     await asyncio.gather(*(loop() for _ in range(AT_ONCE)))
 
 
-class Sent(Metrics):
+class Sent(CommerceMetrics):
     """Metrics that count the deliveries that were sent."""
 
     count = 0
@@ -185,19 +186,15 @@ class Deliveries:
 
     async def _pushed(self, tx: Write, numbers: range) -> None:
         for number in numbers:
-            await push(
-                tx,
+            event = NewEvent(
                 delivery_id=new_id(),
-                partner_id=self._partners[number % PARTNERS],
-                surface=Surface.COMMERCE,
-                store_id=None,
-                base_url=self._sink,
-                type=EventType.CATALOG_SYNC_SUCCEEDED,
                 webhook_id=new_id(),
+                type=EventType.CATALOG_SYNC_SUCCEEDED,
                 data=DATA,
                 traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-                now=now(),
             )
+            recipient = Recipient(self._partners[number % PARTNERS], Surface.COMMERCE, self._sink)
+            await push(tx, event, to=recipient, now=now())
 
 
 _OPEN = select(func.count()).select_from(deliveries).where(deliveries.c.status != "succeeded")

@@ -119,7 +119,7 @@ class Place:
 def filled(dialect: Dialect, stores: int) -> Iterator[Place]:
     """Make a database with so many stores."""
     with tempfile.TemporaryDirectory() as directory:
-        entries = Network().entries(stores, dialect)
+        entries = Network().entries(stores)
         if dialect == "sqlite":
             fill.sqlite(Path(directory) / "mercato.db", entries)
             yield Place(Path(directory), None)

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+from msgspec.structs import astuple
 from sqlalchemy import Index
 from sqlalchemy.dialects import postgresql as dialect
 from sqlalchemy.schema import CreateIndex
 
-from mercato.features.discovery.writes import Entry, Hours
+from mercato.features.discovery.index import Hours, columns_of, hours_of
+from mercato.features.discovery.tables import WORDS_DDL, store_search
+from mercato.features.discovery.text import Listing, document_of
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import migrate
-from mercato.platform.db.tables import store_search
-from mercato.platform.db.tables.discovery import WORDS_DDL
 
 COLUMNS = (
     "number", "store_id", "name_key", "cell", "x", "y", "z", "pickup", "delivery", "hours_key", "paused_until",
@@ -35,12 +37,13 @@ class _Tally:
         self._hours: dict[int, Hours] = {}
         self._counts: dict[str, Counter[int]] = {name: Counter() for name in ("stores", "pickup", "delivery")}
 
-    def add(self, entry: Entry) -> None:
-        key = entry.hours.key
-        self._hours[key] = entry.hours
+    def add(self, entry: Listing) -> None:
+        hours = hours_of(entry)
+        key = hours.key
+        self._hours[key] = hours
         self._counts["stores"][key] += 1
         for name in ("pickup", "delivery"):
-            self._counts[name][key] += bool(entry.columns[name])
+            self._counts[name][key] += bool(getattr(entry, name))
 
     def rows(self) -> list[tuple[Any, ...]]:
         return [
@@ -48,20 +51,19 @@ class _Tally:
         ]
 
 
-def _row(number: int, entry: Entry, store_id: Any) -> tuple[Any, ...]:
-    values = {**entry.columns, "number": number, "store_id": store_id, "hours_key": entry.hours.key}
-    return tuple(values[name] for name in COLUMNS)
+def _row(number: int, entry: Listing, store_id: Any) -> tuple[Any, ...]:
+    return (number, store_id, *astuple(columns_of(entry)))
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[tuple[int, Entry]]]:
+def _batches(entries: Iterable[Listing]) -> Iterator[list[tuple[int, Listing]]]:
     numbered = iter(enumerate(entries, 1))
     while batch := list(islice(numbered, BATCH)):
         yield batch
 
 
-def sqlite(path: Path, entries: Iterable[Entry]) -> None:
+def sqlite(path: Path, entries: Iterable[Listing]) -> None:
     """Fill a new SQLite file."""
-    asyncio.run(migrate(f"sqlite:///{path}"))
+    asyncio.run(migrate(f"sqlite:///{path}", SCHEMA))
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous=OFF")
     db.execute("PRAGMA cache_size=-200000")
@@ -72,12 +74,12 @@ def sqlite(path: Path, entries: Iterable[Entry]) -> None:
         rows = [_row(number, entry, entry.store_id.hex) for number, entry in batch]
         db.executemany(f"INSERT INTO store_search ({','.join(COLUMNS)}) VALUES ({marks})", rows)  # noqa: S608
         db.executemany(
-            "INSERT INTO store_cards VALUES (?, ?, ?)",
+            "INSERT INTO store_cards (number, store_id, card) VALUES (?, ?, ?)",
             [(number, entry.store_id.hex, entry.card) for number, entry in batch],
         )
         db.executemany(
             "INSERT INTO store_words (rowid, words) VALUES (?, ?)",
-            [(number, " ".join(entry.words)) for number, entry in batch],
+            [(number, " ".join(document_of(entry, "sqlite"))) for number, entry in batch],
         )
         for _, entry in batch:
             tally.add(entry)
@@ -87,9 +89,9 @@ def sqlite(path: Path, entries: Iterable[Entry]) -> None:
     db.close()
 
 
-async def postgresql(url: str, entries: Iterable[Entry]) -> None:
+async def postgresql(url: str, entries: Iterable[Listing]) -> None:
     """Fill a new PostgreSQL database."""
-    await migrate(url)
+    await migrate(url, SCHEMA)
     db = await asyncpg.connect(url)
     names = [str(index.name) for index in store_search.indexes] + ["ix_store_search_words"]
     for name in names:
@@ -126,7 +128,7 @@ def _ddl(index: Index) -> str:
 class _Lines:
     """Rows in COPY's text format, as the asynchronous iterable that the driver asks for."""
 
-    def __init__(self, batch: list[tuple[int, Entry]]) -> None:
+    def __init__(self, batch: list[tuple[int, Listing]]) -> None:
         self._lines = (self._line(number, entry) for number, entry in batch)
 
     def __aiter__(self) -> "_Lines":
@@ -138,9 +140,9 @@ class _Lines:
         raise StopAsyncIteration
 
     @staticmethod
-    def _line(number: int, entry: Entry) -> bytes:
+    def _line(number: int, entry: Listing) -> bytes:
         fields = [str(value) for value in _row(number, entry, entry.store_id)]
-        words = " ".join(f"'{word}'" for word in entry.words)
+        words = " ".join(f"'{word}'" for word in document_of(entry, "postgresql"))
         return ("\t".join([*fields, words]) + "\n").encode()
 
 

@@ -28,6 +28,7 @@ from benchmarks.load import Load, environment
 from benchmarks.postgres import Postgres, postgres
 from benchmarks.report import row
 from benchmarks.trade import CARTS, VALIDATE, Trade, post, trading
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
 from mercato.platform.jobs import Done, Handler, Job, Worker, enqueue
@@ -150,7 +151,7 @@ class Woken(msgspec.Struct):
 
 async def wake_up(url: str) -> None:
     """Print how long after its commit a job begins in another process."""
-    await migrate(url)
+    await migrate(url, SCHEMA)
     code = "from benchmarks.scale import work; work()"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, url, stdout=asyncio.subprocess.PIPE
@@ -196,7 +197,7 @@ def work() -> None:
 
 def idle(server: Postgres) -> None:
     """Print how many statements a second the workers send while there is nothing to do."""
-    asyncio.run(migrate(server.url))
+    asyncio.run(migrate(server.url, SCHEMA))
     asyncio.run(log_statements(server.url))
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -7,12 +7,10 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from uuid import UUID
 
-from mercato.features.catalogs.search import SetSearch
-from mercato.features.catalogs.words import words_of
-from mercato.features.discovery.index import entry_of
-from mercato.features.discovery.writes import Entry
+from mercato.features.catalogs.words import SetSearch, words_of
+from mercato.features.discovery.text import Listing
 from mercato.features.stores.model import StoreRow
-from mercato.platform.db.types import Dialect
+from mercato.features.stores.search import listing_of
 from mercato_contract.stores import Address
 
 TOWNS = 400
@@ -73,11 +71,11 @@ class Network:
         self._hours = [_spans(chance) for _ in range(HOURS)]
         self._menus = [self._menu() for _ in range(MENUS)]
 
-    def entries(self, count: int, dialect: Dialect) -> Iterator[Entry]:
+    def entries(self, count: int) -> Iterator[Listing]:
         """Return what searches keep of each store."""
         for _ in range(count):
             menu = self._chance.choice(self._menus)
-            yield entry_of(self._store(), SetSearch(menu, self._chance.choice(self._hours)), dialect)
+            yield listing_of(self._store(), SetSearch(menu, self._chance.choice(self._hours)))
 
     def word(self) -> str:
         """Return a word of a dish, as often as it is on menus."""

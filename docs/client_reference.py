@@ -4,15 +4,17 @@
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from mercato_client import Client, Receiver, as_cart, errors, to_place, verify_webhook
 from mercato_client.clients import Surfaces
-from mercato_client.operation import Each, Flow, Operation
+from mercato_client.operation import Flow, Listing, Operation
 
 INTRO: Final = (
-    "`Client` and `AsyncClient` have the same methods. Those of `AsyncClient` are awaited, and `each_…` is read with "
-    "`async for`. Types are in `mercato_client.types`; [operations](operations.md#types) describes them. "
+    "`Client` and `AsyncClient` have the same methods. Those of `AsyncClient` are awaited. `Pages` yields every entry "
+    "of every page when it is iterated, and its `page` is the first page. `AsyncClient` has `AsyncPages` instead: "
+    "`async for` yields every entry, and `await` returns the first page. Types are in `mercato_client.types`; "
+    "[operations](operations.md#types) describes them. "
     "[Use the Python client](../how-to/use-the-python-client.md) shows how to use them together."
 )
 TITLES: Final[Mapping[str, str]] = {
@@ -36,13 +38,23 @@ def client_page(notice: str) -> str:
 
 def _methods(kind: type) -> Iterator[str]:
     for name, member in vars(kind).items():
-        if not isinstance(member, Flow | Each):
+        if not isinstance(member, Flow):
             continue
         doc = inspect.getdoc(member) or ""
         if isinstance(member, Operation):
             doc = f"`{member.method} {member.path}`\n\n{doc}"
-        returned = f" -> {_kind(member.returned)}" if isinstance(member, Flow) else ""
-        yield _item(name, doc, f"{name}{_shown(member.__signature__)}{returned}")
+        returned = _kind(member.returned)
+        if isinstance(member, Listing):
+            returned = f"Pages[{returned}, {_kind(_entry(member.returns))}]"
+        yield _item(name, doc, f"{name}{_shown(member.__signature__)} -> {returned}")
+
+
+def _entry(page: type) -> Any:
+    """Return the type of a page's entries: its one member that is a sequence."""
+    (entry,) = [
+        get_args(kind)[0] for kind in get_type_hints(page).values() if get_origin(kind) in {list, tuple}
+    ]
+    return entry
 
 
 def _functions() -> Iterator[str]:

@@ -12,15 +12,16 @@ from client_reference import client_page
 from llms import llms
 from postman import collection
 
+from mercato import settings
 from mercato.asgi import document, operations
 from mercato.cli.commands import app as command
+from mercato.features.metrics import CommerceMetrics
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.http.openapi.document import problems_of
 from mercato.http.operations import Access, Operation
-from mercato.platform import errors, settings
+from mercato.platform import errors
 from mercato.platform.errors import Problem
-from mercato.platform.settings import Settings
-from mercato.platform.telemetry import Metrics
+from mercato.settings import Settings
 
 HERE: Final = Path(__file__).parent
 NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"
@@ -111,7 +112,7 @@ def _operations_page(api: Json) -> str:
     for path, methods in api["paths"].items():
         for method, operation in methods.items():
             tagged[operation["tags"][0]].append(_operation(method.upper(), path, operation))
-    shared = [(kind, *_shared(kind)) for kind in errors.all_problems()]
+    shared = [(kind, *_shared(kind)) for kind in ALL]
     everywhere = [(f"{kind.status} {_error_link(kind)}", told) for kind, told, those in shared if those]
     refusals = "Refusals that many operations share, and that aren't repeated below:\n\n" + _table(
         ["Refusal", "Answered by"], everywhere
@@ -248,13 +249,13 @@ def _errors_page() -> str:
         "`retryAfter` seconds if that is given."
     )
     answered = {kind for operation in operations() for kind in problems_of(operation)}
-    common = [kind for kind in errors.all_problems() if kind in answered]
-    later = [kind for kind in errors.all_problems() if kind not in answered and kind not in EVERYWHERE]
+    common = [kind for kind in ALL if kind in answered]
+    later = [kind for kind in ALL if kind not in answered and kind not in EVERYWHERE]
     rows = [
         (f"`{kind.code}`", str(kind.status), kind.category, _yes(kind.retryable), kind.title)
         for kind in later
     ]
-    entries = [_error(kind) for kind in errors.all_problems() if kind in common or kind in EVERYWHERE]
+    entries = [_error(kind) for kind in ALL if kind in common or kind in EVERYWHERE]
     if rows:
         table = _table(["Code", "HTTP", "Category", "Retryable", "Meaning"], rows)
         entries.append(f"## Reserved\n\nCodes of the contract that no operation answers with yet:\n\n{table}")
@@ -270,6 +271,9 @@ EXAMPLES: Final = (
     "`env.sh` that sets the first three of the names that the examples use:"
 )
 
+
+ALL: Final = sorted(Problem.__subclasses__(), key=lambda kind: (kind.status, kind.code))
+"""Every class of refusal: the operations import all."""
 
 EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed, errors.MethodNotImplemented)
 """The refusals of a path or method that leads to no operation."""
@@ -374,7 +378,7 @@ def _metrics_page() -> str:
     )
     rows = [
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
-        for one in Metrics().described()
+        for one in CommerceMetrics().described()
     ]
     return _page("Metrics", intro, _table(["Name", "Type", "Labels", "Meaning"], rows))
 

@@ -29,7 +29,7 @@ def stores(mercato: Client, word: str) -> Iterator[types.MarketfrontStore]:
     if STORE_ID:
         yield mercato.get_marketfront_store(STORE_ID)
     else:
-        yield from mercato.each_discovered_store(types.DiscoverRequest(query=word, open_now=True))
+        yield from mercato.discover_stores(types.DiscoverRequest(query=word, open_now=True))
 
 
 def choices(menu: types.CatalogSet, item_id: str, sold_out: set[str]) -> list[types.CartModifierGroup] | None:

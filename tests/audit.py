@@ -1,6 +1,6 @@
 """Known vulnerabilities of what the service runs on: `make audit`.
 
-The versions are those of this environment, which `constraints.txt` holds. A finding fails; an unavailable
+The versions are those of this environment, which `requirements.lock` holds. A finding fails; an unavailable
 database of vulnerabilities doesn't, because the result must not depend on the network. Skipped checks are reported.
 """
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import sqlalchemy_url
@@ -186,7 +187,7 @@ async def sqlite_template() -> Path:
     with _locked("sqlite"):
         if not path.exists():
             unfinished = path.with_suffix(".new")
-            await migrate(f"sqlite:///{unfinished}")
+            await migrate(f"sqlite:///{unfinished}", SCHEMA)
             unfinished.rename(path)
     return path
 
@@ -202,7 +203,7 @@ async def postgresql_server() -> str:
             url = os.environ.get("MERCATO_TEST_POSTGRES_URL") or _start_server(directory)
             await run(url, "DROP DATABASE IF EXISTS template_mercato")
             await run(url, "CREATE DATABASE template_mercato")
-            await migrate(with_database(url, "template_mercato"))
+            await migrate(with_database(url, "template_mercato"), SCHEMA)
             # Kept, because nothing may be connected to a template while it is copied.
             (directory / "shape").write_text(await _ask(with_database(url, "template_mercato"), _SHAPE))
             done.write_text(url)

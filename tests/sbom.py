@@ -1,7 +1,7 @@
 """The software bill of materials of a release, as CycloneDX: `make sbom`.
 
-The packages are those that the service needs at run time, in the versions of this environment, which `constraints.txt`
-holds; each with its package URL, by which scanners look up vulnerabilities.
+The packages are those that the service needs at run time, in the versions of this environment, which
+`requirements.lock` holds; each with its package URL, by which scanners look up vulnerabilities.
 """
 
 import sys

@@ -16,7 +16,8 @@ from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
 from mercato.platform.clock import Clock
-from mercato.platform.settings import Secret, Settings
+from mercato.platform.texts import Secret
+from mercato.settings import Settings
 from mercato.tools.local import LocalService, local_service
 from mercato_client.testing.caller import Answer, Caller
 from mercato_client.testing.server import app_of, listening

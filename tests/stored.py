@@ -5,8 +5,9 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from mercato.features.compression import decompress
+from mercato.features.orders.tables import idempotency_keys, orders
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
-from mercato.platform.db.tables import deliveries, idempotency_keys, orders
 
 
 async def text_of(tx: Read, *tables: Table) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 
 
 @pytest.mark.parametrize(

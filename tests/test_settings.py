@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mercato.platform.environment import load
-from mercato.platform.settings import Secret, Settings, SettingsError
+from mercato.platform.texts import Secret
+from mercato.settings import Settings, SettingsError, load
 
 
 def test_without_variables_the_defaults_apply():

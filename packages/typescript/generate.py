@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from mercato.http.app import document
+from mercato.asgi import document
 
 HERE: Final = Path(__file__).parent
 GENERATOR: Final = (

@@ -9,8 +9,8 @@ from msgspec import inspect as info
 from tests.api.table import BODIES
 
 from mercato.http.operations import Operation
-from mercato.platform.settings import MiB
 from mercato.platform.wire.kinds import alternatives
+from mercato.settings import MiB
 
 UNITS: Final = {
     "integers": b"1",

@@ -13,8 +13,8 @@ import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.features.catalogs.building.compress import CODINGS
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.building.packed import CODINGS
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
 from mercato.http.codings import best_coding
 
@@ -124,7 +124,7 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
     status = await mercato.onboard(pos, shop.host(CATALOG))
     from sqlalchemy import select
 
-    from mercato.platform.db.tables import catalog_sets
+    from mercato.features.catalogs.tables import catalog_sets
 
     async with mercato.app.db.read() as tx:
         set_id = await tx.scalar(select(catalog_sets.c.id))
@@ -162,4 +162,4 @@ async def test_a_catalog_that_many_carts_miss_at_once_is_unpacked_once(
     set_id = UUID(store["catalogSetId"])
     found = await asyncio.gather(*(catalogs.get(set_id) for _ in range(20)))
     assert all(one is found[0] for one in found)
-    assert catalogs.cached(set_id) is found[0]
+    assert await catalogs.get(set_id) is found[0]

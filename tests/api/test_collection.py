@@ -15,7 +15,7 @@ from tests.service import Client, Merchant, Reply, Service
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
-from mercato.platform import errors
+from mercato_contract.problems import PROBLEMS
 
 COLLECTION = json.loads((ROOT / "docs/mercato.postman_collection.json").read_text())
 REQUESTS = [item for folder in COLLECTION["item"] for item in folder["item"]]
@@ -73,7 +73,7 @@ async def test_every_link_in_a_services_llms_txt_works(mercato: Service):
     title, _, rest = text.partition("\n\n")
     assert (title, rest[:2]) == ("# Mercato", "> ")
     targets = [target.partition("#")[0] for target in _LINK.findall(text)]
-    assert len(targets) == 2 + len(operations()) + len(list(errors.all_problems()))
+    assert len(targets) == 2 + len(operations()) + len(PROBLEMS)
     for target in sorted(set(targets)):
         assert target.startswith(mercato.base)
         assert (await front.get(target.removeprefix(mercato.base))).status == 200, target

@@ -114,6 +114,19 @@ async def test_a_refusal_is_replayed_in_the_form_it_first_had(here: Trade):
     assert again.headers["X-Request-Id"] != first.headers["X-Request-Id"]
 
 
+async def test_a_refusal_in_markdown_is_replayed_in_markdown_at_any_address_of_the_service(here: Trade):
+    here.shop.answers["place"] = {
+        "accepted": False,
+        "errors": [{"code": "PAYMENT_DECLINED", "message": "\u20ac: #no"}],
+    }
+    order, key = here.order(), {"Idempotency-Key": "one"}
+    first = await here.front.post(PLACE, order, headers=key | {"Accept": "text/markdown"})
+    assert first.headers["Content-Type"].startswith("text/markdown")
+    again = await here.front.post(PLACE, order, headers=key | {"Host": "another.example"})
+    assert (again.status, again.body, again.headers["Idempotent-Replayed"]) == (400, first.body, "true")
+    assert again.headers["Content-Type"] == first.headers["Content-Type"]
+
+
 async def test_orders_are_listed_by_store_and_state_page_by_page_newest_first(here: Trade):
     placed = [(await here.placed())["orderId"] for _ in range(3)]
     await here.update({"orderId": placed[0]}, state="cancelled", cancelReason="Closed")

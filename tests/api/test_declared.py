@@ -15,7 +15,7 @@ from tests.service import Client, Merchant, Reply, Service, service
 
 from mercato.asgi import document, operations
 from mercato.features.partners.limits import Limiter, Quota
-from mercato.http.operations import Access, Operation
+from mercato.http.operations import Access, BodyForm, Operation
 from mercato.http.problems import PROBLEM_DETAILS
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.telemetry import configure_logs
@@ -84,7 +84,7 @@ def wrong_requests(operation: Operation) -> Iterator[dict[str, Any]]:
         yield {"data": b"{}", "headers": {"Content-Encoding": "gzip"}}
         yield {"data": b"{}", "headers": {"Content-Encoding": "gzip", "Accept": "text/markdown"}}
         yield {"data": b"x", "headers": {"Content-Type": "text/plain"}}
-        if not operation.streams_body:
+        if operation.body_form is not BodyForm.UPLOAD:
             yield {"data": BytesIO(b" " * (1024 * 1024 + 1))}
     if operation.query is not None:
         yield {"query": "limit=0&cursor=x&at=x&state=x&storeId=x"}

@@ -18,10 +18,9 @@ from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
 from mercato.http.error_pages import PLACEHOLDERS, error_page
-from mercato.platform import errors
-from mercato_contract.problems import ORDER_ERROR_CODES
+from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS
 
-PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}
+PAGES = {code: error_page(code) for code in PROBLEMS}
 PREPARED = [code for code, page in PAGES.items() if page.preparation]
 
 
@@ -29,7 +28,7 @@ def test_every_code_of_an_order_says_which_status_it_has_where():
     """It is an entry of a 200 to Validate order, and the problem of Place order."""
     for code in ORDER_ERROR_CODES:
         places = PAGES[code].places
-        status = next(kind.status for kind in errors.all_problems() if kind.code == code)
+        status = PROBLEMS[code].status
         assert places is not None, code
         assert "200" in places, code
         assert str(status) in places, code
@@ -110,7 +109,7 @@ def test_every_code_has_one_page_and_every_example_is_run():
         for file in folder.iterdir()
         if file.name.endswith(".md")
     }
-    assert sorted(pages) == sorted(kind.code for kind in errors.all_problems())
+    assert sorted(pages) == sorted(PROBLEMS)
     for code, text in pages.items():
         assert f"# {code}\n" in text, f"{code}.md has the title of another code"
     assert set(PREPARED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}

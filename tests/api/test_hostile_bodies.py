@@ -18,9 +18,9 @@ from mercato.features.catalogs.check import callback_url
 from mercato.features.orders.validation import payment
 from mercato.http.operations import Operation
 from mercato.platform.errors import Problem
-from mercato.platform.settings import MiB
 from mercato.platform.wire import decode, walk
 from mercato.platform.wire.kinds import alternatives
+from mercato.settings import MiB
 from mercato_contract.orders import MAX_BYTES
 
 MOST: Final = 9

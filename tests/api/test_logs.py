@@ -10,7 +10,7 @@ import structlog
 from msgspec.structs import replace
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.features.stores import onboarding_queries
+from mercato.features.stores import queries
 from mercato.features.stores.model import Onboarding
 from mercato.platform.db.engine import Write
 from mercato.platform.telemetry import configure_logs
@@ -86,13 +86,13 @@ async def test_a_bug_is_logged_in_full_and_without_the_requests_secrets(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):  # fmt: skip
     assert pos.key is not None
-    insert = onboarding_queries.insert_onboarding
+    insert = queries.insert_onboarding
 
     async def twice(tx: Write, onboarding: Onboarding) -> None:
         await insert(tx, onboarding)
         await insert(tx, replace(onboarding, partner_store_id="same id, other name"))
 
-    monkeypatch.setattr(onboarding_queries, "insert_onboarding", twice)
+    monkeypatch.setattr(queries, "insert_onboarding", twice)
     reply = await pos.post(ONBOARDING, onboarding_request(shop, shop.base + "/none?signed=hush"))
     assert (reply.status, reply.json()["errorCode"]) == (500, "INTERNAL_ERROR")
     text = logged(capsys, caplog)

@@ -13,8 +13,8 @@ from tests.processes.test_serve import MERCATO, environment
 from tests.service import CATALOG, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
+from mercato.features.metrics import CommerceMetrics
 from mercato.platform.jobs import maintenance
-from mercato.platform.telemetry import Metrics
 from mercato.platform.telemetry.exposition import serve_metrics
 from mercato.platform.telemetry.metrics import QueueDepth
 
@@ -91,7 +91,7 @@ async def test_the_queue_is_counted_by_kind_and_queried_once_in_five_seconds(db:
         asked.append(1)
         return [QueueDepth(kind="webhook.deliver", ready=3, waiting=2, running=1, dead=4, oldest=7.5)]
 
-    metrics = Metrics()
+    metrics = CommerceMetrics()
     metrics.watch_queue(queue)
     for _ in range(2):
         now = read((await metrics.read()).decode())
@@ -116,8 +116,8 @@ async def test_an_unavailable_database_hides_only_the_queue_metrics(
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    made = Metrics()
+def metrics() -> CommerceMetrics:
+    made = CommerceMetrics()
     made.called_store("answered")
     return made
 
@@ -130,7 +130,7 @@ async def ask(port: int, text: bytes) -> bytes:
     return said
 
 
-async def test_each_worker_has_its_own_metrics_port(metrics: Metrics):
+async def test_each_worker_has_its_own_metrics_port(metrics: CommerceMetrics):
     async with (
         serve_metrics(metrics, host="127.0.0.1", port=20_000, token=None) as first,
         serve_metrics(metrics, host="127.0.0.1", port=first, token=None) as second,
@@ -145,7 +145,7 @@ async def test_each_worker_has_its_own_metrics_port(metrics: Metrics):
         assert await ask(first, b"x" * 100_000) == b""
 
 
-async def test_with_a_token_metrics_require_it(metrics: Metrics):
+async def test_with_a_token_metrics_require_it(metrics: CommerceMetrics):
     async with serve_metrics(metrics, host="127.0.0.1", port=20_100, token="hush") as port:
         for header, status in (
             (b"", b"401"),

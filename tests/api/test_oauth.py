@@ -246,7 +246,7 @@ async def test_a_token_needs_no_database_where_it_was_made(
         raise AssertionError("a read")
 
     monkeypatch.setattr(mercato.app.db, "read", away)
-    caller = mercato.app.callers.cached(token)
+    caller = mercato.app.callers.find_cached(token)
     assert caller is not None
     assert await mercato.app.callers.get(token) is caller
     assert (caller.key_id, caller.surface) == (key.id, Surface.MARKETFRONT)

@@ -11,10 +11,14 @@ from tests.service import Client, Merchant, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features import offboarding
+from mercato.features.catalogs.tables import catalog_bodies, catalog_runs, catalog_sets
+from mercato.features.discovery.tables import opening_hours, store_cards, store_search
 from mercato.features.partners import accounts
 from mercato.features.partners.model import AccountError, PartnerKind
+from mercato.features.partners.tables import api_keys, partners
+from mercato.features.stores.tables import stores
 from mercato.platform import clock
-from mercato.platform.db import tables
+from mercato.platform.db.tables import jobs, metadata
 
 DISCOVER = "/v1/marketfront/stores/discover"
 STORES = "/v1/commerce/stores"
@@ -28,14 +32,12 @@ async def here(mercato: Service, shop: Merchant) -> Trade:
 async def owner(here: Trade) -> UUID:
     """Return the id of the merchant."""
     async with here.mercato.app.db.read() as tx:
-        return UUID(str(await tx.scalar(select(tables.stores.c.partner_id))))
+        return UUID(str(await tx.scalar(select(stores.c.partner_id))))
 
 
 async def storefront(here: Trade) -> UUID:
     async with here.mercato.app.db.read() as tx:
-        found = await tx.scalar(
-            select(tables.partners.c.id).where(tables.partners.c.kind == PartnerKind.MARKETFRONT)
-        )
+        found = await tx.scalar(select(partners.c.id).where(partners.c.kind == PartnerKind.MARKETFRONT))
     return UUID(str(found))
 
 
@@ -78,7 +80,7 @@ async def test_every_request_of_a_suspended_partner_is_refused(here: Trade):
 async def test_an_access_token_of_a_suspended_storefront_opens_nothing_and_none_is_issued(here: Trade):
     me = await storefront(here)
     async with here.mercato.app.db.read() as tx:
-        key_id = await tx.scalar(select(tables.api_keys.c.id).where(tables.api_keys.c.partner_id == me))
+        key_id = await tx.scalar(select(api_keys.c.id).where(api_keys.c.partner_id == me))
     form = {"grant_type": "client_credentials", "client_id": str(key_id), "client_secret": here.front.key}
     url = f"{here.mercato.base}/v1/oauth/token"
     async with here.mercato.session.post(url, data=form) as reply:
@@ -118,8 +120,8 @@ async def test_a_store_that_changes_while_its_partner_is_suspended_stays_hidden(
     await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
     async with asyncio.timeout(PATIENCE):
         async with here.mercato.app.db.read() as tx:
-            open_runs = select(func.count()).select_from(tables.catalog_runs)
-            open_runs = open_runs.where(tables.catalog_runs.c.status.not_in(["succeeded", "failed"]))
+            open_runs = select(func.count()).select_from(catalog_runs)
+            open_runs = open_runs.where(catalog_runs.c.status.not_in(["succeeded", "failed"]))
         while True:
             async with here.mercato.app.db.read() as tx:
                 if not await tx.scalar(open_runs):
@@ -163,14 +165,14 @@ async def test_a_deleted_partner_leaves_its_orders_and_nothing_else(here: Trade)
     assert (await here.front.get(f"{ORDERS}/{order['orderId']}/timeline")).status == 200
     owned = [
         table
-        for table in tables.metadata.sorted_tables
+        for table in metadata.sorted_tables
         if "partner_id" in table.c and table.name not in {"orders", "audit", "idempotency_keys"}
     ]
     async with db.read() as tx:
         for table in owned:
             count = select(func.count()).select_from(table).where(table.c.partner_id == me)
             assert await tx.scalar(count) == 0, table.name
-        for table in (tables.catalog_bodies, tables.store_cards, tables.store_search, tables.opening_hours):
+        for table in (catalog_bodies, store_cards, store_search, opening_hours):
             assert await tx.scalar(select(func.count()).select_from(table)) == 0, table.name
         assert await accounts.get_partner(tx, await storefront(here))
 
@@ -205,8 +207,8 @@ async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_discarde
     async with asyncio.timeout(PATIENCE):
         while True:
             async with mercato.app.db.read() as tx:
-                if not await tx.scalar(select(func.count()).select_from(tables.jobs)):
+                if not await tx.scalar(select(func.count()).select_from(jobs)):
                     break
             await asyncio.sleep(0.02)
     async with mercato.app.db.read() as tx:
-        assert await tx.scalar(select(func.count()).select_from(tables.catalog_sets)) == 0
+        assert await tx.scalar(select(func.count()).select_from(catalog_sets)) == 0

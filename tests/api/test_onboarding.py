@@ -9,8 +9,8 @@ from sqlalchemy import update
 from tests.service import CATALOG, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
+from mercato.features.catalogs.tables import catalog_runs
 from mercato.platform import clock
-from mercato.platform.db import tables
 
 PATH = "/v1/commerce/onboarding/stores"
 
@@ -157,7 +157,8 @@ async def test_concurrent_activates_create_one_store(mercato: Service, pos: Clie
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"{PATH}/{status['onboardingId']}/activate"
     replies = await asyncio.gather(*(pos.post(path) for _ in range(8)))
-    assert sorted(reply.status for reply in replies) == [200] + [409] * 7
+    assert [reply.status for reply in replies] == [200] * 8
+    assert len({reply.json()["storeId"] for reply in replies}) == 1
     assert len((await pos.get("/v1/commerce/stores")).json()["stores"]) == 1
 
 
@@ -261,9 +262,23 @@ async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
     status = await mercato.onboard(pos, shop.host(b"[]"))
     ahead = clock.new_id().int + (60_000 << 80)
     async with mercato.app.db.write() as tx:
-        await tx.execute(update(tables.catalog_runs).values(id=UUID(int=ahead)))
+        await tx.execute(update(catalog_runs).values(id=UUID(int=ahead)))
     shop.host(CATALOG)
     path = f"{PATH}/{status['onboardingId']}"
     assert (await pos.post(f"{path}/retry")).json()["status"] == "pending_catalog"
     ended = await mercato.until(pos, path, lambda it: it["status"] in {"ready_to_activate", "catalog_failed"})
     assert ended["status"] == "ready_to_activate"
+
+
+async def test_activating_an_active_onboarding_again_returns_its_store_unchanged(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    status = await mercato.onboard(pos, shop.host(CATALOG))
+    path = f"{PATH}/{status['onboardingId']}/activate"
+    first = (await pos.post(path)).json()
+    paused = await pos.post(f"/v1/commerce/stores/{first['storeId']}/status", {"status": "paused"})
+    assert paused.status == 200
+    again = await pos.post(path)
+    assert again.status == 200
+    assert again.json() == (await pos.get(f"/v1/commerce/stores/{first['storeId']}")).json()
+    assert (again.json()["storeId"], again.json()["status"]) == (first["storeId"], "paused")

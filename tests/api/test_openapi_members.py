@@ -16,9 +16,9 @@ from tests.service import ITEM, Service
 from mercato.asgi import document, operations
 from mercato.features.catalogs.building.model import Built
 from mercato.http.openapi.schemas import EXAMPLES
-from mercato.platform import errors
 from mercato.platform.wire import Decoder
 from mercato_contract.catalogs import CatalogSet
+from mercato_contract.problems import PROBLEMS
 
 DOCUMENT: Any = json.loads(document())
 SCHEMAS: Any = DOCUMENT["components"]["schemas"]
@@ -175,7 +175,7 @@ def test_published_menus_are_served_in_the_type_that_the_document_gives_them():
 
 @only_sqlite
 async def test_every_code_has_a_page_of_its_own(mercato: Service):
-    for kind in errors.all_problems():
+    for kind in PROBLEMS.values():
         page = await mercato.anonymous().get(f"/errors/{kind.code}")
         assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8"), kind.code
         assert f"<h1>{kind.code}</h1>".encode() in page.body

@@ -10,16 +10,17 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
 from tests.waiting import PATIENCE
 
+from mercato.features.compression import compress, decompress
 from mercato.features.orders.placement import idempotency
+from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep
-from mercato.platform.db.tables import idempotency_keys
 from mercato.platform.errors import RequestInProgress
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
@@ -157,6 +158,40 @@ async def test_a_rejection_without_a_token_is_pinned(here: Trade):
     refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
+@pytest.mark.parametrize("accept", ["application/json", "text/markdown"])
+@pytest.mark.parametrize(
+    "answer", [{"accepted": True}, {"errors": [{"code": "OTHER", "message": "1: \u20ac"}]}]
+)
+async def test_a_reply_that_the_previous_release_pinned_is_repeated_byte_for_byte(
+    here: Trade, answer: Any, accept: str
+):
+    here.shop.answers["place"] = answer
+    headers = {"Idempotency-Key": "k", "Accept": accept}
+    first = await here.front.post(PLACE, here.order(), headers=headers)
+    # That release pinned what it had sent.
+    sent = {"media_type": first.headers["Content-Type"], "body": compress(first.body)}
+    async with here.mercato.app.db.write() as tx:
+        await tx.execute(update(idempotency_keys).values(**sent))
+    same(first, await here.front.post(PLACE, here.order(), headers={"Idempotency-Key": "k"}))
+
+
+@pytest.mark.parametrize(
+    "answer", [{"accepted": True}, {"errors": [{"code": "OTHER", "message": "1: \u20ac"}]}]
+)
+async def test_the_previous_release_can_repeat_a_reply_as_it_is_stored(here: Trade, answer: Any):
+    here.shop.answers["place"] = answer
+    first = await here.place(here.order(), key="k")
+    async with here.mercato.app.db.read() as tx:
+        key = await tx.first(
+            select(idempotency_keys, orders.c.content).join(
+                orders, orders.c.id == idempotency_keys.c.order_id
+            )
+        )
+    assert key is not None
+    stored = (key.status, key.media_type, decompress(key.body, base=key.content))
+    assert stored == (first.status, first.headers["Content-Type"], first.body)
+
+
 async def test_an_unreadable_request_leaves_its_key_free(here: Trade):
     headers = {"Idempotency-Key": "k"}
     refused(await here.front.post(PLACE, b"{", headers=headers), 400, "INVALID_REQUEST")
@@ -253,7 +288,7 @@ async def test_a_clock_that_is_set_back_does_not_keep_a_key_claimed(here: Trade,
         partner_id=UUID(int=1), key="k", fingerprints=[b"print"], lease=timedelta(seconds=20)
     )
 
-    async def claimed() -> idempotency.Claim | idempotency.Reply:
+    async def claimed() -> idempotency.Claim | idempotency.Pinned:
         async with db.write() as tx:
             return await idempotency.claim(tx, request, now=time())
 

@@ -14,7 +14,7 @@ from tests.catalog.documents import CATALOG, NOWHERE, TEA
 from tests.service import Merchant, service
 from tests.waiting import PATIENCE
 
-from mercato.platform.db.tables import idempotency_keys
+from mercato.features.orders.tables import idempotency_keys
 
 STORE = "/v1/commerce/stores/{}"
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
@@ -234,11 +235,11 @@ async def test_concurrent_updates_move_an_order_only_forward_and_number_each_eve
 async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
     placed, app = await here.placed(), here.mercato.app
     async with app.db.write() as tx:
-        assert await queries.get_order(tx, UUID(placed["orderId"]), lock=True)
+        order = await queries.get_order(tx, UUID(placed["orderId"]), lock=True)
         waits = asyncio.create_task(here.update(placed, status="confirmed"))
         await asyncio.sleep(0.2)
         now = app.clock()
-        await queries.update_order(tx, UUID(placed["orderId"]), updated_at=now)
+        await queries.update_order(tx, order, replace(order, updated_at=now))
     assert (await waits).json()["updatedAt"] >= rfc3339(now)
 
 

@@ -20,8 +20,9 @@ from tests.stored import text_of
 
 from mercato.features.orders import queries
 from mercato.features.orders.record import OrderRow
+from mercato.features.orders.tables import order_submissions
 from mercato.platform.db.engine import Write
-from mercato.platform.db.tables import metadata, order_submissions
+from mercato.platform.db.tables import metadata
 from mercato.platform.telemetry import configure_logs
 
 TOKEN = "tok_visa_4242/secret+1"

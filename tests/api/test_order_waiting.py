@@ -18,7 +18,8 @@ from tests.service import Merchant, Reply, service
 from mercato.features.orders.erasure import erase_customer
 from mercato.features.orders.placement import resend, submission
 from mercato.features.orders.placement import service as placement
-from mercato.platform.db.tables import jobs, order_submissions
+from mercato.features.orders.tables import order_submissions
+from mercato.platform.db.tables import jobs
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}

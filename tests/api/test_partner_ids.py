@@ -11,7 +11,7 @@ from tests.api.trade import MERCHANT, ORDERS, Trade, line, trade
 from tests.catalog.documents import TEA, cafe
 from tests.service import Merchant, Service, service
 
-from mercato.platform.db.tables import catalog_bodies, catalog_sets
+from mercato.features.catalogs.tables import catalog_bodies, catalog_sets
 
 MENU: dict[str, Any] = {
     "items": {

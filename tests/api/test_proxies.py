@@ -3,8 +3,7 @@
 import pytest
 
 from mercato.http.head import TrustedProxies
-from mercato.platform.environment import load
-from mercato.platform.settings import SettingsError
+from mercato.settings import SettingsError, load
 
 PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 

@@ -16,10 +16,10 @@ from mercato.features.partners import credentials
 from mercato.features.partners.model import PartnerKind
 from mercato.features.requests import log, queries
 from mercato.features.requests.queries import Filter, Refusal
+from mercato.features.requests.tables import refused_requests
 from mercato.features.upkeep import Upkeep
 from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.db.tables import refused_requests
 from mercato_contract.wire import rfc3339
 
 COMMERCE = "/v1/commerce/requests"

@@ -20,7 +20,7 @@ from mercato.features.orders.placement import resend
 from mercato.features.orders.placement import service as placement
 from mercato.http import edge
 from mercato.platform.clock import now
-from mercato.platform.telemetry import activity, configure_logs
+from mercato.platform.telemetry import configure_logs, logs
 
 STORES = "/v1/commerce/stores"
 Lines = Callable[[Service], list[dict[str, Any]]]
@@ -196,7 +196,7 @@ async def test_lines_that_cannot_wait_are_dropped_and_counted(
     mercato: Service, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ):
     lines(mercato)
-    monkeypatch.setattr(activity, "MAX_WAITING", 2)
+    monkeypatch.setattr(logs, "MAX_WAITING", 2)
     for number in range(5):
         mercato.app.event_log.record("request", number=number)
     found = lines(mercato)

@@ -24,14 +24,17 @@ from tests.waiting import PATIENCE
 
 import mercato.features.upkeep
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.tables import catalog_bodies, catalog_runs, catalog_sets
 from mercato.features.compression import decompress
 from mercato.features.orders.erasure import erase_all, erase_customer, erase_validations
+from mercato.features.orders.tables import idempotency_keys, order_history, orders
 from mercato.features.upkeep import Upkeep
+from mercato.features.webhooks.tables import deliveries, delivery_attempts
 from mercato.platform import clock
-from mercato.platform.db import tables
 from mercato.platform.db.audit import list_entries
 from mercato.platform.db.backup import backup
 from mercato.platform.db.errors import DatabaseUnavailable
+from mercato.platform.db.tables import jobs
 from mercato.platform.db.url import sqlite_path
 
 DELIVERY = {
@@ -63,12 +66,12 @@ async def everything(here: Trade) -> str:
     async with here.mercato.app.db.read() as tx:
         return await text_of(
             tx,
-            tables.orders,
-            tables.deliveries,
-            tables.delivery_attempts,
-            tables.order_history,
-            tables.idempotency_keys,
-            tables.jobs,
+            orders,
+            deliveries,
+            delivery_attempts,
+            order_history,
+            idempotency_keys,
+            jobs,
         )
 
 
@@ -142,14 +145,14 @@ async def test_an_order_with_many_updates_is_erased_too(here: Trade):
     placed = await here.placed()
     await settled(here)
     async with here.mercato.app.db.write() as tx:
-        of_order = tables.deliveries.c.order_id == UUID(placed["orderId"])
-        one = dict((await tx.all(select(tables.deliveries).where(of_order).limit(1)))[0]._asdict())
+        of_order = deliveries.c.order_id == UUID(placed["orderId"])
+        one = dict((await tx.all(select(deliveries).where(of_order).limit(1)))[0]._asdict())
         for first in range(0, 34_000, 1_000):
             again = [one | {"id": UUID(int=number)} for number in range(first, first + 1_000)]
-            await tx.execute(insert(tables.deliveries), again)
+            await tx.execute(insert(deliveries), again)
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
-        assert await tx.scalar(select(func.count()).select_from(tables.deliveries).where(of_order)) == 0
+        assert await tx.scalar(select(func.count()).select_from(deliveries).where(of_order)) == 0
 
 
 async def test_erasing_a_customer_affects_no_other_customer(here: Trade):
@@ -254,8 +257,8 @@ async def compressed_bodies_about(here: Trade, name: str) -> list[bytes]:
     """Return the ends of stored bodies that contain the name; long ones aren't stored in one piece."""
     async with here.mercato.app.db.read() as tx:
         rows = await tx.all(
-            select(tables.deliveries.c.body, tables.orders.c.content).join(
-                tables.orders, tables.orders.c.id == tables.deliveries.c.order_id, isouter=True
+            select(deliveries.c.body, orders.c.content).join(
+                orders, orders.c.id == deliveries.c.order_id, isouter=True
             )
         )
     return [row.body[-32:] for row in rows if name.encode() in decompress(row.body, base=row.content)]
@@ -419,10 +422,10 @@ async def test_a_run_that_has_not_ended_is_never_too_old(here: Trade):
     await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
     await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
     async with here.mercato.app.db.write() as tx:
-        await tx.execute(update(tables.catalog_runs).values(status="pulling"))
+        await tx.execute(update(catalog_runs).values(status="pulling"))
     await upkeep(here, 400).once()
     async with here.mercato.app.db.read() as tx:
-        assert len(await tx.all(select(tables.catalog_runs))) == 3
+        assert len(await tx.all(select(catalog_runs))) == 3
 
 
 async def test_the_catalog_of_a_cancelled_onboarding_is_deleted_like_a_superseded_one(here: Trade):
@@ -435,8 +438,8 @@ async def test_the_catalog_of_a_cancelled_onboarding_is_deleted_like_a_supersede
 
     async def owners() -> set[str]:
         async with db.read() as tx:
-            sets = await tx.all(select(tables.catalog_sets.c.id, tables.catalog_sets.c.owner_id))
-            bodies = await tx.all(select(tables.catalog_bodies.c.set_id).distinct())
+            sets = await tx.all(select(catalog_sets.c.id, catalog_sets.c.owner_id))
+            bodies = await tx.all(select(catalog_bodies.c.set_id).distinct())
         assert {one.id for one in sets} == {one.set_id for one in bodies}
         return {str(one.owner_id) for one in sets}
 

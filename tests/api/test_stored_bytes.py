@@ -13,10 +13,13 @@ from tests.api.trade import PLACE, VALIDATE, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Reply, Service, service
 
+from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.storage import ORDER_BYTES
+from mercato.features.partners.tables import stored_bytes
+from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
-from mercato.platform.db.tables import deliveries, orders, stored_bytes, stores
+from mercato.features.webhooks.tables import deliveries
 
 QUOTA = 3 * ORDER_BYTES
 NOTIFY = "/v1/commerce/catalogset-notification"

@@ -14,10 +14,9 @@ from tests.calibration import cpu_within
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 from tests.waiting import PATIENCE
 
-from mercato.features.stores import onboarding_queries, places, queries
-from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import Onboarding, StoreRow
-from mercato.platform.db import tables
+from mercato.features.stores import places, queries
+from mercato.features.stores.model import Onboarding, SoldOut, StoreRow
+from mercato.platform.db.tables import jobs
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -351,7 +350,7 @@ async def test_coordinates_without_a_time_zone_give_it(
 async def waiting_jobs(mercato: Service) -> int:
     kinds = (places.ONBOARDING_TIMEZONE, places.STORE_TIMEZONE)
     async with mercato.app.db.write() as tx:
-        count = await tx.scalar(select(func.count()).where(tables.jobs.c.kind.in_(kinds)))
+        count = await tx.scalar(select(func.count()).where(jobs.c.kind.in_(kinds)))
     return int(count or 0)
 
 
@@ -373,6 +372,6 @@ async def row_of(mercato: Service, store: Any) -> StoreRow:
 
 async def onboarding_of(mercato: Service, store: Any) -> Onboarding:
     async with mercato.app.db.read() as tx:
-        found = await onboarding_queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
+        found = await queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
     assert found is not None
     return found

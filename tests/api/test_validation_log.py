@@ -10,12 +10,13 @@ from tests.api.trade import CUSTOMER, VALIDATE, Trade, trade
 from tests.service import Merchant, Service
 
 from mercato.features import offboarding
+from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import validation_log
 from mercato.features.webhooks.retention import delete_of_partner
+from mercato.features.webhooks.tables import answered_validations, deliveries, delivery_attempts
 from mercato.platform import clock
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.db.tables import answered_validations, deliveries, delivery_attempts, stores
 
 LOG = "/v1/commerce/webhook-deliveries"
 NO = {"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No buns today."}]}

@@ -7,7 +7,7 @@ from tests.api.table import GUARDED, call
 from tests.service import CATALOG, Client, Merchant, Service
 
 from mercato.features.partners.model import PartnerKind, Surface
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.http.operations import Access, Operation
 from mercato.platform.clock import new_id, now
 from mercato_contract.events import EventType
@@ -62,19 +62,16 @@ async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Me
     """Push one event on each surface; return the marketfront one's id (the run has made a Commerce one)."""
     made = new_id()
     async with mercato.app.db.write() as tx:
-        await push(
-            tx,
+        event = NewEvent(
             delivery_id=made,
-            partner_id=partner_id,
-            surface=Surface.MARKETFRONT,
-            store_id=store_id,
-            base_url=shop.base + "/events",
-            type=EventType.ORDER_CREATED,
             webhook_id=new_id(),
+            type=EventType.ORDER_CREATED,
             data={},
             traceparent="",
-            now=now(),
+            store_id=store_id,
         )
+        recipient = Recipient(partner_id, Surface.MARKETFRONT, shop.base + "/events")
+        await push(tx, event, to=recipient, now=now())
     return str(made)
 
 

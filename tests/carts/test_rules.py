@@ -8,15 +8,14 @@ import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
 from mercato.features.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
-from mercato.platform.clock import new_id
-from mercato.platform.errors import (
+from mercato.features.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
     LineItemNotFound,
     MissingStoreId,
-    Problem,
-    ValidationFailed,
 )
+from mercato.platform.clock import new_id
+from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.carts import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
 
 STORE, SET, OLD_SET = uuid4(), uuid4(), uuid4()

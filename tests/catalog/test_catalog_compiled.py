@@ -26,8 +26,7 @@ from tests.catalog.documents import (
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.diff import diff
 from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
-from mercato.features.catalogs.search import unpack_search
-from mercato.features.catalogs.words import MAX_WORDS
+from mercato.features.catalogs.words import MAX_WORDS, unpack_search
 
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")

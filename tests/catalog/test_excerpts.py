@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.catalog.documents import CAKE, NOWHERE, TEA, cafe, outcome
 
-from mercato.features.catalogs.building.excerpts import MARK, MAX_TEXT
+from mercato.features.catalogs.building.build import MARK, MAX_TEXT
 from mercato.features.catalogs.building.model import BuildFailed
 
 
@@ -97,7 +97,7 @@ def test_the_excerpts_of_a_large_document_with_many_faults_take_a_fraction_of_it
         took.append(time.process_time() - begun)
         return made
 
-    from mercato.features.catalogs.building.excerpts import excerpts
+    from mercato.features.catalogs.building.build import excerpts
 
     monkeypatch.setattr("mercato.features.catalogs.building.build.excerpts", timed)
     begun = time.process_time()

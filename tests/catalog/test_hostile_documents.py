@@ -12,15 +12,14 @@ from tests.calibration import plain_decoding_seconds
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.features.catalogs.building.builder import SMALL
-from mercato.features.catalogs.building.compress import compress
+from mercato.features.catalogs.building.builder import TINY
 from mercato.features.catalogs.building.model import BuildFailed, Built
-from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.building.packed import compress, unpack
 
 DECODINGS: Final = 400
 """CPU that any of them may take, in plain decodings of 1 MiB of JSON."""
 
-IN_PLACE_DECODINGS: Final = 10
+IN_PLACE_DECODINGS: Final = 1
 """The limit of a document that is built in place: a document whose cost grows faster than its size exceeds it."""
 
 MEMORY: Final = 1024 * 1024 * 1024
@@ -94,7 +93,7 @@ def test_each_ends_within_its_time_limit(ends: dict[str, Ended]):
 
 
 def test_documents_built_in_place_do_not_delay_requests(ends: dict[str, Ended]):
-    small = {name: end.decodings for name, end in ends.items() if end.size <= SMALL}
+    small = {name: end.decodings for name, end in ends.items() if end.size <= TINY}
     late = {name: decodings for name, decodings in small.items() if decodings > IN_PLACE_DECODINGS}
     assert late == {}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import inspect as info
 
 from mercato.features.catalogs.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
-from mercato.features.catalogs.imports.source import ImportOptions, Losses, windows
+from mercato.features.catalogs.imports.draft import ImportOptions, Losses, windows
 from mercato.features.catalogs.lint import lint
 from mercato.platform.errors import Problem
 

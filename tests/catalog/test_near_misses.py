@@ -7,8 +7,8 @@ from tests.calibration import cpu_within
 from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
 
+from mercato.features.catalogs.validation.document import MAX_NEAR, price_hint
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.features.catalogs.validation.near_misses import MAX_NEAR, price_hint
 
 
 def near(document: Any) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mercato_client import AsyncClient, Client, Retries
+from mercato_client import AsyncClient, Client, Pages, Retries
 
 KINDS = (Client, AsyncClient)
 
@@ -14,7 +14,7 @@ AT_ONCE = Retries(first_wait=0)
 
 
 class Awaited:
-    """A client whose methods are awaited, and whose lists are read to their end."""
+    """A client whose methods are awaited. A list is its first page; `entries` reads it to its end."""
 
     def __init__(self, client: Client | AsyncClient) -> None:
         self.client = client
@@ -23,18 +23,19 @@ class Awaited:
         method = getattr(self.client, name)
 
         async def awaited(*args: Any, **options: Any) -> Any:
-            if isinstance(self.client, Client):
-                return await asyncio.to_thread(_read, method, *args, **options)
-            if name.startswith("each_"):
-                return [entry async for entry in method(*args, **options)]
-            return await method(*args, **options)
+            if isinstance(self.client, AsyncClient):
+                return await method(*args, **options)
+            result = await asyncio.to_thread(method, *args, **options)
+            return result.page if isinstance(result, Pages) else result
 
         return awaited
 
-
-def _read(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    result = method(*args, **options)
-    return list(result) if hasattr(result, "__next__") else result
+    async def entries(self, name: str, *args: Any, **options: Any) -> list[Any]:
+        """Return every entry of every page of a list."""
+        method = getattr(self.client, name)
+        if isinstance(self.client, AsyncClient):
+            return [entry async for entry in method(*args, **options)]
+        return await asyncio.to_thread(lambda: list(method(*args, **options)))
 
 
 @asynccontextmanager

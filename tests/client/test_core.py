@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mercato.platform.environment import load
+from mercato.settings import load
 from mercato_client import AsyncClient, Client, Retries, errors, types
 from mercato_client.core import Core, core_of
 from mercato_client.errors import problem_of

@@ -85,7 +85,7 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, 
         store.store_id, types.StoreStatusUpdate(status="paused", pause_reason="Busy")
     )
     assert paused == await pos.get_store_status(store.store_id)
-    assert [one.store_id for one in await pos.each_store(status="paused")] == [store.store_id]
+    assert [one.store_id for one in await pos.entries("list_stores", status="paused")] == [store.store_id]
     gone = await pos.set_item_availability(
         store.store_id, [types.ItemAvailabilityEntry(item_id=CAKE, available=False)]
     )
@@ -99,9 +99,9 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, 
     assert run.status.value == "succeeded"
     seen = await pos.wait_until_ingested(store.store_id, run.catalog_ingest_id)
     assert seen == await pos.get_catalog_ingest_status(store.store_id, run.catalog_ingest_id)
-    assert [one.catalog_ingest_id for one in await pos.each_catalog_ingest_run(store.store_id)] == [
-        run.catalog_ingest_id
-    ]
+    assert [
+        one.catalog_ingest_id for one in await pos.entries("list_catalog_ingest_runs", store.store_id)
+    ] == [run.catalog_ingest_id]
 
 
 async def test_a_catalog_that_fails_is_reported_with_every_pointer_and_can_be_fixed(
@@ -124,7 +124,7 @@ async def test_a_catalog_that_fails_is_reported_with_every_pointer_and_can_be_fi
     store = await pos.wait_until_live(registered.onboarding_id, timeout=60)
     with pytest.raises(errors.CatalogFailedError):
         await pos.replace_catalog(store.store_id, shop.host(menu, "/bad.json"), timeout=60)
-    assert len(await pos.each_onboarding()) == 1
+    assert len(await pos.entries("list_onboardings")) == 1
 
 
 async def test_a_storefront_finds_prices_validates_places_and_follows(
@@ -161,7 +161,7 @@ async def test_a_storefront_finds_prices_validates_places_and_follows(
     with pytest.raises(errors.DeadlineError) as late:
         await front.wait_until_closed(placed.order_id, timeout=3.0)
     assert isinstance(late.value.last, types.Order)
-    assert [one.order_id for one in await pos.each_order(state="open")] == [placed.order_id]
+    assert [one.order_id for one in await pos.entries("list_orders", state="open")] == [placed.order_id]
     await pos.update_order_status(placed.order_id, types.OrderStatusUpdate(status="ready"))
     await pos.update_order_status(placed.order_id, types.OrderStatusUpdate(state="completed"))
     closed = await front.wait_until_closed(placed.order_id, timeout=60)
@@ -186,9 +186,9 @@ async def test_every_page_of_a_list_is_read(pos: Awaited, front: Awaited, shop: 
     expected = {store.store_id for store in stores}
     page = await pos.list_stores(limit=2)
     assert (len(page.stores), page.next_cursor is None) == (2, False)
-    assert {one.store_id for one in await pos.each_store(limit=1)} == expected
+    assert {one.store_id for one in await pos.entries("list_stores", limit=1)} == expected
     requested = types.DiscoverRequest(limit=1)
-    assert {one.store_id for one in await front.each_discovered_store(requested)} == expected
+    assert {one.store_id for one in await front.entries("discover_stores", requested)} == expected
 
 
 async def test_webhooks_are_verified_listed_and_redelivered(mercato: Service, shop: Merchant, kind: Kind):
@@ -201,7 +201,7 @@ async def test_webhooks_are_verified_listed_and_redelivered(mercato: Service, sh
         assert path == "/hooks/catalog-sync"
         assert isinstance(event.data, types.CatalogSyncWebhookData)
         assert event.data.catalog_ingest_id == run.catalog_ingest_id
-        delivery = (await pos.each_commerce_webhook_delivery(type=event.type))[0]
+        delivery = (await pos.entries("list_commerce_webhook_deliveries", type=event.type))[0]
         assert (await pos.redeliver_commerce_webhook(delivery.id)).webhook_id == delivery.webhook_id
         assert (await shop.webhook())[2] == body
         assert bytes((await pos.get_commerce_webhook_delivery(delivery.id)).body) == body

@@ -13,9 +13,9 @@ from tests.service import Merchant, Service
 
 from mercato.features import offboarding
 from mercato.features.certification.report import Exchange, Outcome, Report, Verdict, count, sign
+from mercato.features.certification.tables import certification_reports
 from mercato.features.partners.vault import Vault
 from mercato.platform import clock
-from mercato.platform.db.tables import certification_reports
 
 
 def report(**changes: Any) -> Report:

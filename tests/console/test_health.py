@@ -12,10 +12,10 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
 
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks import endpoints
 from mercato.platform import clock
 from mercato.platform.telemetry import traffic
-from mercato.platform.telemetry.metrics import Metrics
 from mercato.platform.telemetry.multiprocess import DIRECTORY
 from mercato.platform.telemetry.traffic import BUCKETS, Traffic, quantile
 
@@ -63,8 +63,8 @@ async def test_a_partner_has_no_health(mercato: Service):
 
 
 async def test_requests_are_measured_from_the_first_visit_on():
-    metrics = Metrics()
-    measured = Traffic(metrics, clock.now)
+    metrics = CommerceMetrics()
+    measured = Traffic(metrics.totals, clock.now)
     metrics.answered("getStore", 200, 0.004)
     assert list(await measured.look()) == []
     assert await measured.recent() is None
@@ -94,8 +94,8 @@ def test_the_requests_of_all_processes_of_a_port_are_counted(tmp_path: Path):
 import sys
 from mercato.platform.telemetry import multiprocess
 multiprocess.join(int(sys.argv[1]))
-from mercato.platform.telemetry.metrics import Metrics
-metrics = Metrics()
+from mercato.features.metrics import CommerceMetrics
+metrics = CommerceMetrics()
 for _ in range(5):
     metrics.answered("getStore", 200, 0.004)
 metrics.answered("placeOrder", 503, 0.2)

@@ -21,9 +21,10 @@ from tests.console.visiting import (
 from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.console.cookies import Cookies
+from mercato.console.forms import MAX_FORM
 from mercato.console.limits import SESSIONS
-from mercato.console.routes import SCREENS
-from mercato.console.screen import MAX_FORM, MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.site import SCREENS
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
@@ -31,7 +32,7 @@ from mercato.http.head import Head
 from mercato.platform import clock
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import RateLimited
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.console.test_hostile import PLACES, all_ids, visit
 from tests.console.visiting import enter_as_partner, enter_whole_account
 from tests.service import Client, Merchant, Service
 
-from mercato.console.routes import SCREENS
+from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
 
 BOTH = PartnerKind.BOTH

@@ -13,9 +13,9 @@ from mercato.features import lookup
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.queries import list_newest_partners
 from mercato.features.requests.queries import Filter, count_by_code, list_refused
+from mercato.features.requests.tables import refused_requests
 from mercato.platform import clock
 from mercato.platform.db.audit import search_entries
-from mercato.platform.db.tables import refused_requests
 from mercato.platform.jobs import list_dead, list_depths
 
 ID: Final = clock.new_id()

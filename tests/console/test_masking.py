@@ -16,13 +16,17 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.partners.test_commands import Shell, shell
 from tests.service import Merchant, Service
 
-from mercato.console.routes import SCREENS
 from mercato.console.screen import Audience
+from mercato.console.site import SCREENS
 from mercato.features.orders.masking import mask_reason, mask_text, private_texts
 from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.tables import orders
+from mercato.features.partners.tables import api_keys, partners
+from mercato.features.requests.tables import refused_requests
+from mercato.features.stores.tables import stores
 from mercato.features.webhooks.masking import mask_body, mask_reply
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id
-from mercato.platform.db.tables import api_keys, deliveries, orders, partners, refused_requests, stores
 from mercato_contract.events import EventType
 from mercato_contract.orders import ClientContext, Customer, PickupFulfillment, ScheduleType
 

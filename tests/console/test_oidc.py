@@ -32,7 +32,8 @@ from mercato.features.sign_in.people import People
 from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT
 from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
-from mercato.platform.settings import Secret, Settings, SettingsError
+from mercato.platform.texts import Secret
+from mercato.settings import Settings, SettingsError
 
 LINK = "Sign in with single sign-on"
 COOKIE = "__Host-mercato-sign-on"

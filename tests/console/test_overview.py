@@ -53,7 +53,7 @@ async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_t
     zone = deal.store["timezone"]
     assert page.rows("Stores closed by their hours") == [["Test Store", f"{other} 09:00", zone]]
     assert "Nothing needs your attention." in page.text
-    monkeypatch.setattr("mercato.features.discovery.closed.MAX_SEARCHED", 1)
+    monkeypatch.setattr("mercato.features.stores.search.MAX_SEARCHED", 1)
     assert "Stores closed by their hours" not in (await browser.open("/console/overview")).captions
     stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert "Stores closed by their hours" not in page.captions

@@ -16,7 +16,7 @@ from tests.console.browser import Browser, Page
 from tests.console.visiting import count_writes, enter_as_operator, enter_as_partner
 from tests.service import Service, service
 
-from mercato.platform.db.tables import console_passkeys
+from mercato.features.sign_in.tables import console_passkeys
 
 ADD = "Add passkey"
 USE = "Use a passkey"

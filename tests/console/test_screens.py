@@ -7,8 +7,8 @@ from tests.console.browser import Browser, Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Merchant, Service
 
-from mercato.console.routes import SCREENS
 from mercato.console.screen import NAVIGATION, OPERATORS, Audience
+from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.audit import list_entries
 

@@ -15,8 +15,8 @@ from tests.console.visiting import (
 )
 from tests.service import CATALOG, Merchant, Service
 
-from mercato.console.routes import SCREENS
 from mercato.console.screen import Audience
+from mercato.console.site import SCREENS
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from tests.calibration import plain_decoding_seconds
 
-from mercato.console.uploads import MAX_PARTS, read_upload
+from mercato.console.forms import MAX_PARTS, read_upload
 from mercato.platform.errors import InvalidRequest
 
 TYPE = b"multipart/form-data; boundary=----WebKitFormBoundaryABC"

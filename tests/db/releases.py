@@ -13,7 +13,8 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
-from mercato.platform.db.migrate import HEAD, schema_statements
+from mercato.features.schema import SCHEMA
+from mercato.platform.db.migrate import schema_statements
 from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant, Serial
 
@@ -69,9 +70,9 @@ def files() -> dict[Path, str]:
         ]
         for table in metadata.sorted_tables
     }
-    found = {HERE / f"{HEAD}.json": json.dumps(tables, indent=1) + "\n"}
+    found = {HERE / f"{SCHEMA.head}.json": json.dumps(tables, indent=1) + "\n"}
     for kind, url in (("sqlite", "sqlite://"), ("postgresql", "postgresql+asyncpg://")):
-        version = f"INSERT INTO alembic_version VALUES ('{HEAD}')"  # noqa: S608  # our own constant
+        version = f"INSERT INTO alembic_version VALUES ('{SCHEMA.head}')"  # noqa: S608  # our own constant
         # The indexes of a table are a set, which has another order in each process.
         statements = [
             statement
@@ -83,20 +84,26 @@ def files() -> dict[Path, str]:
         statements.append(version)
         text = "\n".join(f"{statement.strip()};\n" for statement in statements)
         lines = (line.replace("\t", "  ").rstrip() for line in text.splitlines())
-        found[HERE / f"{HEAD}.{kind}.sql"] = "\n".join(lines) + "\n"
+        found[HERE / f"{SCHEMA.head}.{kind}.sql"] = "\n".join(lines) + "\n"
     return found
 
 
 def main() -> None:
     """Write the files of the present revision, unless there are others."""
     for path, text in files().items():
-        if path.exists() and path.read_text() != text:
+        if path.exists() and not is_same(path.read_text(), text):
             sys.exit(
                 f"{path.name} has other tables, and somebody may have a database with them. Add a revision to "
-                "db/migrations/versions, name it in HEAD of platform/db/migrate.py, and run this again. "
-                f"If revision {HEAD} is on no other branch yet, delete its files first."
+                "features/schema/versions, name it in SCHEMA of features/schema, and run this again. "
+                f"If revision {SCHEMA.head} is on no other branch yet, delete its files first."
             )
-        path.write_text(text)
+        if not path.exists():
+            path.write_text(text)
+
+
+def is_same(released: str, present: str) -> bool:
+    """Return whether both make the same database: the tables of SQL may be in another order."""
+    return sorted(split(released)) == sorted(split(present))
 
 
 def load_statements(revision: str, kind: str) -> list[str]:
@@ -106,7 +113,7 @@ def load_statements(revision: str, kind: str) -> list[str]:
 
 def split(text: str) -> list[str]:
     """Return the statements of a file."""
-    return [statement for statement in text.split(";\n") if statement.strip()]
+    return [statement.strip() for statement in text.split(";\n") if statement.strip()]
 
 
 def _name(column: Column[Any]) -> str:

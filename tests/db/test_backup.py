@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db import backup as mercato_backup
 from mercato.platform.db.backup import BackupError, backup, restore
 from mercato.platform.db.migrate import migrate
@@ -21,7 +22,7 @@ ROWS = 3_000
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     file = tmp_path / "mercato.db"
-    asyncio.run(migrate(f"sqlite:///{file}"))
+    asyncio.run(migrate(f"sqlite:///{file}", SCHEMA))
     with closing(sqlite3.connect(file)) as connection:
         connection.executescript("CREATE TABLE credit (n INTEGER, pad TEXT); CREATE TABLE debit (n INTEGER);")
         connection.executemany("INSERT INTO credit VALUES (?, ?)", ((1, "x" * 4000) for _ in range(ROWS)))

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from mercato.features.webhooks.tables import endpoints
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared_insert
-from mercato.platform.db.tables import endpoints
 
 T = TypeVar("T")
 

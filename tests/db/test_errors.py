@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Index, exc, select, text
 from tests.databases import only_postgresql, only_sqlite
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable, is_unique_violation
 from mercato.platform.db.migrate import migrate
@@ -94,7 +95,7 @@ async def test_a_connection_that_is_closed_while_it_opens_means_an_unavailable_d
 
     monkeypatch.setattr(asyncpg.Connection, "prepare", ended)
     with pytest.raises(exc.DBAPIError) as refused:
-        await migrate(database_url)
+        await migrate(database_url, SCHEMA)
     assert is_unavailable(refused.value)
 
 

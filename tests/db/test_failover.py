@@ -12,6 +12,7 @@ from sqlalchemy import text
 from tests.own_postgres import DURABLE, REPLICATED, configure, own_postgres, pair
 from tests.waiting import loop_timeout
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db import postgresql, servers
 from mercato.platform.db.changes import ChangeFeed, announce
 from mercato.platform.db.engine import Database
@@ -111,7 +112,7 @@ async def test_servers_without_a_primary_among_them_are_an_outage_and_no_bug(tmp
             with pytest.raises(DatabaseUnavailable):
                 await postgresql.listen(db.url, "news", lambda _: None)
             with pytest.raises(DatabaseUnavailable):
-                await migrate(db.url)
+                await migrate(db.url, SCHEMA)
 
 
 async def test_a_primary_that_has_become_a_replica_is_an_outage_and_its_session_ends():
@@ -156,7 +157,7 @@ async def test_a_commit_that_no_replica_confirms_in_time_is_unavailable_and_stay
 async def test_after_a_failover_that_lost_numbers_the_change_feed_misses_nothing():
     """Asynchronous replicas may lag: the new primary then gives out numbers that the feed has already seen."""
     async with own_postgres(*DURABLE) as server:
-        await migrate(server.url)
+        await migrate(server.url, SCHEMA)
         async with Database.open(server.url) as db, Database.open(server.url) as elsewhere:
             feed = ChangeFeed(db)
             seen: list[str | None] = []
@@ -187,7 +188,7 @@ def unavailable() -> NoReturn:
 
 async def test_an_outage_of_the_same_server_costs_no_cache_entry(monkeypatch: pytest.MonkeyPatch):
     async with own_postgres(*DURABLE) as server:
-        await migrate(server.url)
+        await migrate(server.url, SCHEMA)
         async with Database.open(server.url) as db:
             feed = ChangeFeed(db)
             seen: list[str | None] = []

@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from msgspec.structs import replace
 from sqlalchemy import Connection, Table, inspect, select, text
 from tests import databases
 from tests.databases import only_postgresql, only_sqlite
@@ -21,11 +22,13 @@ from tests.db.test_side_by_side import value, written
 from tests.partners.test_commands import Shell, shell
 from tests.processes.test_serve import mercato
 
+from mercato.features.discovery.tables import WORDS_OBJECTS
+from mercato.features.schema import SCHEMA
 from mercato.platform.db import migrate as module
 from mercato.platform.db.engine import Database
-from mercato.platform.db.migrate import HEAD, SchemaDiffers, SchemaIsNewer, migrate, run_in_transaction
+from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer, migrate, run_in_transaction
+from mercato.platform.db.schema import Schema
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.tables.discovery import WORDS_OBJECTS
 from mercato.platform.db.url import is_postgresql
 
 __all__ = ["shell"]
@@ -35,7 +38,7 @@ _numbers = count()
 RELEASED = sorted(path.stem for path in releases.HERE.glob("*.json"))
 BEFORE_RELEASE = Path(__file__).parent / "refused"
 
-SCHEMA = {
+OBJECTS = {
     "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL ORDER BY name",
     "postgresql": """
         SELECT tablename || '.' || indexname, indexdef FROM pg_indexes
@@ -89,7 +92,7 @@ async def differences(url: str) -> list[Any]:
 
 async def schema(url: str) -> dict[str, str]:
     async with Database.open(url) as db, db.read() as tx:
-        rows = await tx.all(text(SCHEMA[db.dialect]))
+        rows = await tx.all(text(OBJECTS[db.dialect]))
     return {row[0]: " ".join(row[1].replace('"', "").split()) for row in rows}
 
 
@@ -106,7 +109,7 @@ async def version(url: str) -> tuple[Any, ...]:
 
 
 async def test_a_migrated_database_equals_the_schema(empty_url: str, database_url: str) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     assert await differences(empty_url) == []
     assert await schema(empty_url) == await schema(database_url)
 
@@ -137,9 +140,9 @@ async def rows_of(url: str, tables: list[Table]) -> dict[str, list[dict[str, Any
 async def test_a_migrated_database_of_a_release_equals_a_new_one(
     release: str, empty_url: str, other_empty_url: str
 ) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     await execute(other_empty_url, releases.load_statements(release, kind_of(other_empty_url)))
-    assert await migrate(other_empty_url) == release
+    assert await migrate(other_empty_url, SCHEMA) == release
     assert await differences(other_empty_url) == []
     assert await schema(empty_url) == await schema(other_empty_url)
     assert await version(empty_url) == await version(other_empty_url)
@@ -158,20 +161,22 @@ async def test_a_migration_keeps_the_rows_of_every_table(release: str, empty_url
             await written(tx, table, {c.name: value(c, rows, 2) for c in needed})
     before = await rows_of(empty_url, tables)
     assert {len(found) for found in before.values()} == {2}
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     assert await rows_of(empty_url, tables) == before
 
 
 def test_a_change_of_the_tables_is_a_revision() -> None:
     for path, content in releases.files().items():
-        assert path.read_text() == content, f"{path.name} has other tables: see CONTRIBUTING.md, Schema"
+        assert releases.is_same(path.read_text(), content), (
+            f"{path.name} has other tables: see CONTRIBUTING.md, Schema"
+        )
 
 
 def test_the_tables_of_a_revision_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "HERE", tmp_path)
     releases.main()
     releases.main()
-    changed = tmp_path / f"{HEAD}.json"
+    changed = tmp_path / f"{SCHEMA.head}.json"
     changed.write_text(json.dumps({}))
     with pytest.raises(SystemExit, match="Add a revision"):
         releases.main()
@@ -180,21 +185,21 @@ def test_the_tables_of_a_revision_are_written_once(tmp_path: Path, monkeypatch: 
 
 def test_every_revision_has_its_tables_in_a_file() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(module.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(SCHEMA.revisions))
     assert sorted(one.revision for one in ScriptDirectory.from_config(config).walk_revisions()) == RELEASED
 
 
 async def test_migrating_twice_changes_nothing(empty_url: str) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     before = await schema(empty_url)
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     assert await schema(empty_url) == before
 
 
 async def test_only_its_owner_can_read_a_new_database_file(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        await migrate(f"sqlite:///{tmp_path / 'mercato.db'}")
+        await migrate(f"sqlite:///{tmp_path / 'mercato.db'}", SCHEMA)
         async with Database.open(f"sqlite:///{tmp_path / 'mercato.db'}") as db, db.write() as tx:
             await tx.execute(text("CREATE TABLE more (number INTEGER)"))
             modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
@@ -204,9 +209,11 @@ async def test_only_its_owner_can_read_a_new_database_file(tmp_path: Path) -> No
 
 
 async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:
-    await asyncio.gather(*(migrate(empty_url) for _ in range(4)))
+    await asyncio.gather(*(migrate(empty_url, SCHEMA) for _ in range(4)))
     async with Database.open(empty_url) as db, db.read() as tx:
-        assert [row[0] for row in await tx.all(text("SELECT version_num FROM alembic_version"))] == [HEAD]
+        assert [row[0] for row in await tx.all(text("SELECT version_num FROM alembic_version"))] == [
+            SCHEMA.head
+        ]
 
 
 async def test_a_migration_that_fails_half_way_leaves_nothing(
@@ -214,13 +221,13 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(
 ) -> None:
     whole = module._upgrade
 
-    def fails(connection: Connection) -> None:
-        whole(connection)
+    def fails(connection: Connection, wanted: Schema) -> None:
+        whole(connection, wanted)
         raise LookupError
 
     monkeypatch.setattr(module, "_upgrade", fails)
     with pytest.raises(LookupError):
-        await migrate(empty_url)
+        await migrate(empty_url, SCHEMA)
     monkeypatch.undo()
     async with Database.open(empty_url) as db, db.read() as tx:
         tables = {
@@ -228,16 +235,16 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(
             "postgresql": "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'",
         }
         assert await tx.scalar(text(tables[db.dialect])) == 0
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
 
 
 async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(empty_url: str) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     async with Database.open(empty_url) as db, db.write() as tx:
         await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     before = await schema(empty_url)
     with pytest.raises(SchemaIsNewer, match="9999"):
-        await migrate(empty_url)
+        await migrate(empty_url, SCHEMA)
     assert await schema(empty_url) == before
 
 
@@ -263,7 +270,7 @@ async def test_a_database_with_other_tables_than_its_revisions_is_refused_and_le
     with pytest.raises(
         SchemaDiffers, match=r"at revision 0001, but .* no table certification_reports; .* more"
     ):
-        await migrate(url_before_release)
+        await migrate(url_before_release, SCHEMA)
     assert await content(url_before_release) == before
 
 
@@ -278,11 +285,10 @@ async def test_a_database_on_whose_tables_a_step_fails_is_refused_and_left_as_it
         connection.exec_driver_sql("ALTER TABLE stores ADD COLUMN extra text")
         connection.exec_driver_sql(step)
 
-    monkeypatch.setattr(module, "HEAD", "0000")
     monkeypatch.setattr(command, "upgrade", upgrade)
     before = await content(url_before_release)
     with pytest.raises(SchemaDiffers, match="no table certification_reports"):
-        await migrate(url_before_release)
+        await migrate(url_before_release, replace(SCHEMA, head="0000"))
     assert await content(url_before_release) == before
 
 
@@ -309,10 +315,10 @@ async def test_a_database_on_whose_tables_a_step_fails_is_refused_and_left_as_it
 async def test_a_database_whose_tables_were_changed_is_refused_in_words(
     statements: list[str], difference: str, empty_url: str
 ) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     await execute(empty_url, statements)
     with pytest.raises(SchemaDiffers) as refused:
-        await migrate(empty_url)
+        await migrate(empty_url, SCHEMA)
     assert str(refused.value).endswith(f"but its tables are others: {difference}.")
 
 
@@ -332,22 +338,22 @@ async def test_a_database_whose_tables_were_changed_is_refused_in_words(
 async def test_a_column_of_other_properties_is_a_difference(
     statement: str, difference: str, empty_url: str
 ) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     await execute(empty_url, [statement])
     with pytest.raises(SchemaDiffers, match=difference):
-        await migrate(empty_url)
+        await migrate(empty_url, SCHEMA)
 
 
 @only_sqlite
 async def test_a_database_without_its_full_text_index_is_refused(empty_url: str) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     await execute(empty_url, ["DROP TABLE store_words"])
     with pytest.raises(SchemaDiffers, match="there is no table store_words"):
-        await migrate(empty_url)
+        await migrate(empty_url, SCHEMA)
 
 
 async def test_what_an_operator_has_added_is_no_difference(empty_url: str) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     await execute(
         empty_url,
         [
@@ -357,7 +363,7 @@ async def test_what_an_operator_has_added_is_no_difference(empty_url: str) -> No
             "ALTER TABLE stores ADD COLUMN marked text NOT NULL DEFAULT ''",
         ],
     )
-    assert await migrate(empty_url) == HEAD
+    assert await migrate(empty_url, SCHEMA) == SCHEMA.head
 
 
 @pytest.mark.parametrize("arguments", [("serve", "--port", "0"), ("worker",), ("migrate",)])
@@ -381,7 +387,7 @@ async def test_commands_refuse_a_database_with_other_tables_and_say_what_to_do(
 async def test_doctor_finds_a_database_with_other_tables(
     empty_url: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await migrate(empty_url)
+    await migrate(empty_url, SCHEMA)
     await execute(empty_url, ["DROP TABLE endpoints"])
     monkeypatch.setenv("MERCATO_DATABASE_URL", empty_url)
     said = await asyncio.to_thread(shell, "doctor", "--json", code=2)
@@ -404,5 +410,5 @@ async def test_doctor_names_the_command_that_examines_a_database_of_an_earlier_r
 
 def test_head_is_the_newest_revision() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(module.__file__).parent / "migrations"))
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+    config.set_main_option("script_location", str(SCHEMA.revisions))
+    assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA.head]

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from tests.databases import only_postgresql
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.errors import UnusableUrl
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.servers import Servers, refuse_pooled_replica, refuse_pooler
 from mercato.platform.db.url import driver_url
-from mercato.platform.settings import Secret, Settings
+from mercato.platform.texts import Secret
+from mercato.settings import Settings
 
 pytestmark = only_postgresql
 
@@ -64,7 +66,7 @@ async def test_a_pooler_in_transaction_mode_is_refused_before_anything_is_change
 ):
     async with pooled(database_url, monkeypatch, session=False):
         with pytest.raises(UnusableUrl, match="pool_mode=transaction"):
-            await migrate(database_url)
+            await migrate(database_url, SCHEMA)
 
 
 async def test_a_pooler_before_the_replica_is_refused_with_the_name_of_its_setting(

@@ -17,11 +17,11 @@ from tests.own_postgres import REPLICATED, OwnPostgres, own_postgres
 from tests.service import Merchant, merchant, service
 from tests.waiting import PATIENCE
 
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.platform.db import replica as module
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import UnusableUrl
-from mercato.platform.settings import Secret
+from mercato.platform.texts import Secret
 
 WITHIN = 1.0
 """Seconds within which a write is visible everywhere."""

@@ -26,10 +26,12 @@ from sqlalchemy import Connection as SyncConnection
 from tests.databases import only_postgresql
 from tests.db import releases
 
+from mercato.features.schema import SCHEMA
 from mercato.platform.db import migrate as module
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.db.migrate import HEAD, migrate
+from mercato.platform.db.migrate import migrate
+from mercato.platform.db.schema import Schema
 
 RELEASED = sorted(releases.HERE.glob("*.json"))
 
@@ -75,7 +77,7 @@ def key_of(table: Table, row: dict[str, Any]) -> tuple[UUID | int | str, ...]:
 
 def test_there_is_a_release_to_compare_with():
     assert RELEASED
-    assert RELEASED[-1].stem <= HEAD
+    assert RELEASED[-1].stem <= SCHEMA.head
 
 
 async def work_as(release: Path, db: Database) -> None:
@@ -131,7 +133,7 @@ async def test_a_step_that_removes_something_is_noticed(step: str, db: Database)
 async def test_a_step_gives_up_on_a_locked_table_so_that_requests_do_not_queue(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    def step(connection: SyncConnection) -> None:
+    def step(connection: SyncConnection, _schema: Schema) -> None:
         connection.execute(text("ALTER TABLE stores ADD COLUMN more text"))
 
     monkeypatch.setattr(module, "_upgrade", step)
@@ -140,6 +142,6 @@ async def test_a_step_gives_up_on_a_locked_table_so_that_requests_do_not_queue(
         async with db.write() as tx:
             await tx.execute(text("SELECT 1 FROM stores"))
             with pytest.raises(Exception) as busy:  # noqa: PT011  # the driver's own, distinguished below
-                await migrate(database_url)
+                await migrate(database_url, SCHEMA)
         assert is_unavailable(busy.value)
-        await migrate(database_url)
+        await migrate(database_url, SCHEMA)

@@ -9,12 +9,11 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato.features.catalogs.search import WEEK, SetSearch
-from mercato.features.catalogs.words import words_of
-from mercato.features.discovery import writes
-from mercato.features.discovery.index import entry_of
+from mercato.features.catalogs.words import WEEK, SetSearch, words_of
+from mercato.features.discovery import index
 from mercato.features.discovery.service import Discovery
 from mercato.features.stores.model import StoreRow
+from mercato.features.stores.search import listing_of
 from mercato.platform.db.engine import Database
 from mercato_contract.discovery import DiscoverRequest
 from mercato_contract.stores import Address
@@ -40,7 +39,7 @@ class StoreIndex:
                 items = options.pop("items", ())
                 search = SetSearch(tuple(words_of(items)), options.pop("spans", WEEK))
                 row = store(self.ids.setdefault(name, uuid4()), name, at, **options)
-                await writes.put(tx, entry_of(row, search, self.db.dialect))
+                await index.put(tx, listing_of(row, search))
 
     async def find(self, **requested: Any) -> Any:
         """Return the answer as a client reads it."""

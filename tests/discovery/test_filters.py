@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import select
 from tests.discovery.store_index import NOW, StoreIndex
 
+from mercato.features.discovery.tables import opening_hours
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import opening_hours
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -61,8 +61,7 @@ class Reader:
             self._furnish()
 
     def _furnish(self) -> None:
-        requirements = (file.name for file in ROOT.glob("requirements*.[tl]*"))
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", "packages", *requirements):
+        for name in ("Makefile", "pyproject.toml", "requirements.lock", "examples", "packages"):
             (self.desk / name).symlink_to(ROOT / name)
         venv = self.desk / ".venv"
         venv.mkdir()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from tests.docs.documents import ROOT, documents, links, sections, shown
 
-from mercato.platform.settings import PREFIX, Settings
+from mercato.settings import PREFIX, Settings
 
 CODE = [
     ROOT / place

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mercato.platform.db.tables.base import metadata
+from mercato.platform.db.tables import metadata
 
 PAGE = Path(__file__).parents[2] / "docs/scaling.md"
 NOT_WRITTEN_BY_REQUESTS = {"partners", "write_probes"}

@@ -104,7 +104,7 @@ async def test_a_storefront_that_is_interrupted_says_what_becomes_of_its_order(m
         await shop.wait()
         pos = json.loads((desk / "partner.json").read_text())
         async with AsyncClient(mercato.base, pos["commerceKey"]) as client:
-            async for store in client.each_store():
+            async for store in client.list_stores():
                 # Without a webhook it takes the order, and nothing updates it.
                 await client.update_store(store.store_id, types.StoreUpdate(webhook_url=None))
     bought = await started(desk, mercato.base, "storefront.py", "shop.json")

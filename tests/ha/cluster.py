@@ -29,8 +29,7 @@ from tests.servers import free_port
 from mercato.platform.db.servers import Servers
 from mercato.platform.processes import exit_with_parent
 
-PATRONI: Final = Path(sys.prefix) / "ha/bin/patroni"
-"""In the environment that `make test-ha` makes for it."""
+PATRONI: Final = Path(sys.prefix) / "bin/patroni"
 
 ETCD: Final = shutil.which("etcd")
 NAMES: Final = ("one", "two")

@@ -19,8 +19,8 @@ from tests.processes.test_postgres_restart import Trade, trading
 from tests.processes.test_serve import serving
 from tests.service import merchant
 
+from mercato.features.orders.tables import orders
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import orders
 
 PLACERS: Final = 16
 PAUSE: Final = 0.1

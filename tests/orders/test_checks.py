@@ -32,7 +32,7 @@ from tests.orders.samples import (
 from mercato.features.catalogs.building.compile import MAX_NAME
 from mercato.features.orders.validation.amounts import Sums
 from mercato.features.orders.validation.checks import OrderCheck, check_order
-from mercato.features.stores.availability import SoldOut
+from mercato.features.stores.model import SoldOut
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.platform.wire import Decoder

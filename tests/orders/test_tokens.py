@@ -33,6 +33,7 @@ from tests.orders.samples import (
 )
 
 from mercato.features.carts.lines import choice_of
+from mercato.features.orders.errors import OrderTokenInvalid
 from mercato.features.orders.validation.amounts import (
     MAX_DESCRIPTION_BYTES,
     MAX_DETAILS,
@@ -51,7 +52,6 @@ from mercato.features.orders.validation.tokens import (
 )
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
-from mercato.platform.errors import OrderTokenInvalid
 from mercato_contract.carts import LineItem
 from mercato_contract.orders import PickupFulfillment, ScheduleType
 

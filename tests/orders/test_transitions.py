@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mercato.features.orders.errors import InvalidStatusTransition, OrderClosed
 from mercato.features.orders.transitions import Change, Progress, change
-from mercato.platform.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
+from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.orders import (
     PICKUP_PATH,
     STATE_TRANSITIONS,

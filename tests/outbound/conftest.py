@@ -6,6 +6,7 @@ from tests.servers import StubDns
 
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Options
 
 # 127.0.0.1 counts as public, 127.0.0.2 as internal.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))
@@ -29,5 +30,5 @@ def sleeps() -> RecordedSleep:
 @pytest.fixture
 async def outbound(sleeps: RecordedSleep) -> AsyncIterator[Outbound]:
     dns = StubDns({"menu.example": [["127.0.0.1"]], "inside.example": [["127.0.0.2"]]})
-    async with Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as client:
+    async with Outbound(Options(policy=PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0)) as client:
         yield client

@@ -26,7 +26,8 @@ from tests.servers import (
 )
 
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Fault, Outbound, Reply, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Fault, Options, Reply, RequestFailed
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import target, webhook_headers
 
@@ -37,7 +38,7 @@ DEVELOPMENT = AddressPolicy(allow_private=True)
 @pytest.fixture
 async def private() -> AsyncIterator[Outbound]:
     """A client with the policy for development: it reaches loopback, also by http."""
-    async with Outbound(DEVELOPMENT) as client:
+    async with Outbound(Options(policy=DEVELOPMENT)) as client:
         yield client
 
 
@@ -277,9 +278,9 @@ async def test_a_webhook_is_posted_by_https_to_a_server_with_a_trusted_certifica
     tls = self_signed("menu.example")
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
     async with serve(reply(200, b"ok"), tls=tls.server) as server:
-        async with Outbound(PUBLIC, resolver=dns, tls=tls.client) as trusting:
+        async with Outbound(Options(policy=PUBLIC, resolver=dns, tls=tls.client)) as trusting:
             assert (await post(trusting, server.at("menu.example"))).body == b"ok"
-        async with Outbound(PUBLIC, resolver=dns) as strict:
+        async with Outbound(Options(policy=PUBLIC, resolver=dns)) as strict:
             failure = await failed(strict, server.at("menu.example"))
     assert failure.fault is Fault.TLS
     assert "self-signed" in failure.message

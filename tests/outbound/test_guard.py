@@ -10,8 +10,14 @@ from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
 from mercato.platform.outbound.addresses import AddressPolicy, Verdict
-from mercato.platform.outbound.client import Fault, Outbound, PulledDocument, RequestFailed
-from mercato.platform.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.connections import (
+    AddressRefused,
+    GuardedResolver,
+    SystemResolver,
+    socket_factory,
+)
+from mercato.platform.outbound.results import Fault, Options, PulledDocument, RequestFailed
 
 OPEN = "93.184.215.14"
 
@@ -148,7 +154,7 @@ def test_the_guard_works_on_the_event_loop_of_production_too() -> None:
         async with (
             serve(reply(200, b"{}")) as server,
             serve(reply(200, b"secret"), host="127.0.0.2") as inside,
-            Outbound(PUBLIC, resolver=dns) as outbound,
+            Outbound(Options(policy=PUBLIC, resolver=dns)) as outbound,
         ):
             pulled = await outbound.pull(server.at("menu.example") + "/a")
             assert isinstance(pulled, PulledDocument)

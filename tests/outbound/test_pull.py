@@ -28,10 +28,11 @@ from tests.servers import (
 )
 
 from mercato.platform.outbound.addresses import Address, AddressPolicy, Verdict
-from mercato.platform.outbound.client import (
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import (
     Fault,
     NotModified,
-    Outbound,
+    Options,
     PulledDocument,
     PullLimits,
     RequestFailed,
@@ -67,6 +68,7 @@ async def failed(outbound: Outbound, url: str, **options: object) -> RequestFail
 
 def test_the_limits_are_those_of_the_contract() -> None:
     assert msgspec.structs.asdict(PullLimits()) == {
+        "subject": "URL",
         "connect": 5.0,
         "total": 30.0,
         "max_raw": 32 * 1024 * 1024,
@@ -240,7 +242,7 @@ async def test_a_failure_behind_a_redirect_says_so(outbound: Outbound) -> None:
     }
     async with serve(by_path(scripts)) as server:
         for path, fault in (("/a", Fault.DNS), ("/b", Fault.STATUS), ("/d", Fault.REFUSED_ADDRESS)):
-            failure = await failed(outbound, server.url + path)
+            failure = await failed(outbound, server.url + path, limits=PullLimits(subject="catalog URL"))
             assert failure.fault is fault
             assert "address to which the catalog URL redirects" in failure.message
 
@@ -261,7 +263,7 @@ async def test_a_redirect_from_https_to_http_is_not_followed() -> None:
             tls=tls.server,
         ) as secure,
         serve(redirect(secure.at("menu.example") + "/a")) as up,
-        Outbound(PUBLIC, resolver=dns, tls=tls.client) as outbound,
+        Outbound(Options(policy=PUBLIC, resolver=dns, tls=tls.client)) as outbound,
     ):
         failure = await failed(outbound, secure.at("menu.example") + "/down")
         assert plain.connections == 0
@@ -297,7 +299,7 @@ async def test_an_internal_address_is_never_requested(url: str, sleeps: Recorded
         "mixed.example": [["127.0.0.1", "127.0.0.2"]],
         "six.example": [["::ffff:127.0.0.2"]],
     }
-    async with Outbound(PUBLIC, resolver=StubDns(answers), sleep=sleeps) as outbound:
+    async with Outbound(Options(policy=PUBLIC, resolver=StubDns(answers), sleep=sleeps)) as outbound:
         failure = await failed(outbound, url)
     assert failure.fault is Fault.REFUSED_ADDRESS
     assert (failure.retryable, sleeps.seconds) == (False, [])
@@ -308,7 +310,7 @@ async def test_a_name_that_changes_its_address_is_checked_each_time(sleeps: Reco
     dns = StubDns({"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]})
     async with (
         serve(reply(200, MENU, connection="close")) as server,
-        Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as outbound,
+        Outbound(Options(policy=PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0)) as outbound,
     ):
         await pulled(outbound, server.at("rebind.example"))
         failure = await failed(outbound, server.at("rebind.example"))
@@ -321,7 +323,10 @@ async def test_check_and_connection_use_the_same_lookup_against_rebinding(
     sleeps: RecordedSleep,
 ) -> None:
     dns = StubDns({"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]})
-    async with serve(reply(200, MENU)) as server, Outbound(PUBLIC, resolver=dns, dns_seconds=0) as outbound:
+    async with (
+        serve(reply(200, MENU)) as server,
+        Outbound(Options(policy=PUBLIC, resolver=dns, dns_seconds=0)) as outbound,
+    ):
         await pulled(outbound, server.at("rebind.example"))
     assert dns.asked == ["rebind.example"]
 
@@ -335,19 +340,25 @@ async def test_the_final_check_is_made_with_the_socket(name: str) -> None:
             return next(verdicts, Verdict.LOOPBACK)
 
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
-    async with serve(reply(200, MENU)) as server, Outbound(Forgetful(), resolver=dns) as outbound:
+    async with (
+        serve(reply(200, MENU)) as server,
+        Outbound(Options(policy=Forgetful(), resolver=dns)) as outbound,
+    ):
         failure = await failed(outbound, server.at(name))
         assert server.connections == 0
     assert failure.fault is Fault.REFUSED_ADDRESS
 
 
 async def test_development_may_pull_from_loopback() -> None:
-    async with serve(reply(200, MENU)) as server, Outbound(AddressPolicy(allow_private=True)) as outbound:
+    async with (
+        serve(reply(200, MENU)) as server,
+        Outbound(Options(policy=AddressPolicy(allow_private=True))) as outbound,
+    ):
         assert (await pulled(outbound, server.at("localhost"))).body == MENU
 
 
 async def test_without_development_loopback_is_refused_by_any_name() -> None:
-    async with serve(reply(200, MENU)) as server, Outbound(AddressPolicy()) as outbound:
+    async with serve(reply(200, MENU)) as server, Outbound(Options(policy=AddressPolicy())) as outbound:
         for url in (server.url, server.at("localhost")):
             assert (await failed(outbound, url)).fault is Fault.REFUSED_ADDRESS
         assert server.connections == 0
@@ -416,7 +427,10 @@ async def test_retry_after_may_be_a_date(sleeps: RecordedSleep) -> None:
     script = in_turn(
         reply(503, b"", retry_after=later), reply(503, b"", retry_after="soon"), reply(200, MENU)
     )
-    async with serve(script) as server, Outbound(PUBLIC, clock=lambda: now, sleep=sleeps) as outbound:
+    async with (
+        serve(script) as server,
+        Outbound(Options(policy=PUBLIC, clock=lambda: now, sleep=sleeps)) as outbound,
+    ):
         await pulled(outbound, server.url)
     assert sleeps.seconds == [9.0, 1.0]
 
@@ -452,7 +466,7 @@ async def test_an_unknown_host_name_is_retried_and_says_what_to_check(
 
 async def test_a_refused_name_is_resolved_once(sleeps: RecordedSleep) -> None:
     dns = StubDns({"inside.example": [["10.0.0.1"]]})
-    async with Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as outbound:
+    async with Outbound(Options(policy=PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0)) as outbound:
         await failed(outbound, "http://inside.example/")
     assert dns.asked == ["inside.example"]
 
@@ -491,7 +505,7 @@ async def test_the_last_failure_is_reported_when_no_time_is_left_for_another_att
 async def test_a_handshake_that_is_never_finished_is_given_up() -> None:
     tls = self_signed("menu.example")
     limits = PullLimits(connect=0.02, waits=())
-    async with serve(hang()) as server, Outbound(PUBLIC, tls=tls.client) as client:
+    async with serve(hang()) as server, Outbound(Options(policy=PUBLIC, tls=tls.client)) as client:
         failure = await failed(client, server.url.replace("http:", "https:"), limits=limits)
     assert (failure.fault, failure.retryable) == (Fault.CONNECT, True)
     assert "within 0.02 seconds" in failure.message
@@ -519,7 +533,9 @@ async def test_an_invalid_certificate_is_explained(
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
     async with (
         serve(reply(200, MENU), tls=tls.server) as server,
-        Outbound(PUBLIC, resolver=dns, tls=tls.client if trusted else None, sleep=sleeps) as outbound,
+        Outbound(
+            Options(policy=PUBLIC, resolver=dns, tls=tls.client if trusted else None, sleep=sleeps)
+        ) as outbound,
     ):
         failure = await failed(outbound, server.at("menu.example"))
         assert server.requests == []
@@ -538,6 +554,6 @@ async def test_a_trusted_certificate_is_accepted() -> None:
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
     async with (
         serve(reply(200, MENU), tls=tls.server) as server,
-        Outbound(PUBLIC, resolver=dns, tls=tls.client) as outbound,
+        Outbound(Options(policy=PUBLIC, resolver=dns, tls=tls.client)) as outbound,
     ):
         assert (await pulled(outbound, server.at("menu.example"))).body == MENU

@@ -21,7 +21,8 @@ from tests.servers import (
 )
 
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Outbound, Reply, RequestFailed
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Options, Reply, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")
@@ -53,7 +54,7 @@ SLOW = {"silence after the head", "silence", "drops"}
 @pytest.fixture
 async def private() -> AsyncIterator[Outbound]:
     """A client with the policy for development: it reaches loopback, also by http."""
-    async with Outbound(AddressPolicy(allow_private=True)) as client:
+    async with Outbound(Options(policy=AddressPolicy(allow_private=True))) as client:
         yield client
 
 
@@ -65,7 +66,10 @@ async def test_every_reply_is_the_same_over_a_reused_connection(
     truncate: bool,  # a column of the table
 ) -> None:
     seconds = 1.0 if name in SLOW else 30.0
-    async with serve(ANSWERS[name]()) as server, Outbound(AddressPolicy(allow_private=True)) as other:
+    async with (
+        serve(ANSWERS[name]()) as server,
+        Outbound(Options(policy=AddressPolicy(allow_private=True))) as other,
+    ):
         expected = await outcome_of(other, server.url, seconds, truncate=truncate)
     async with serve(in_turn(FIRST, ANSWERS[name]())) as server:
         await outcome_of(private, server.url, 30.0)

@@ -16,8 +16,9 @@ from tests.outbound.conftest import RecordedSleep
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Fault, Outbound, RequestFailed
-from mercato.platform.outbound.guard import AddressRefused, socket_factory
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.connections import AddressRefused, socket_factory
+from mercato.platform.outbound.results import Fault, Options, RequestFailed
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS
@@ -46,7 +47,7 @@ async def post(outbound: Outbound, url: str) -> Fault | None:
 async def post_order(outbound: Outbound, url: str) -> Fault | None:
     """Call a store for an order; return the failure."""
     try:
-        await outbound.post(url, headers={}, body=b"{}", timeout=5, for_order=True)
+        await outbound.post(url, headers={}, body=b"{}", timeout=5, urgent=True)
     except RequestFailed as failed:
         return failed.fault
     return None
@@ -90,7 +91,9 @@ async def outside(dns: StubDns, tls: Tls | None = None, *, private: bool = False
     """Return a client as in production, except for its resolver and its certificate authority."""
     policy = AddressPolicy(allow_private=private)
     async with Outbound(
-        policy, resolver=dns, tls=tls.client if tls else None, sleep=RecordedSleep(), dns_seconds=0
+        Options(
+            policy=policy, resolver=dns, tls=tls.client if tls else None, sleep=RecordedSleep(), dns_seconds=0
+        )
     ) as outbound:
         yield outbound
 

@@ -22,9 +22,9 @@ from mercato.features.partners.vault import FILE
 from mercato.features.webhooks import endpoints
 from mercato.platform import clock
 from mercato.platform.clock import first_id
-from mercato.platform.db import tables
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database
+from mercato.platform.db.tables import audit as entries
 from mercato.platform.telemetry.context import WorkContext, set_context
 
 __all__ = ["fresh", "shell"]
@@ -213,7 +213,7 @@ def test_since_leaves_out_what_is_older(shell: Shell, database_url: str) -> None
     async def age() -> None:
         then = clock.now() - timedelta(days=3)
         async with Database.open(database_url) as db, db.write() as tx:
-            await tx.execute(update(tables.audit).values(id=first_id(then), at=then))
+            await tx.execute(update(entries).values(id=first_id(then), at=then))
 
     asyncio.run(age())
     new = shell.json("partner", "create", "New", "--kind", "commerce")["partnerId"]
@@ -243,6 +243,6 @@ async def test_the_actor_of_background_work_is_the_service(database_url: str) ->
     async with Database.open(database_url) as db, db.write() as tx:
         set_context(WorkContext(action="webhook.deliver"))
         await audit(tx, "endpoint", detail={"enabled": False})
-        row = await tx.first(tables.audit.select())
+        row = await tx.first(entries.select())
     assert row is not None
     assert (row.actor, row.action) == ("service", "webhook.deliver")

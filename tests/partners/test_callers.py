@@ -19,6 +19,7 @@ from mercato.features.partners.callers import Callers
 from mercato.features.partners.keys import new_key, prefix
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.tokens import Claims, Tokens
+from mercato.platform import cache
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import DatabaseUnavailable
@@ -88,16 +89,16 @@ async def test_a_key_is_known_by_its_partner_surface_and_limits(
     key = next(key for key in partner.keys if key.surface is surface)
     expected = Caller(partner.id, key.id, surface, Limits(reads=7))
     assert await callers.get(token(partner, surface)) == expected
-    assert callers.cached(token(partner, surface)) == expected
+    assert callers.find_cached(token(partner, surface)) == expected
 
 
 async def test_a_warm_key_costs_no_database_read(
     callers: Callers, partner: NewPartner, reads: list[bytes]
 ) -> None:
-    assert callers.cached(token(partner)) is None
+    assert callers.find_cached(token(partner)) is None
     first = await callers.get(token(partner))
     for _ in range(100):
-        assert callers.cached(token(partner)) is first
+        assert callers.find_cached(token(partner)) is first
         assert await callers.get(token(partner)) is first
     assert len(reads) == 1
 
@@ -123,7 +124,7 @@ async def test_an_unknown_key_is_refused_by_its_prefix_and_never_repeated(caller
 async def test_what_cannot_be_a_key_is_refused_without_a_database_read(
     callers: Callers, reads: list[bytes], key: bytes
 ) -> None:
-    assert callers.cached(key) is None
+    assert callers.find_cached(key) is None
     await refusal(callers, key)
     assert reads == []
 
@@ -149,15 +150,15 @@ async def test_a_wrong_key_is_looked_up_again_after_a_while(
     key = new_key(Surface.COMMERCE).encode()
     await refusal(callers, key)
     later = time.monotonic() + module.REFUSED_SECONDS
-    monkeypatch.setattr(module, "monotonic", lambda: later)
+    monkeypatch.setattr(cache, "monotonic", lambda: later)
     await refusal(callers, key)
     assert len(reads) == 2
 
 
 async def test_a_flood_of_wrong_keys_is_limited_in_concurrent_reads_and_memory(
-    callers: Callers, monkeypatch: pytest.MonkeyPatch
+    db: Database, feed: ChangeFeed, now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_REFUSED", 10)
+    callers = Callers(db, feed, TOKENS, now, max_refused=10)
     running = most = 0
     real = queries.find_caller_by_digest
 
@@ -183,9 +184,9 @@ async def test_the_cache_is_bounded_and_evicts_the_least_recently_used(
     one, two, three = [token(await make_partner(db, now)) for _ in range(3)]
     await callers.get(one)
     await callers.get(two)
-    callers.cached(one)
+    callers.find_cached(one)
     await callers.get(three)
-    assert [callers.cached(key) is not None for key in (one, two, three)] == [True, False, True]
+    assert [callers.find_cached(key) is not None for key in (one, two, three)] == [True, False, True]
 
 
 async def test_a_key_is_refused_from_the_instant_it_expires_though_it_is_warm(
@@ -202,9 +203,9 @@ async def test_a_key_is_refused_from_the_instant_it_expires_though_it_is_warm(
     warm = key.text.encode()
     await callers.get(warm)
     now.advance(HOUR - SECOND)
-    assert callers.cached(warm) is not None
+    assert callers.find_cached(warm) is not None
     now.advance(SECOND)
-    assert callers.cached(warm) is None
+    assert callers.find_cached(warm) is None
     assert "has been expired since 2026-03-01T13:00:00.000Z" in await refusal(callers, warm)
 
 
@@ -220,9 +221,9 @@ async def test_a_rolled_key_works_through_the_overlap_and_not_beyond(
     new = made.text.encode()
     assert (await callers.get(old)).partner_id == (await callers.get(new)).partner_id == partner.id
     now.advance(HOUR)
-    assert callers.cached(old) is None
+    assert callers.find_cached(old) is None
     await refusal(callers, old)
-    assert callers.cached(new) is not None
+    assert callers.find_cached(new) is not None
 
 
 async def test_a_revoked_key_is_refused_at_once_in_the_process_that_revokes_it(
@@ -230,7 +231,7 @@ async def test_a_revoked_key_is_refused_at_once_in_the_process_that_revokes_it(
 ) -> None:
     await callers.get(token(partner))
     await revoke(db, token(partner), now)
-    assert callers.cached(token(partner)) is None
+    assert callers.find_cached(token(partner)) is None
     assert f"{prefix(token(partner).decode())} has been revoked since" in await refusal(
         callers, token(partner)
     )
@@ -264,11 +265,11 @@ async def test_a_revoked_key_is_refused_everywhere_within_2_seconds(
 ) -> None:
     async with another_process(database_url, now) as (there, heard):
         await there.get(token(partner))
-        assert there.cached(token(partner)) is not None
+        assert there.find_cached(token(partner)) is not None
         await revoke(db, token(partner), now)
         async with loop_timeout(2):
             await heard.wait()
-        assert there.cached(token(partner)) is None
+        assert there.find_cached(token(partner)) is None
         await refusal(there, token(partner))
 
 
@@ -300,7 +301,7 @@ async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
 
     monkeypatch.setattr(queries, "find_caller_by_digest", slow)
     await refusal(callers, token(partner))
-    assert callers.cached(token(partner)) is None
+    assert callers.find_cached(token(partner)) is None
 
 
 async def test_a_key_that_changes_during_every_read_is_accepted_but_not_cached(
@@ -316,7 +317,7 @@ async def test_a_key_that_changes_during_every_read_is_accepted_but_not_cached(
 
     monkeypatch.setattr(queries, "find_caller_by_digest", busy)
     assert (await callers.get(token(partner))).partner_id == partner.id
-    assert callers.cached(token(partner)) is None
+    assert callers.find_cached(token(partner)) is None
 
 
 async def test_a_cache_without_a_change_feed_for_a_minute_is_not_used(
@@ -328,11 +329,11 @@ async def test_a_cache_without_a_change_feed_for_a_minute_is_not_used(
 ) -> None:
     await callers.get(token(partner))
     monkeypatch.setattr(feed, "age", lambda: module.TRUST_SECONDS + 1)
-    assert callers.cached(token(partner)) is None
+    assert callers.find_cached(token(partner)) is None
     await callers.get(token(partner))
     assert len(reads) == 2
     monkeypatch.undo()
-    assert callers.cached(token(partner)) is not None
+    assert callers.find_cached(token(partner)) is not None
 
 
 async def test_a_key_that_cannot_be_looked_up_is_503_and_not_401(
@@ -364,7 +365,7 @@ async def test_the_last_use_is_recorded_in_the_background_once_for_many_requests
     now.advance(HOUR)
     await callers.record_uses()
     assert await last_use() == first
-    callers.cached(token(partner))
+    callers.find_cached(token(partner))
     await callers.record_uses()
     assert await last_use() == now()
 
@@ -382,7 +383,7 @@ async def test_a_use_is_recorded_soon_and_a_key_in_steady_use_once_a_minute(
     await callers.get(token(partner))
     began = now()
     for _ in range(13):
-        callers.cached(token(partner))
+        callers.find_cached(token(partner))
         await callers.record_uses()
         now.advance(5 * SECOND)
     assert noted == [(1, began), (1, began + 60 * SECOND)]
@@ -419,7 +420,10 @@ async def test_no_key_is_kept_in_memory_or_logged(
         detail = await refusal(callers, token(partner))
         await callers.get(token(partner, Surface.MARKETFRONT))
     for secret in (token(partner), token(partner, Surface.MARKETFRONT)):
-        assert secret.decode() not in f"{vars(callers)} {logs} {detail}"
+        assert (
+            secret.decode()
+            not in f"{vars(callers)} {vars(callers._cache)} {vars(callers._refused)} {logs} {detail}"
+        )
 
 
 # --- access tokens --------------------------------------------------------------------------------
@@ -449,8 +453,8 @@ async def test_a_token_needs_no_read_in_the_process_that_issued_it(
     callers: Callers, partner: NewPartner, claims: list[UUID]
 ) -> None:
     made = await issue(callers, partner)
-    assert callers.cached(made) == await callers.get(token(partner, Surface.MARKETFRONT))
-    assert await callers.get(made) is callers.cached(made)
+    assert callers.find_cached(made) == await callers.get(token(partner, Surface.MARKETFRONT))
+    assert await callers.get(made) is callers.find_cached(made)
     assert claims == []
 
 
@@ -462,7 +466,7 @@ async def test_in_other_processes_all_tokens_of_a_key_cost_one_read(
         made = await issue(callers, partner)
         now.advance(SECOND)
         assert (await elsewhere.get(made)).partner_id == partner.id
-        assert elsewhere.cached(made) is not None
+        assert elsewhere.find_cached(made) is not None
     assert len(claims) == 1
 
 
@@ -471,11 +475,11 @@ async def test_a_token_expires_after_an_hour_and_its_key_does_not(
 ) -> None:
     made = await issue(callers, partner)
     now.advance(HOUR - SECOND)
-    assert callers.cached(made) is not None
+    assert callers.find_cached(made) is not None
     now.advance(SECOND)
-    assert callers.cached(made) is None
+    assert callers.find_cached(made) is None
     assert "has expired" in await refusal(callers, made)
-    assert callers.cached(token(partner, Surface.MARKETFRONT)) is not None
+    assert callers.find_cached(token(partner, Surface.MARKETFRONT)) is not None
 
 
 async def test_a_token_ends_with_the_overlap_of_its_rolled_key(
@@ -487,9 +491,9 @@ async def test_a_token_ends_with_the_overlap_of_its_rolled_key(
         await credentials.roll_key(tx, old, overlap=HOUR / 2, now=now)
     assert (await callers.get(made)).key_id == old.id
     now.advance(HOUR / 2 - SECOND)
-    assert callers.cached(made) is not None
+    assert callers.find_cached(made) is not None
     now.advance(SECOND)
-    assert callers.cached(made) is None
+    assert callers.find_cached(made) is None
     assert "has been expired since" in await refusal(callers, made)
 
 
@@ -500,10 +504,10 @@ async def test_a_token_is_refused_everywhere_within_2_seconds_of_its_keys_revoca
     async with another_process(database_url, now) as (there, heard):
         await there.get(made)
         await revoke(db, token(partner, Surface.MARKETFRONT), now)
-        assert callers.cached(made) is None
+        assert callers.find_cached(made) is None
         async with loop_timeout(2):
             await heard.wait()
-        assert there.cached(made) is None
+        assert there.find_cached(made) is None
         assert "has been revoked since" in await refusal(there, made)
 
 
@@ -514,7 +518,7 @@ async def test_a_forged_token_is_refused_without_a_database_read(
     assert key is not None
     wanted = Claims(key.id, partner.id, int(now().timestamp()) + 60)
     forged = Tokens([b"guess"]).sign(wanted).encode()
-    assert callers.cached(forged) is None
+    assert callers.find_cached(forged) is None
     assert "not issued by this service" in await refusal(callers, forged)
     assert (claims, reads) == ([], [])
     assert (await callers.get(TOKENS.sign(wanted).encode())).key_id == key.id

@@ -20,7 +20,8 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.shared_limits import SharedLimiter
 from mercato.platform.clock import new_id
-from mercato.platform.settings import Secret, SettingsError
+from mercato.platform.texts import Secret
+from mercato.settings import SettingsError
 
 
 @contextmanager

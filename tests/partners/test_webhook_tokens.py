@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import update
 from tests.partners.support import VAULT, HandClock, make_partner
 
-from mercato.features.partners.model import AccountError
+from mercato.features.partners.model import AccountError, SeveralOriginsError
+from mercato.features.partners.tables import webhook_tokens
 from mercato.features.partners.vault import VaultError
 from mercato.features.partners.webhook_tokens import (
     MAX_ORIGINS,
@@ -20,7 +21,6 @@ from mercato.features.partners.webhook_tokens import (
 )
 from mercato.features.webhooks.credentials import Credentials
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import webhook_tokens
 
 A, B = "https://a.example/hooks", "https://b.example/hooks"
 
@@ -110,7 +110,7 @@ async def test_a_token_that_is_given_again_replaces_those_that_are_bound(db: Dat
 async def test_a_first_token_goes_to_the_one_origin_of_the_stores_and_of_several_one_must_be_named(
     db: Database, partner: UUID
 ):
-    with pytest.raises(AccountError, match="--webhook-origin"):
+    with pytest.raises(SeveralOriginsError, match="2 origins"):
         await give(db, partner, "one", used=[A, B])
     await give(db, partner, "one", used=[A, "https://a.example/other"])
     assert await tokens(db, partner) == {"https://a.example": "one"}

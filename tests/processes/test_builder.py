@@ -14,8 +14,8 @@ from tests.waiting import PATIENCE
 
 from mercato.features.catalogs.building.builder import LARGE as OWN_PROCESS
 from mercato.features.catalogs.building.builder import SMALL, Builder, BuildOverrunError
-from mercato.features.catalogs.building.compress import decompress
 from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built
+from mercato.features.catalogs.building.packed import decompress
 from mercato.platform.outbound.document import Document
 
 LARGE = json.dumps(

@@ -24,12 +24,16 @@ from tests.waiting import PATIENCE
 from mercato.app import GRACE
 from mercato.cli.operations import doctor
 from mercato.features import doctor as checks
+from mercato.features.orders.tables import order_submissions, orders
 from mercato.features.partners.vault import FILE
+from mercato.features.webhooks.tables import deliveries, endpoints
 from mercato.platform import clock, processes
-from mercato.platform.db import health, tables
+from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.tables import jobs
 from mercato.platform.jobs.worker import Worker
-from mercato.platform.settings import Secret, Settings
+from mercato.platform.texts import Secret
+from mercato.settings import Settings
 
 __all__ = ["fresh", "shell"]
 
@@ -93,7 +97,7 @@ async def write(url: str, *statements: Any) -> None:
 def job(**columns: Any) -> Any:
     then = clock.now() - timedelta(minutes=5)
     row = {"kind": "webhook.deliver", "ordering_key": "l", "group_key": "", "payload": "{}", "run_at": then}
-    return insert(tables.jobs).values(**row | {"enqueued_at": then} | columns)
+    return insert(jobs).values(**row | {"enqueued_at": then} | columns)
 
 
 def test_a_healthy_service_passes_every_check(shell: Shell, database_url: str) -> None:
@@ -117,7 +121,7 @@ def test_work_without_a_worker_is_reported_with_its_age_and_kind(shell: Shell, d
 def test_a_disabled_endpoint_is_a_note_and_not_a_failure(shell: Shell, database_url: str) -> None:
     made = shell.json("partner", "create", "Acme", "--kind", "both")
     row = {"partner_id": UUID(made["partnerId"]), "url": "http://x", "failing_since": clock.now()}
-    disabled = insert(tables.endpoints).values(**row, disabled_at=clock.now(), disabled_reason="down")
+    disabled = insert(endpoints).values(**row, disabled_at=clock.now(), disabled_reason="down")
     asyncio.run(write(database_url, disabled))
     found = asyncio.run(examined(shell, database_url, code=0))
     assert found["endpoints"]["state"] == "note"
@@ -137,7 +141,7 @@ def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any
         "partition": 0,
     }
     row |= {"round": 0, "attempts_before_round": 0, "created_at": at, "updated_at": at}
-    return insert(tables.deliveries).values(**row)
+    return insert(deliveries).values(**row)
 
 
 def test_a_store_with_failing_order_calls_is_named(shell: Shell, database_url: str) -> None:
@@ -161,7 +165,7 @@ def test_an_address_that_fails_for_an_hour_is_reported(shell: Shell, database_ur
     for minutes, state in ((50, "ok"), (70, "note")):
         since = clock.now() - timedelta(minutes=minutes)
         row = {"partner_id": UUID(made["partnerId"]), "url": f"http://x/{minutes}", "failing_since": since}
-        asyncio.run(write(database_url, insert(tables.endpoints).values(**row)))
+        asyncio.run(write(database_url, insert(endpoints).values(**row)))
         found = asyncio.run(examined(shell, database_url, code=0))["deliveries"]
         assert found["state"] == state
     assert "1 address of 1 partner" in found["said"]
@@ -189,8 +193,8 @@ def test_an_order_without_an_answer_is_reported_with_its_age(shell: Shell, datab
     asyncio.run(
         write(
             database_url,
-            insert(tables.orders).values(**order),
-            insert(tables.order_submissions).values(**waiting),
+            insert(orders).values(**order),
+            insert(order_submissions).values(**waiting),
         )
     )
     shell.json("partner", "create", "Acme", "--kind", "both")

@@ -9,14 +9,11 @@ import asyncio
 import gzip
 import json
 import sys
-import threading
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 
 import aiohttp
 import psutil
@@ -125,9 +122,14 @@ async def bodies(base: str, keys: list[str], _shop: Merchant) -> None:
 
 async def bombs(base: str, keys: list[str], shop: Merchant) -> None:
     """Eight gzip bombs at once, of all partners in turn, as catalogs of stores that register."""
+    await register_all(base, keys, shop, BOMBS)
+
+
+async def register_all(base: str, keys: list[str], shop: Merchant, catalogs: Mapping[str, bytes]) -> None:
+    """Register a store of the partners in turn for each gzip body, and wait until all runs have ended."""
     async with aiohttp.ClientSession() as session:
         paths = []
-        for number, (name, packed) in enumerate(BOMBS.items()):
+        for number, (name, packed) in enumerate(catalogs.items()):
             client = Client(base, keys[number % len(keys)], session)
             url = shop.host(_packed(packed), f"/{name.replace(' ', '-')}.json")
             made = await client.post(
@@ -205,50 +207,3 @@ async def test_no_load_takes_more_than_600_mb_and_memory_is_returned(
             assert (await Client(base, keys[0], session).get("/healthz")).status == 200
     assert memory.peak <= MOST
     assert after <= KEPT * idle
-
-
-HEALTHZ_FACTOR = 20
-"""What a health check beside eight bombs may take, in quiet ones: the 99th percentile of each."""
-
-
-@dataclass
-class Health:
-    """Health checks, one after the other from a thread of their own, and how long each took."""
-
-    base: str
-    seconds: list[float] = field(default_factory=list)
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def poll(self) -> None:
-        host = self.base.removeprefix("http://")
-        while not self.ended.wait(0.02):
-            started = perf_counter()
-            with closing(HTTPConnection(host, timeout=60)) as connection:
-                connection.request("GET", "/healthz")
-                assert connection.getresponse().status == 200
-            self.seconds.append(perf_counter() - started)
-
-    async def beside(self, load: Awaitable[None]) -> list[float]:
-        """Return the sorted seconds of the checks beside the load."""
-        self.seconds, self.ended = [], threading.Event()
-        polling = asyncio.create_task(asyncio.to_thread(self.poll))
-        try:
-            await load
-        finally:
-            self.ended.set()
-            await polling
-        return sorted(self.seconds)
-
-
-@pytest.mark.long
-async def test_a_health_check_beside_the_bombs_of_eight_partners_takes_a_few_times_as_long_as_a_quiet_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    async with served(tmp_path, partners=8) as (_, base, keys, shop):
-        health = Health(base)
-        quiet = await health.beside(asyncio.sleep(8))
-        loaded = await health.beside(bombs(base, keys, shop))
-    cells = [f"{one[len(one) * part // 100] * 1000:.1f} ms" for one in (quiet, loaded) for part in (50, 99)]
-    with capsys.disabled():
-        sys.stdout.write("\n| " + " | ".join([*cells, f"{loaded[-1] * 1000:.0f} ms"]) + " |\n")
-    assert loaded[len(loaded) * 99 // 100] < HEALTHZ_FACTOR * quiet[len(quiet) * 99 // 100]

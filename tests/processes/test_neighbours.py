@@ -28,10 +28,10 @@ from mercato.features.orders import queries
 from mercato.features.orders.placement.submission import schedule, submission_of
 from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.features.partners.model import Surface
+from mercato.features.stores.tables import stores
 from mercato.features.webhooks import outbox
 from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Write
-from mercato.platform.db.tables import stores
 from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState, OrderStatus
 
@@ -137,20 +137,16 @@ async def insert_store(tx: Write, model: UUID, *, partner_id: UUID, url: str) ->
 
 
 async def push(here: Trade, tx: Write, *, partner_id: UUID, url: str, webhook_id: UUID) -> None:
-    now = here.mercato.app.clock()
-    await outbox.push(
-        tx,
+    event = outbox.NewEvent(
         delivery_id=new_id(),
-        partner_id=partner_id,
-        surface=Surface.COMMERCE,
-        store_id=new_id(),
-        base_url=url,
-        type=EventType.CATALOG_SYNC_SUCCEEDED,
         webhook_id=webhook_id,
+        type=EventType.CATALOG_SYNC_SUCCEEDED,
         data={"status": "succeeded", "errors": []},
         traceparent=TRACE,
-        now=now,
+        store_id=new_id(),
     )
+    recipient = outbox.Recipient(partner_id, Surface.COMMERCE, url)
+    await outbox.push(tx, event, to=recipient, now=here.mercato.app.clock())
 
 
 async def hang_all(here: Trade, model: OrderRow, partners: int, stuck: Hanging) -> None:

@@ -17,7 +17,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
-from mercato.platform.db.migrate import HEAD
+from mercato.features.schema import SCHEMA
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -242,12 +242,16 @@ async def onboarded(data_dir: Path, base: str) -> Any:
 @only_sqlite
 async def test_migrate_says_what_it_did_and_that_a_repeat_changed_nothing(tmp_path: Path, database_kind: str):
     code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
-    assert (code, out, err) == (0, "", f"Created the tables of revision {HEAD} in {tmp_path / 'data'}.\n")
+    assert (code, out, err) == (
+        0,
+        "",
+        f"Created the tables of revision {SCHEMA.head} in {tmp_path / 'data'}.\n",
+    )
     code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
     assert (code, out, err) == (
         0,
         "",
-        f"The database is at revision {HEAD}, this version's: nothing was changed.\n",
+        f"The database is at revision {SCHEMA.head}, this version's: nothing was changed.\n",
     )
 
 

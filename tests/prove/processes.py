@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.prove.points import POINTS
+
 from mercato.platform import crash
 from mercato.platform.processes import exit_with_parent
 
@@ -160,5 +162,5 @@ class Fleet:
 
     def _point(self) -> str | None:
         if self.chaos and self.rng.random() < ARMED:
-            return self.rng.choice(crash.POINTS)
+            return self.rng.choice(POINTS)
         return None

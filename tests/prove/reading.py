@@ -7,16 +7,12 @@ from tests.prove.calls import Partner
 from tests.prove.documents import version_of
 from tests.prove.records import ServiceOrder, ServiceRecords, ServiceRun, Shop
 
+from mercato.features.catalogs.tables import catalog_runs
+from mercato.features.orders.tables import idempotency_keys, order_submissions, orders
+from mercato.features.stores.tables import stores
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.db.tables import (
-    catalog_runs,
-    deliveries,
-    idempotency_keys,
-    jobs,
-    order_submissions,
-    orders,
-    stores,
-)
+from mercato.platform.db.tables import jobs
 
 MOST_NAMED: Final = 20
 """How many unfinished entries of a kind are named."""

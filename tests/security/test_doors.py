@@ -12,9 +12,9 @@ from tests.service import service
 
 from mercato.asgi import operations
 from mercato.http.operations import Access
-from mercato.platform.settings import Secret
 from mercato.platform.telemetry.exposition import serve_metrics
 from mercato.platform.telemetry.metrics import Metrics
+from mercato.platform.texts import Secret
 
 OPEN = {
     "getAccessToken", "getOpenapi", "getLlms", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",

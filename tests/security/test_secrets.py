@@ -22,8 +22,8 @@ from mercato.asgi import document
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.keys import PATTERN
 from mercato.features.partners.model import PartnerKind
-from mercato.platform.settings import Secret
 from mercato.platform.telemetry import configure_logs
+from mercato.platform.texts import Secret
 
 SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""
@@ -34,11 +34,11 @@ HARMLESS = {
     "features.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
-    "cli.operations.audit.Names.keys": "what keys are called, by their ids",
+    "cli.operations.history.Names.keys": "what keys are called, by their ids",
     "cli.partners.partners.Deletion.keys": "how many there are",
     "platform.geo.gazetteer.Header.keys": "of the index of places: how many there are",
     "features.offboarding.Holdings.keys": "the same",
-    "cli.partners.partners.Entry.has_webhook_token": "yes or no",
+    "cli.partners.partners.PartnerEntry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "features.sign_in.provider._Known.keys": "public keys",
     "features.sign_in.provider._KeySet.keys": "public keys",
@@ -51,22 +51,22 @@ HARMLESS = {
     "platform.jobs.claim.Rotation.keys": "ordering keys",
     "platform.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
     "platform.jobs.model.Job.ordering_key": "an ordering key",
-    "platform.outbound.client.Reply.body": "what a partner's server answered",
+    "platform.outbound.results.Reply.body": "what a partner's server answered",
     "features.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "features.partners.model.Partner.has_webhook_token": "yes or no",
     "console.guides.Guide.body": "a page of the documentation",
     "http.operations.Operation.request_headers": "names",
-    "http.operations.Operation.reply_headers": "names",
+    "http.operations.Operation.answer_headers": "names",
     "http.operations.Operation.body_limit": "a number of bytes",
-    "http.operations.Operation.raw_body": "yes or no",
-    "http.operations.Operation.streams_body": "yes or no",
-    "http.operations.Operation.late_body": "yes or no",
+    "http.operations.Operation.body_form": "how a handler gets a body",
+    "http.operations.Operation.body_type": "a media type",
+    "http.operations.Operation.body_optional": "yes or no",
     "features.webhooks.model.StoreCall.carries_payment": "yes or no",
     "mercato_contract.debugger.mistakes.Match.key": "a Key, of which the secret is hidden",
     "mercato_contract.webhooks.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.tools.sandbox", "mercato_client.testing", "mercato.platform.db.migrations")
+NOT_SERVED = ("mercato.tools.sandbox", "mercato_client.testing", "mercato.features.schema.env")
 
 
 def kinds() -> Iterator[type[Any]]:

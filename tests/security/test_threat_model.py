@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mercato.platform.settings import PREFIX, Settings
+from mercato.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/security.md").read_text()

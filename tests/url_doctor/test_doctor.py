@@ -29,9 +29,9 @@ from tests.servers import (
 
 from mercato import cli
 from mercato.cli.catalog.url import _print, diagnose
-from mercato.platform.environment import load
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import PullLimits
+from mercato.platform.outbound.results import PullLimits
+from mercato.settings import load
 from mercato.tools.url_doctor.doctor import Level, UrlDoctor, UrlFinding
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))

@@ -20,13 +20,13 @@ from mercato.features.partners.webhook_tokens import bind_token
 from mercato.features.webhooks import deliveries
 from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import KIND, DeliverJob
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.sender import Sender
+from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.platform import clock
 from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import AnyRow, Database, Write
-from mercato.platform.db.tables import deliveries as delivery_rows
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Job
 from mercato.platform.jobs.claim import Rotation, claim
@@ -34,6 +34,7 @@ from mercato.platform.jobs.run import Run
 from mercato.platform.jobs.settle import settle
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Options
 from mercato_contract.webhooks import WebhookDeliveryDetail
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -73,22 +74,20 @@ class Harness:
 
     async def push_in(self, tx: Write, base_url: str, **changes: Any) -> UUID:
         delivery_id = new_id()
+        surface = changes.pop("surface", Surface.COMMERCE)
+        recipient = Recipient(changes.pop("partner_id", self.partner.id), surface, base_url)
+        now = changes.pop("now", self.now)
         given: dict[str, Any] = {
             "delivery_id": delivery_id,
-            "partner_id": self.partner.id,
-            "surface": Surface.COMMERCE,
-            "store_id": new_id(),
-            "base_url": base_url,
-            "type": "catalog.sync.succeeded",
             "webhook_id": new_id(),
+            "type": "catalog.sync.succeeded",
             "data": {"status": "succeeded", "errors": []},
             "traceparent": TRACE,
-            "now": self.now,
+            "store_id": new_id(),
         }
-        given |= changes
-        if given["surface"] is Surface.COMMERCE:
+        if surface is Surface.COMMERCE:
             await bind_token(tx, self.vault, self.partner.id, base_url, token=None)
-        await push(tx, **given)
+        await push(tx, NewEvent(**given | changes), to=recipient, now=now)
         return delivery_id
 
     async def bind(self, url: str) -> None:
@@ -154,5 +153,5 @@ async def open_harness(db: Database, *, allow_private: bool = True) -> AsyncIter
         partner = await accounts.create_partner(
             tx, vault, name="Pizza", kind=PartnerKind.BOTH, webhook_token=TOKEN
         )
-    async with Outbound(AddressPolicy(allow_private=allow_private)) as outbound:
+    async with Outbound(Options(policy=AddressPolicy(allow_private=allow_private))) as outbound:
         yield Harness(db=db, outbound=outbound, vault=vault, partner=partner)

@@ -13,9 +13,10 @@ from mercato import cli
 from mercato.features.partners import accounts
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.vault import Vault, load_keys
+from mercato.features.schema import SCHEMA
+from mercato.features.webhooks.tables import endpoints
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
-from mercato.platform.db.tables import endpoints
 
 URL = "https://pos.example/hooks"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -24,7 +25,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 async def prepared(data_dir: Path) -> None:
     """Make a database in which an address of the partner is disabled."""
     url = f"sqlite:///{data_dir / 'mercato.db'}"
-    await migrate(url)
+    await migrate(url, SCHEMA)
     vault = Vault(load_keys(None, data_dir))
     async with Database.open(url) as db, db.write() as tx:
         partner = await accounts.create_partner(tx, vault, name="Acme", kind=PartnerKind.COMMERCE)

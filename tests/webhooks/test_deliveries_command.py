@@ -15,11 +15,12 @@ from mercato.features.webhooks.deliveries import record_store_call
 from mercato.features.webhooks.endpoints import disable as disable_endpoint
 from mercato.features.webhooks.endpoints import insert_failing
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.features.webhooks.outbox import push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints
 from mercato.platform import clock
 from mercato.platform.clock import first_id, new_id
 from mercato.platform.db.engine import Database
-from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, jobs
+from mercato.platform.db.tables import jobs
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -69,13 +70,15 @@ class Sent:
         return delivery_id
 
     async def _push(self, delivery_id: UUID, changes: dict[str, Any], columns: dict[str, Any]) -> None:
-        given = {
-            "partner_id": self.partner, "surface": Surface.COMMERCE, "store_id": new_id(), "base_url": URL,
-            "type": "catalog.sync.failed", "webhook_id": new_id(),
-            "data": {"status": "failed"}, "traceparent": "", "now": clock.now(),
+        recipient = Recipient(
+            changes.pop("partner_id", self.partner), changes.pop("surface", Surface.COMMERCE), URL
+        )
+        given: dict[str, Any] = {
+            "delivery_id": delivery_id, "webhook_id": new_id(), "type": "catalog.sync.failed",
+            "data": {"status": "failed"}, "traceparent": "", "store_id": new_id(),
         }  # fmt: skip
         async with Database.open(self.url) as db, db.write() as tx:
-            await push(tx, **{**given, **changes, "delivery_id": delivery_id})
+            await push(tx, NewEvent(**given | changes), to=recipient, now=clock.now())
             if columns:
                 ended = {"next_attempt_at": None, **columns}
                 await tx.execute(update(deliveries).where(deliveries.c.id == delivery_id).values(ended))

@@ -13,9 +13,9 @@ from tests.webhooks.harness import Harness, job_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.endpoints import enable
 from mercato.features.webhooks.model import KIND, MAX_FAULTS, DeliverJob
+from mercato.features.webhooks.tables import deliveries as delivery_rows
+from mercato.features.webhooks.tables import endpoints
 from mercato.platform.clock import new_id
-from mercato.platform.db.tables import deliveries as delivery_rows
-from mercato.platform.db.tables import endpoints
 from mercato.platform.jobs import Job, JobLost, Outcome, Worker
 from mercato.platform.jobs.maintenance import move_orphans
 from mercato_contract.events import EventType

@@ -18,6 +18,7 @@ from mercato.features.compression import compress
 from mercato.features.partners import accounts
 from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.partners.vault import Vault, load_keys
+from mercato.features.schema import SCHEMA
 from mercato.features.webhooks import queries
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Database
@@ -139,7 +140,7 @@ def test_unusable_input_exits_with_2(ask: Ask, typed: bytes, arguments: list[str
 async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
     """Make a partner that was sent BODY; return its secret and the webhook-id."""
     url = f"sqlite:///{data_dir / 'mercato.db'}"
-    await migrate(url)
+    await migrate(url, SCHEMA)
     vault = Vault(load_keys(None, data_dir))
     webhook_id = new_id()
     async with Database.open(url) as db, db.write() as tx:
@@ -149,7 +150,7 @@ async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
             "webhook_id": webhook_id, "url": "https://pos.example/hooks", "body": compress(BODY), "traceparent": "",
             "partition": 0, "status": "succeeded", "created_at": now(), "updated_at": now(),
         }  # fmt: skip
-        await queries.insert_delivery(tx, **columns)
+        queries.insert_delivery(tx, queries.NewDelivery(**columns))
     return made.signing_secret, webhook_id
 
 

@@ -13,12 +13,14 @@ from tests.webhooks.harness import TOKEN, Harness, job_of
 
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import attempts, deliveries
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.model import CallResult
 from mercato.features.webhooks.retention import delete_of_orders, prune
+from mercato.features.webhooks.tables import deliveries as delivery_rows
+from mercato.features.webhooks.tables import delivery_attempts
 from mercato.platform import errors
 from mercato.platform.clock import new_id
-from mercato.platform.db.tables import deliveries as delivery_rows
-from mercato.platform.db.tables import delivery_attempts, jobs
+from mercato.platform.db.tables import jobs
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato_contract.wire import as_json
 
@@ -96,12 +98,12 @@ async def test_another_partners_delivery_is_not_found(harness: Harness) -> None:
     delivery = await harness.push(NOWHERE)
     for caller in (harness.caller(partner_id=new_id()), harness.caller(Surface.MARKETFRONT)):
         async with harness.db.write() as tx:
-            with pytest.raises(errors.DeliveryNotFound):
+            with pytest.raises(DeliveryNotFound):
                 await deliveries.get_delivery(tx, caller, delivery)
-            with pytest.raises(errors.DeliveryNotFound):
+            with pytest.raises(DeliveryNotFound):
                 await deliveries.redeliver(tx, caller, delivery, now=harness.now)
             assert ids(await deliveries.list_deliveries(tx, caller, WebhookDeliveryQuery())) == []
-    with pytest.raises(errors.DeliveryNotFound):
+    with pytest.raises(DeliveryNotFound):
         await harness.get(new_id())
 
 
@@ -206,9 +208,7 @@ async def test_an_attempt_recorded_while_its_orders_deliveries_are_deleted_is_de
     async with harness.db.write() as tx:
         [delivery] = await attempts.list_due(tx, job.payload, through=job.run_at, limit=1)
         result = CallResult(at=harness.now, ms=1, status=204, reply="Thank you, Ada Lovelace")
-        assert await attempts.update_delivery(
-            tx, delivery, now=harness.now, attempts=1, status=DeliveryStatus.SUCCEEDED
-        )
+        assert await attempts.update_succeeded(tx, [delivery], now=harness.now)
         await attempts.insert_attempt_of_each(tx, [(delivery, result)])
         forgetting = asyncio.create_task(forget())
         # PostgreSQL waits for the delivery, SQLite for the writer; there is no event for either.

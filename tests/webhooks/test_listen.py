@@ -22,12 +22,20 @@ from tests.partners.test_commands import Shell, shell
 from tests.servers import free_port, hang, reply, serve
 
 from mercato import cli
-from mercato.cli.webhooks import receiver as listening_module
-from mercato.cli.webhooks.listen import Screen, lines_of
-from mercato.cli.webhooks.receiver import MAX_BODY, Listener, ReceivedWebhook, below, receiving
+from mercato.cli.webhooks import listen as listening_module
+from mercato.cli.webhooks.listen import (
+    MAX_BODY,
+    Listener,
+    ReceivedWebhook,
+    Screen,
+    below,
+    lines_of,
+    receiving,
+)
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Options
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.signing import new_secret, webhook_headers
 
@@ -76,7 +84,7 @@ async def listener_client(
 ) -> AsyncIterator[ListenerClient]:
     received: list[ReceivedWebhook] = []
     async with (
-        Outbound(AddressPolicy(allow_private=True)) as outbound,
+        Outbound(Options(policy=AddressPolicy(allow_private=True))) as outbound,
         aiohttp.ClientSession() as client,
     ):
         here = Listener(

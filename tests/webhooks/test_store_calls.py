@@ -28,6 +28,7 @@ from tests.servers import (
 from tests.waiting import PATIENCE, loop_timeout
 from tests.webhooks.harness import TOKEN, TRACE, Harness
 
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners import accounts
 from mercato.features.webhooks.call_limits import ConcurrencyLimiter
 from mercato.features.webhooks.calls import StoreCalls
@@ -36,7 +37,7 @@ from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.platform import clock
 from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
-from mercato.platform.telemetry import Metrics, configure_logs
+from mercato.platform.telemetry import configure_logs
 
 pytestmark = (
     only_sqlite  # the database only holds the credentials, and test_webhook_credentials reads them from both
@@ -60,7 +61,7 @@ class Stores:
     calls: StoreCalls
     partner_id: UUID
     secret: str
-    metrics: Metrics
+    metrics: CommerceMetrics
     time: list[float] = field(default_factory=lambda: [0.0])
 
     def call(self, url: str, **changes: Any) -> StoreCall:
@@ -89,7 +90,7 @@ class Stores:
 
 @pytest.fixture
 async def stores(harness: Harness) -> Stores:
-    time, metrics = [0.0], Metrics()
+    time, metrics = [0.0], CommerceMetrics()
     calls = StoreCalls(
         outbound=harness.outbound,
         credentials=WebhookCredentials(harness.db, ChangeFeed(harness.db), harness.vault, clock.now),
@@ -473,7 +474,7 @@ async def test_a_store_in_use_stays_in_memory_and_the_rest_is_bounded(
         outbound=harness.outbound,
         credentials=WebhookCredentials(harness.db, ChangeFeed(harness.db), harness.vault, clock.now),
         clock=clock.now,
-        metrics=Metrics(),
+        metrics=CommerceMetrics(),
         limiter=ConcurrencyLimiter(per_store=1),
         max_stores=3,
     )

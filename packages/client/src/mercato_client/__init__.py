@@ -14,6 +14,7 @@ from mercato_client import errors, types
 from mercato_client.clients import AsyncClient, Client
 from mercato_client.core import NEVER, Retries
 from mercato_client.marketfront import as_cart, to_place
+from mercato_client.operation import AsyncPages, Pages
 from mercato_client.webhooks import (
     Answer,
     Event,
@@ -29,8 +30,10 @@ __all__ = [
     "NEVER",
     "Answer",
     "AsyncClient",
+    "AsyncPages",
     "Client",
     "Event",
+    "Pages",
     "Receiver",
     "Retries",
     "UnknownData",

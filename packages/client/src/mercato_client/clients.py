@@ -7,11 +7,12 @@ from typing import Self, TypeVar
 
 import httpx
 
+from mercato_client.both import Clinic
 from mercato_client.commerce import Commerce
 from mercato_client.core import TIMEOUT, Core, Retries, core_of
 from mercato_client.errors import MercatoError
 from mercato_client.exchange import Done, Pause, Reply, Script, Send, advance
-from mercato_client.marketfront import Clinic, Marketfront
+from mercato_client.marketfront import Marketfront
 from mercato_client.operation import Runs, RunsAsync
 from mercato_client.transport import AsyncTransport, Transport
 from mercato_client.waiting import CommerceWaits, MarketfrontWaits

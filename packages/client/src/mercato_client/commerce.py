@@ -1,12 +1,12 @@
 """The Commerce surface, for merchants' systems."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from types import NoneType
 from typing import Any, Final
 
+from mercato_client import both
 from mercato_client.exchange import Id, Sent
-from mercato_client.operation import Each, operation
+from mercato_client.operation import listing, operation
 from mercato_contract.catalogs import (
     CatalogIngestAccepted,
     CatalogIngestPage,
@@ -40,7 +40,7 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato_contract.webhooks import WebhookDeliveryDetail, WebhookDeliveryPage
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -58,16 +58,10 @@ class Commerce:
         """Start the onboarding of a store; its catalog is pulled at once. Go on with `wait_until_live`."""
         return Sent(body=request)
 
-    @operation("GET", ONBOARDING, OnboardingPage)
+    @listing("GET", ONBOARDING, OnboardingPage, lambda page: page.onboardings)
     def list_onboardings(self, *, limit: int | None = None, cursor: str | None = None) -> Sent:
-        """Return a page of the onboardings that were not cancelled, newest first."""
+        """Return the onboardings that were not cancelled, newest first."""
         return Sent(query={"limit": limit, "cursor": cursor})
-
-    each_onboarding = Each(
-        list_onboardings,
-        lambda page: page.onboardings,
-        "Yield every onboarding that was not cancelled, newest first.",
-    )
 
     @operation("GET", ONBOARDING + "/{onboardingId}", OnboardingStatus)
     def get_onboarding_status(self, onboarding_id: Id) -> Sent:
@@ -103,18 +97,12 @@ class Commerce:
         """Return the status of a catalog run."""
         return Sent(ids=(store_id, catalog_ingest_id))
 
-    @operation("GET", STORES + "/{storeId}/catalog-ingest", CatalogIngestPage)
+    @listing("GET", STORES + "/{storeId}/catalog-ingest", CatalogIngestPage, lambda page: page.runs)
     def list_catalog_ingest_runs(
         self, store_id: Id, *, limit: int | None = None, cursor: str | None = None
     ) -> Sent:
-        """Return a page of a store's catalog runs, newest first."""
+        """Return a store's catalog runs, newest first."""
         return Sent(ids=(store_id,), query={"limit": limit, "cursor": cursor})
-
-    each_catalog_ingest_run = Each(
-        list_catalog_ingest_runs,
-        lambda page: page.runs,
-        "Yield every catalog run of a store, newest first.",
-    )
 
     @operation("POST", "/v1/commerce/catalogset-validation", CatalogValidation, repeats=True)
     def validate_catalog_set(
@@ -135,7 +123,7 @@ class Commerce:
 
     # --- stores
 
-    @operation("GET", STORES, StorePage)
+    @listing("GET", STORES, StorePage, lambda page: page.stores)
     def list_stores(
         self,
         *,
@@ -144,13 +132,9 @@ class Commerce:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Sent:
-        """Return a page of the account's live stores, newest first."""
+        """Return the account's live stores, newest first."""
         which = {"status": status, "partnerStoreId": partner_store_id}
         return Sent(query={**which, "limit": limit, "cursor": cursor})
-
-    each_store = Each(
-        list_stores, lambda page: page.stores, "Yield every live store of the account, newest first."
-    )
 
     @operation("GET", STORES + "/{storeId}", Store)
     def get_store(self, store_id: Id) -> Sent:
@@ -179,7 +163,7 @@ class Commerce:
 
     # --- orders
 
-    @operation("GET", ORDERS, OrderPage)
+    @listing("GET", ORDERS, OrderPage, lambda page: page.orders)
     def list_orders(
         self,
         *,
@@ -188,14 +172,8 @@ class Commerce:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Sent:
-        """Return a page of the orders of the account's stores, newest first."""
+        """Return the orders of the account's stores, newest first."""
         return Sent(query={"storeId": store_id, "state": state, "limit": limit, "cursor": cursor})
-
-    each_order = Each(
-        list_orders,
-        lambda page: page.orders,
-        "Yield every order of the account's stores, newest first.",
-    )
 
     @operation("GET", ORDERS + "/{orderId}", CommerceOrder)
     def get_order(self, order_id: Id) -> Sent:
@@ -212,57 +190,20 @@ class Commerce:
         """Update an order's status, close it, or set when it will be ready."""
         return Sent(ids=(order_id,), body=update)
 
-    # --- refused requests
+    # --- refused requests, webhooks
 
-    @operation("GET", "/v1/commerce/requests", RefusedRequestPage)
-    def list_commerce_requests(
-        self,
-        *,
-        error_code: str | None = None,
-        since: datetime | str | None = None,
-        store_id: Id | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Sent:
-        """Return a page of the account's requests that were refused in the last 7 days, newest first."""
-        which = {"errorCode": error_code, "since": since, "storeId": store_id}
-        return Sent(query={**which, "limit": limit, "cursor": cursor})
+    list_commerce_requests = listing(
+        "GET", "/v1/commerce/requests", RefusedRequestPage, lambda page: page.requests
+    )(both.refused_requests)
 
-    each_commerce_request = Each(
-        list_commerce_requests,
-        lambda page: page.requests,
-        "Yield every request of the account that was refused in the last 7 days, newest first.",
+    list_commerce_webhook_deliveries = listing(
+        "GET", DELIVERIES, WebhookDeliveryPage, lambda page: page.deliveries
+    )(both.webhook_deliveries)
+
+    get_commerce_webhook_delivery = operation("GET", DELIVERIES + "/{deliveryId}", WebhookDeliveryDetail)(
+        both.webhook_delivery
     )
 
-    # --- webhooks
-
-    @operation("GET", DELIVERIES, WebhookDeliveryPage)
-    def list_commerce_webhook_deliveries(
-        self,
-        *,
-        status: DeliveryStatus | str | None = None,
-        type: str | None = None,  # noqa: A002  # the wire's word
-        store_id: Id | None = None,
-        order_id: Id | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Sent:
-        """Return a page of the webhooks that the account was sent, newest first."""
-        which = {"status": status, "type": type, "storeId": store_id, "orderId": order_id}
-        return Sent(query={**which, "limit": limit, "cursor": cursor})
-
-    each_commerce_webhook_delivery = Each(
-        list_commerce_webhook_deliveries,
-        lambda page: page.deliveries,
-        "Yield every webhook that the account was sent, newest first.",
-    )
-
-    @operation("GET", DELIVERIES + "/{deliveryId}", WebhookDeliveryDetail)
-    def get_commerce_webhook_delivery(self, delivery_id: Id) -> Sent:
-        """Return a webhook with its body and every attempt."""
-        return Sent(ids=(delivery_id,))
-
-    @operation("POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail)
-    def redeliver_commerce_webhook(self, delivery_id: Id) -> Sent:
-        """Redeliver a webhook with the same id and body."""
-        return Sent(ids=(delivery_id,))
+    redeliver_commerce_webhook = operation(
+        "POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail
+    )(both.redelivery)

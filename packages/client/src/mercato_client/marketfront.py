@@ -1,17 +1,17 @@
-"""The Marketfront surface, for storefronts, and the operations of both surfaces."""
+"""The Marketfront surface, for storefronts."""
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from mercato_client import both
 from mercato_client.exchange import Id, Request, Sent
-from mercato_client.operation import Each, operation
+from mercato_client.operation import listing, operation
 from mercato_contract.carts import (
     AddCartItemRequest,
     Cart,
@@ -20,8 +20,6 @@ from mercato_contract.carts import (
     UpdateCartItemRequest,
 )
 from mercato_contract.catalogs import CatalogSet
-from mercato_contract.console import ConsoleLink, ConsoleLinkRequest
-from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.orders import (
     CommerceCart,
@@ -35,12 +33,7 @@ from mercato_contract.orders import (
 )
 from mercato_contract.requests import RefusedRequestPage
 from mercato_contract.stores import MarketfrontStore, StoreAvailability
-from mercato_contract.webhooks import (
-    DeliveryStatus,
-    ExplainSignatureRequest,
-    WebhookDeliveryDetail,
-    WebhookDeliveryPage,
-)
+from mercato_contract.webhooks import WebhookDeliveryDetail, WebhookDeliveryPage
 from mercato_contract.wire import as_json
 
 STORES: Final = "/v1/marketfront/stores"
@@ -64,17 +57,10 @@ class Marketfront:
 
     # --- stores
 
-    @operation("POST", STORES + "/discover", DiscoverResponse, repeats=True)
+    @listing("POST", STORES + "/discover", DiscoverResponse, lambda page: page.stores, following=_by_offset)
     def discover_stores(self, request: DiscoverRequest) -> Sent:
-        """Return a page of stores: by place, nearest first; else by words, best match first; else by name."""
+        """Return stores: by place, nearest first; else by words, best match first; else by name."""
         return Sent(body=request)
-
-    each_discovered_store = Each(
-        discover_stores,
-        lambda page: page.stores,
-        "Yield every store that a request finds.",
-        following=_by_offset,
-    )
 
     @operation("GET", STORES + "/{storeId}", MarketfrontStore)
     def get_marketfront_store(self, store_id: Id) -> Sent:
@@ -134,74 +120,23 @@ class Marketfront:
         """Return the history of an order, with every webhook attempt."""
         return Sent(ids=(order_id,))
 
-    # --- refused requests
+    # --- refused requests, webhooks
 
-    @operation("GET", "/v1/marketfront/requests", RefusedRequestPage)
-    def list_marketfront_requests(
-        self,
-        *,
-        error_code: str | None = None,
-        since: datetime | str | None = None,
-        store_id: Id | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Sent:
-        """Return a page of the account's requests that were refused in the last 7 days, newest first."""
-        which = {"errorCode": error_code, "since": since, "storeId": store_id}
-        return Sent(query={**which, "limit": limit, "cursor": cursor})
+    list_marketfront_requests = listing(
+        "GET", "/v1/marketfront/requests", RefusedRequestPage, lambda page: page.requests
+    )(both.refused_requests)
 
-    each_marketfront_request = Each(
-        list_marketfront_requests,
-        lambda page: page.requests,
-        "Yield every request of the account that was refused in the last 7 days, newest first.",
+    list_marketfront_webhook_deliveries = listing(
+        "GET", DELIVERIES, WebhookDeliveryPage, lambda page: page.deliveries
+    )(both.webhook_deliveries)
+
+    get_marketfront_webhook_delivery = operation("GET", DELIVERIES + "/{deliveryId}", WebhookDeliveryDetail)(
+        both.webhook_delivery
     )
 
-    # --- webhooks
-
-    @operation("GET", DELIVERIES, WebhookDeliveryPage)
-    def list_marketfront_webhook_deliveries(
-        self,
-        *,
-        status: DeliveryStatus | str | None = None,
-        type: str | None = None,  # noqa: A002  # the wire's word
-        store_id: Id | None = None,
-        order_id: Id | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Sent:
-        """Return a page of the order events that the account was sent, newest first."""
-        which = {"status": status, "type": type, "storeId": store_id, "orderId": order_id}
-        return Sent(query={**which, "limit": limit, "cursor": cursor})
-
-    each_marketfront_webhook_delivery = Each(
-        list_marketfront_webhook_deliveries,
-        lambda page: page.deliveries,
-        "Yield every order event that the account was sent, newest first.",
-    )
-
-    @operation("GET", DELIVERIES + "/{deliveryId}", WebhookDeliveryDetail)
-    def get_marketfront_webhook_delivery(self, delivery_id: Id) -> Sent:
-        """Return an order event with its body and every attempt."""
-        return Sent(ids=(delivery_id,))
-
-    @operation("POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail)
-    def redeliver_marketfront_webhook(self, delivery_id: Id) -> Sent:
-        """Redeliver an order event with the same id and body."""
-        return Sent(ids=(delivery_id,))
-
-
-class Clinic:
-    """The methods for a key of either surface."""
-
-    @operation("POST", "/v1/console/links", ConsoleLink)
-    def create_console_link(self, *, read_only: bool = False, store_id: UUID | None = None) -> Sent:
-        """Return a link that signs one browser in to the console of this account, within 15 minutes."""
-        return Sent(body=ConsoleLinkRequest(read_only=read_only, store_id=store_id))
-
-    @operation("POST", "/v1/webhooks/explain", SignatureExplanation, repeats=True)
-    def explain_webhook_signature(self, request: ExplainSignatureRequest) -> Sent:
-        """Return what is wrong with a webhook's signature, compared with what the service has sent."""
-        return Sent(body=request)
+    redeliver_marketfront_webhook = operation(
+        "POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail
+    )(both.redelivery)
 
 
 def as_cart(cart: PricedCart | OrderCart | CommerceCart) -> Cart:

@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_type_hints, overload
@@ -24,14 +24,6 @@ class Runs(ABC):
     def run(self, script: Script[R]) -> R:
         """Perform the steps of the script; return its result."""
 
-    def each(self, request: Request[R], entries: "Each[..., R, T]") -> Iterator[T]:
-        """Yield every entry of every page."""
-        following: Request[R] | None = request
-        while following is not None:
-            page = self.run(self.core.perform(following))
-            yield from entries.of(page)
-            following = entries.following(following, page)
-
 
 class RunsAsync(ABC):
     """A client that performs a script while other tasks run."""
@@ -42,15 +34,6 @@ class RunsAsync(ABC):
     async def run(self, script: Script[R]) -> R:
         """Perform the steps of the script; return its result."""
 
-    async def each(self, request: Request[R], entries: "Each[..., R, T]") -> AsyncIterator[T]:
-        """Yield every entry of every page."""
-        following: Request[R] | None = request
-        while following is not None:
-            page = await self.run(self.core.perform(following))
-            for entry in entries.of(page):
-                yield entry
-            following = entries.following(following, page)
-
 
 class Flow(Generic[P, R]):
     """A method of both clients, written once as a script."""
@@ -60,6 +43,9 @@ class Flow(Generic[P, R]):
         self.__name__ = script.__name__
         self.__doc__ = script.__doc__
         self.__signature__ = inspect.Signature(list(inspect.signature(script).parameters.values())[1:])
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__ = name
 
     def __call__(self, client: Runs | RunsAsync, *args: P.args, **options: P.kwargs) -> Any:
         """Call the method of a client, as a function of the class: what `help` and `inspect` need to show it."""
@@ -78,7 +64,12 @@ class Flow(Generic[P, R]):
         def method(*args: Any, **options: Any) -> Any:
             return client.run(self.script(client.core, *args, **options))
 
+        return self._shown(method)
+
+    def _shown(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method with the name, docstring and signature that `help` shows."""
         shown = wraps(self._script)(method)
+        shown.__name__ = self.__name__
         setattr(shown, "__signature__", self.__signature__)  # noqa: B010  # mypy knows no such attribute
         return shown
 
@@ -147,37 +138,98 @@ def by_cursor(request: Request[R], page: Any) -> Request[R] | None:
     return replace(request, query={**request.query, "cursor": page.next_cursor})
 
 
-class Each(Generic[P, R, T]):
-    """Every entry of a list, page after page as they are needed."""
+class Listing(Operation[P, R], Generic[P, R, T]):
+    """An operation that answers with a page of a list. Its answer can be iterated, over all pages."""
 
     def __init__(
         self,
-        pages: Operation[P, R],
-        entries: Callable[[R], Sequence[T]],
-        doc: str,
+        build: Callable[Concatenate[Any, P], Sent],
         *,
-        following: Callable[[Request[R], R], Request[R] | None] = by_cursor,
+        method: str,
+        path: str,
+        returns: type[R],
+        entries: Callable[[R], Sequence[T]],
+        following: Callable[[Request[R], R], Request[R] | None],
     ) -> None:
-        self._pages = pages
-        self.of = entries
+        super().__init__(build, method=method, path=path, returns=returns, repeats=True)
+        self.entries = entries
         self.following = following
-        self.__doc__ = doc
-        self.__signature__ = pages.__signature__
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.__name__ = name
-
-    def __call__(self, client: Runs | RunsAsync, *args: P.args, **options: P.kwargs) -> Any:
-        """Call the method of a client, as a function of the class: what `help` and `inspect` need to show it."""
-        return self.__get__(client, type(client))(*args, **options)
-
-    @overload
+    @overload  # type: ignore[override]  # its call returns pages, where another operation's returns the answer
     def __get__(self, client: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, client: Runs, owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, client: Runs, owner: type) -> "Callable[P, Pages[R, T]]": ...
     @overload
-    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: RunsAsync, owner: type) -> "Callable[P, AsyncPages[R, T]]": ...
     def __get__(self, client: Runs | RunsAsync | None, owner: type) -> Any:
         if client is None:
             return self
-        return lambda *args, **options: client.each(self._pages.request(*args, **options), self)
+        pages: Any = Pages if isinstance(client, Runs) else AsyncPages
+
+        def method(*args: Any, **options: Any) -> Any:
+            return pages(client, self, self.request(*args, **options))
+
+        return self._shown(method)
+
+
+def listing(
+    method: str,
+    path: str,
+    returns: type[R],
+    entries: Callable[[R], Sequence[T]],
+    *,
+    following: Callable[[Request[R], R], Request[R] | None] = by_cursor,
+) -> Callable[[Callable[Concatenate[Any, P], Sent]], Listing[P, R, T]]:
+    """Declare the method below as an operation that lists the entries of its page. It may be repeated."""
+
+    def declare(build: Callable[Concatenate[Any, P], Sent]) -> Listing[P, R, T]:
+        return Listing(build, method=method, path=path, returns=returns, entries=entries, following=following)
+
+    return declare
+
+
+class Pages(Generic[R, T]):
+    """A list: `page` is its first page, and iterating it yields every entry of every page.
+
+    Further pages are read as they are needed.
+    """
+
+    page: R
+
+    def __init__(self, client: Runs, of: Listing[..., R, T], request: Request[R]) -> None:
+        self._client = client
+        self._of = of
+        self._request = request
+        self.page = client.run(client.core.perform(request))
+
+    def __iter__(self) -> Iterator[T]:
+        page = self.page
+        yield from self._of.entries(page)
+        request = self._request
+        while following := self._of.following(request, page):
+            request = following
+            page = self._client.run(self._client.core.perform(request))
+            yield from self._of.entries(page)
+
+
+class AsyncPages(Generic[R, T]):
+    """A list: `await` returns its first page, and `async for` yields every entry of every page.
+
+    Nothing is sent before; further pages are read as they are needed.
+    """
+
+    def __init__(self, client: RunsAsync, of: Listing[..., R, T], request: Request[R]) -> None:
+        self._client = client
+        self._of = of
+        self._request = request
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self._client.run(self._client.core.perform(self._request)).__await__()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        following: Request[R] | None = self._request
+        while following is not None:
+            page = await self._client.run(self._client.core.perform(following))
+            for entry in self._of.entries(page):
+                yield entry
+            following = self._of.following(following, page)

@@ -21,6 +21,10 @@ class OrderError(msgspec.Struct, frozen=True, kw_only=True):
     pointer: str | None = None
 
 
+Reason = OrderError
+"""The same where no order is concerned: the API has one name for the reasons of all refusals."""
+
+
 class ProblemDetail(Wire):
     """RFC 9457 Problem Details, with members that tell a program what to do next."""
 
@@ -189,9 +193,13 @@ STORE_UNREACHABLE: Final = ProblemKind(
 )
 
 PROBLEMS: Final[Mapping[str, ProblemKind]] = {
-    kind.code: kind for kind in tuple(globals().values()) if isinstance(kind, ProblemKind)
+    kind.code: kind
+    for kind in sorted(
+        (value for value in tuple(globals().values()) if isinstance(value, ProblemKind)),
+        key=lambda kind: (kind.status, kind.code),
+    )
 }
-"""Every refusal by its code."""
+"""Every refusal by its code, in the order of status and code."""
 
 ORDER_ERROR_CODES: Final = frozenset(
     kind.code

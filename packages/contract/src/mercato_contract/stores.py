@@ -325,8 +325,8 @@ class PostalAddress(Wire):
     state: str | None
 
 
-class MarketfrontStore(Wire, kw_only=True):
-    """A store as storefronts see it."""
+class StoreCard(Wire, kw_only=True):
+    """What storefronts see of a store that doesn't depend on the present time."""
 
     store_id: UUID
     catalog_set_id: UUID
@@ -336,12 +336,17 @@ class MarketfrontStore(Wire, kw_only=True):
     logo_url: AnsweredUri | UnsetType = UNSET
     timezone: str
     address: PostalAddress
-    status: StoreStatusValue
-    is_open: bool
     availability: tuple[AvailabilityWindow, ...]
     categories: tuple[str, ...]
     fulfillment_types: tuple[FulfillmentMode, ...]
     minimum_order_amount: str | UnsetType = UNSET
+
+
+class MarketfrontStore(StoreCard, kw_only=True):
+    """A store as storefronts see it."""
+
+    status: StoreStatusValue
+    is_open: bool
     unavailable_item_ids: tuple[UUID, ...]
 
 

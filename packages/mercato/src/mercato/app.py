@@ -15,14 +15,15 @@ from msgspec import Struct
 from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
-from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.ingest import Ingest, IngestJob
-from mercato.features.discovery.index import refresh
+from mercato.features.catalogs.queries import CompiledCatalogs
+from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.service import Discovery
-from mercato.features.orders.changes import Changes
+from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import idempotency, submission
 from mercato.features.orders.placement.plan import Planner
-from mercato.features.orders.placement.replies import Replies
+from mercato.features.orders.placement.replies import Outcomes
 from mercato.features.orders.placement.resend import Resender
 from mercato.features.orders.placement.service import Placements
 from mercato.features.orders.placement.submission import Submitter
@@ -31,7 +32,6 @@ from mercato.features.orders.validation import tokens as order_tokens
 from mercato.features.orders.validation.checks import OrderChecker
 from mercato.features.orders.validation.service import Validations
 from mercato.features.orders.validation.tokens import OrderTokens
-from mercato.features.partners.accounts import open_vault
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.storage import StorageQuota
@@ -39,11 +39,11 @@ from mercato.features.partners.tokens import PURPOSE, Tokens
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
-from mercato.features.stores.catalogs import CatalogBodies, IdMappings
+from mercato.features.stores.catalogs import CatalogBodies, IdMappings, MenuPlaces
 from mercato.features.stores.events import StoreEvents
-from mercato.features.stores.menu_places import MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
+from mercato.features.stores.search import Reindex
 from mercato.features.stores.service import Stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
@@ -57,18 +57,21 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, open_database
 from mercato.platform.db.health import WriteProbe
 from mercato.platform.db.replication import measure_replication
+from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import Outbound, PullLimits
+from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import DocumentSpace, NewDocument
+from mercato.platform.outbound.results import Options
 from mercato.platform.processes import trim_memory
-from mercato.platform.settings import Secret, Settings, SettingsError
-from mercato.platform.telemetry import Metrics, multiprocess, tracing
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
+from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.traffic import Traffic
-from mercato.services import Services
+from mercato.platform.texts import Secret
+from mercato.services import Core, Services
+from mercato.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.
@@ -98,6 +101,28 @@ def address_policy(settings: Settings) -> AddressPolicy:
 
 
 @asynccontextmanager
+async def opened(
+    settings: Settings, *, now: Clock = clock.now, with_replica: bool = False
+) -> AsyncIterator[Core]:
+    """Open the database, and build what needs nothing else: all that most commands need. Nothing runs."""
+    db = open_database(settings) if with_replica else Database.open(database_url(settings))
+    async with db:
+        event_log = EventLog()
+        activity = Activity(event_log)
+        lifecycle = Lifecycle(clock.new_id, activity)
+        yield Core(
+            settings=settings,
+            clock=now,
+            new_id=clock.new_id,
+            db=db,
+            event_log=event_log,
+            activity=activity,
+            lifecycle=lifecycle,
+            orders=Orders(db, now, lifecycle),
+        )
+
+
+@asynccontextmanager
 async def running(
     settings: Settings, *, works: bool = True, now: Clock = clock.now, policy: AddressPolicy | None = None
 ) -> AsyncIterator[Services]:
@@ -107,20 +132,21 @@ async def running(
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(tracing.export_spans(settings.traces_endpoint, share=settings.traces_share))
-        db = await stack.enter_async_context(open_database(settings))
+        core = await stack.enter_async_context(opened(settings, now=now, with_replica=True))
+        db = core.db
         feed = ChangeFeed(db)
         documents = DocumentSpace()
-        outbound = Outbound(policy or address_policy(settings), new_document=documents.document)
+        outbound = Outbound(
+            Options(policy=policy or address_policy(settings), new_document=documents.document)
+        )
         stack.push_async_callback(outbound.close)
         builder = Builder(settings.build_memory)
         stack.push_async_callback(builder.close)
         async with db.read() as tx:
             # Raises for a wrong key: a process must not seal data that others can't open.
-            vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
+            vault = await core.open_vault(tx)
         app = build(
-            settings,
-            now=now,
-            db=db,
+            core,
             feed=feed,
             vault=vault,
             outbound=outbound,
@@ -217,10 +243,8 @@ async def _working(worker: Worker) -> AsyncIterator[None]:
 
 
 def build(
-    settings: Settings,
+    core: Core,
     *,
-    now: Clock,
-    db: Database,
     feed: ChangeFeed,
     vault: Vault,
     outbound: Outbound,
@@ -228,11 +252,11 @@ def build(
     new_document: NewDocument,
 ) -> Services:
     """Return the service with the resources that have been opened for it. Nothing runs yet."""
+    settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     cache = StoreCache(db, feed)
     compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
-    limits = PullLimits.of(settings)
-    metrics, event_log = Metrics(), EventLog()
-    activity = Activity(event_log)
+    limits = pull_limits(settings)
+    metrics = CommerceMetrics()
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
     ingest = Ingest(
         db=db,
@@ -242,7 +266,7 @@ def build(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id, refresh).finished,
+        on_finished=StoreEvents(clock.new_id).finished,
         quota=quota,
         metrics=metrics,
         activity=activity,
@@ -259,23 +283,10 @@ def build(
     )
     menus = Menus(db, cache, compiled)
     calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
-    ordering = _ordering(
-        settings,
-        db=db,
-        now=now,
-        vault=vault,
-        menus=menus,
-        calls=calls,
-        quota=quota,
-        activity=activity,
-        metrics=metrics,
-    )
+    ordering = _ordering(core, vault=vault, menus=menus, calls=calls, quota=quota, metrics=metrics)
     limiter = limiter_of(settings, now)
     return Services(
-        settings=settings,
-        clock=now,
-        new_id=clock.new_id,
-        db=db,
+        **vars(core),
         metrics=metrics,
         feed=feed,
         vault=vault,
@@ -292,7 +303,7 @@ def build(
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
+        onboardings=Onboardings(db, now, clock.new_id, vault),
         stores=Stores(
             db,
             now,
@@ -301,7 +312,6 @@ def build(
             compiled,
             IdMappings(compiled),
             settings.ingest_waiting_per_store,
-            on_change=refresh,
             vault=vault,
             quota=quota,
         ),
@@ -309,45 +319,39 @@ def build(
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
-        orders=ordering.orders,
         worker=Worker(
             db,
-            _handlers(settings, ingest, TimezoneLookup(db, refresh), sender, ordering),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.resender) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
-        activity=activity,
-        event_log=event_log,
         request_log=RequestLog(
-            db, event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
+            db, core.event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
         validation_log=ordering.placements.validations.log,
-        traffic=Traffic(metrics, now),
+        traffic=Traffic(metrics.totals, now),
         sign_on=_sign_on(settings, vault, now),
     )
 
 
 class _Ordering(Struct, frozen=True):
     placements: Placements
-    orders: Orders
     resender: Resender
 
 
 def _ordering(
-    settings: Settings,
+    core: Core,
     *,
-    db: Database,
-    now: Clock,
     vault: Vault,
     menus: Menus,
     calls: StoreCalls,
     quota: StorageQuota,
-    activity: Activity,
-    metrics: Metrics,
+    metrics: CommerceMetrics,
 ) -> _Ordering:
-    changes = Changes(clock.new_id, activity)
+    settings, now, db, activity = core.settings, core.clock, core.db, core.activity
+    lifecycle = core.lifecycle
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
-    submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
+    submitter = Submitter(db, now, clock.new_id, vault, calls, lifecycle)
     checker = OrderChecker(now, clock.new_id, menus)
     validations = Validations(
         db=db,
@@ -368,22 +372,22 @@ def _ordering(
         planner=Planner(now, checker, tokens),
         validations=validations,
         submitter=submitter,
-        changes=changes,
+        lifecycle=lifecycle,
         secrets=vault.derive(idempotency.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
         activity=activity,
-        replies=Replies(now, activity),
+        outcomes=Outcomes(now, activity),
     )
-    resender = Resender(db, now, submitter, changes, settings.place_seconds)
-    return _Ordering(placements, Orders(db, now, changes), resender)
+    resender = Resender(db, now, submitter, lifecycle, settings.place_seconds)
+    return _Ordering(placements, resender)
 
 
 def _handlers(
-    settings: Settings, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, ordering: _Ordering
+    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, resender: Resender
 ) -> Handlers:
-    resender = ordering.resender
+    settings = core.settings
     return {
         catalog_ingest.KIND: Handler(
             fn=ingest.handle,
@@ -398,7 +402,7 @@ def _handlers(
         ),
         submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
         submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        CANCELLED_KIND: Handler(fn=ordering.orders.record_cancelled, payload=CancelledJob),
+        CANCELLED_KIND: Handler(fn=core.orders.record_cancelled, payload=CancelledJob),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner

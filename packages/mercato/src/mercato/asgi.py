@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
@@ -18,11 +18,10 @@ from mercato.http.browsers import own_address_headers
 from mercato.http.edge import Edge
 from mercato.http.openapi import document as openapi
 from mercato.http.operations import Access, Answer, Call, Operation, Operations
-from mercato.http.routing import Routes
 from mercato.http.traced import Traced
-from mercato.platform import errors
 from mercato.platform.telemetry import tracing
 from mercato.services import Services
+from mercato_contract.problems import PROBLEMS
 
 about = Operations(access=Access.PUBLIC, tag="System")
 
@@ -40,8 +39,8 @@ LLMS_INTRODUCTION: Final = """\
 - Webhooks are signed as Standard Webhooks: verify the bytes as received."""
 
 
-@about.get("/openapi.json", summary="OpenAPI document", returns=dict, reply_headers=("Cache-Control",))
-async def get_openapi(call: Call[None, None]) -> Answer:
+@about.get("/openapi.json", summary="OpenAPI document", answer_headers=("Cache-Control",))
+async def get_openapi(call: Call[None, None]) -> Answer[dict[str, Any]]:
     """Return this API's OpenAPI 3.1 document."""
     return Answer(raw=document(call.app.settings.public_url), headers=((b"cache-control", b"no-cache"),))
 
@@ -49,11 +48,10 @@ async def get_openapi(call: Call[None, None]) -> Answer:
 @about.get(
     "/llms.txt",
     summary="For language models",
-    returns=str,
     media_type="text/plain",
-    reply_headers=("Cache-Control", "X-Content-Type-Options"),
+    answer_headers=("Cache-Control", "X-Content-Type-Options"),
 )
-async def get_llms(call: Call[None, None]) -> Answer:
+async def get_llms(call: Call[None, None]) -> Answer[str]:
     """Describe this service and link its documents (llmstxt.org): Markdown, a line for each operation and code."""
     text = llms(operations(), call.head.base_url)
     headers = own_address_headers(call.app.settings)
@@ -92,7 +90,7 @@ def document(public_url: str | None = None) -> bytes:
 
 def application(app: Services) -> Edge | Traced:
     """Return the ASGI application."""
-    edge = Edge(app, Routes(operations(), mounted=list(pages)))
+    edge = Edge(app, [*operations(), *pages])
     return Traced(edge) if tracing.is_on() else edge
 
 
@@ -120,5 +118,5 @@ def _operation(operation: Operation, base_url: str) -> str:
 
 
 def _errors(base_url: str) -> Iterator[str]:
-    for kind in errors.all_problems():
+    for kind in PROBLEMS.values():
         yield f"- [{kind.code}]({base_url}/errors/{kind.code}): {kind.status}. {kind.title}."

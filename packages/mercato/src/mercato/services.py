@@ -1,36 +1,37 @@
-"""The services of one network, which operations, screens and commands use. `app.build` makes them."""
+"""The services of one network, which operations, screens and commands use. `app` makes them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
+from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement.service import Placements
 from mercato.features.orders.service import Orders
 from mercato.features.orders.validation.service import Validations
+from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
 from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
-from mercato.features.stores.catalogs import CatalogBodies
-from mercato.features.stores.menu_places import MenuPlaces
+from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.changes import ChangeFeed
-from mercato.platform.db.engine import Database
+from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Worker
 from mercato.platform.outbound.client import Outbound
-from mercato.platform.settings import Settings
-from mercato.platform.telemetry import Metrics
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.traffic import Traffic
+from mercato.settings import Settings
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.
@@ -39,14 +40,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Services:
-    """The parts that requests and jobs use."""
+class Core:
+    """The parts that need no key and no network: what commands use, and what the other services are built on."""
 
     settings: Settings
     clock: Clock
     new_id: MakeId
     db: Database
-    metrics: Metrics
+    event_log: EventLog
+    activity: Activity
+    lifecycle: Lifecycle
+    orders: Orders
+
+    async def open_vault(self, tx: Read) -> Vault:
+        """Return the vault of this database's processes. Raises VaultError if this one has another key."""
+        keys = self.settings.encryption_keys
+        return await accounts.open_vault(tx, None if keys is None else keys.reveal(), self.settings.data_dir)
+
+
+@dataclass(frozen=True)
+class Services(Core):
+    """The parts that requests and jobs use."""
+
+    metrics: CommerceMetrics
     feed: ChangeFeed
     vault: Vault
     callers: Callers
@@ -68,11 +84,8 @@ class Services:
     checker: Checker
     validations: Validations
     placements: Placements
-    orders: Orders
     worker: Worker
     write_probe: WriteProbe
-    activity: Activity
-    event_log: EventLog
     request_log: RequestLog
     validation_log: ValidationLog
     traffic: Traffic

@@ -8,8 +8,15 @@ from mercato.features.carts.changes import (
     remove_item,
     update_item,
 )
+from mercato.features.carts.errors import (
+    CatalogSetRequired,
+    ItemUnavailable,
+    LineItemNotFound,
+    MissingStoreId,
+)
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.operations import Access, Call, Operations, Rate
-from mercato.platform import errors
 from mercato.services import Services
 from mercato_contract.carts import (
     AddCartItemRequest,
@@ -26,15 +33,13 @@ CARTS = "/v1/marketfront/carts"
 @carts.post(
     CARTS + "/add",
     summary="Add item to cart",
-    takes=AddCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
-        errors.MissingStoreId,
-        errors.CatalogSetRequired,
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.ItemUnavailable,
+        MissingStoreId,
+        CatalogSetRequired,
+        StoreNotFound,
+        CatalogSetNotFound,
+        ItemUnavailable,
     ),
 )
 async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
@@ -51,10 +56,8 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
 @carts.post(
     CARTS + "/remove",
     summary="Remove item from cart",
-    takes=RemoveCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
-    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
+    problems=(StoreNotFound, CatalogSetNotFound, LineItemNotFound),
 )
 async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCart:
     """Remove a line or a modifier and return the cart priced.
@@ -70,14 +73,12 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 @carts.post(
     CARTS + "/update",
     summary="Update item quantity",
-    takes=UpdateCartItemRequest,
-    returns=PricedCart,
     rate=Rate.READ,
     problems=(
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.LineItemNotFound,
-        errors.ItemUnavailable,
+        StoreNotFound,
+        CatalogSetNotFound,
+        LineItemNotFound,
+        ItemUnavailable,
     ),
 )
 async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCart:
@@ -89,7 +90,6 @@ async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCar
 
 async def _menu(app: Services, ref: CatalogRef) -> Menu:
     """Return what the store sells now. Raises StoreNotFound, CatalogSetNotFound for a set that was never its own."""
-    menus, ids = app.menus, (ref.store_id, ref.catalog_set_id)
-    store, catalog = menus.cached(*ids) or await menus.get(*ids)
+    store, catalog = await app.menus.get(ref.store_id, ref.catalog_set_id)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()
     return Menu(store.id, store.catalog_set_id, catalog, sold_out)

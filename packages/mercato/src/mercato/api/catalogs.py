@@ -9,11 +9,13 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta
 
-from mercato.features.catalogs.building.compress import CODINGS
+from mercato.features.carts.errors import MissingStoreId
+from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.check import Subject
 from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.runs import Run
 from mercato.features.stores.catalogs import IDENTITY, Body
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.codings import best_coding
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
@@ -52,15 +54,14 @@ class StoreQuery(Wire):
 @commerce_catalogs.post(
     "/v1/commerce/catalogset-notification",
     summary="Notify Catalog Update",
-    takes=CatalogSetNotification,
-    query=StoreQuery,
     required_query=("storeId",),
-    returns=CatalogIngestAccepted,
     status=202,
-    reply_headers=("Retry-After", "Location"),
-    problems=(errors.MissingStoreId, errors.StoreNotFound),
+    answer_headers=("Retry-After", "Location"),
+    problems=(MissingStoreId, StoreNotFound),
 )
-async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) -> Answer:
+async def notify_catalog_update(
+    call: Call[CatalogSetNotification, StoreQuery],
+) -> Answer[CatalogIngestAccepted]:
     """Queue a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
     store_id = _store_id(call.query)
     run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
@@ -73,7 +74,6 @@ async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) 
 @commerce_catalogs.get(
     COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
     summary="Get Catalog Ingest Status",
-    returns=CatalogIngestStatusResponse,
 )
 async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
     """Return the status of a run. `succeeded` means that the store has switched to the new catalog."""
@@ -90,8 +90,6 @@ async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStat
 @commerce_catalogs.get(
     COMMERCE_STORES + "/{storeId}/catalog-ingest",
     summary="List Catalog Ingest Runs",
-    query=Page,
-    returns=CatalogIngestPage,
 )
 async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     """Return the runs of a store, newest first, without the pulls of its onboarding."""
@@ -105,11 +103,8 @@ async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
 @commerce_catalogs.post(
     "/v1/commerce/catalogset-validation",
     summary="Validate CatalogSet",
-    takes=dict[str, Any],
-    streams_body=True,
-    query=StoreQuery,
-    returns=CatalogValidation,
-    problems=(errors.StoreNotFound,),
+    schema=dict[str, Any],
+    problems=(StoreNotFound,),
 )
 async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
     """Check a CatalogSet as a run does, without any change.
@@ -128,21 +123,20 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     "/v1/commerce/catalog-sets/{catalogSetId}",
     summary="Get CatalogSet",
     id="getCommerceCatalogSet",
-    returns=CatalogSet,
     also=(304,),
-    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    answer_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=CONDITIONS,
     problems=(errors.PreconditionFailed,),
 )
-async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
+async def get_commerce_catalog_set(call: Call[None, None]) -> Answer[CatalogSet]:
     """Return one of your own CatalogSets as storefronts get it. A superseded one stays readable for 30 days."""
     coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
     body = await call.app.bodies.get_own(call.caller, call.ids["catalogSetId"], coding)
     return _answer(body, call.headers)
 
 
-@commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/ids", summary="Get Store Ids", returns=StoreIds)
-async def get_store_ids(call: Call[None, None]) -> Answer:
+@commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/ids", summary="Get Store Ids")
+async def get_store_ids(call: Call[None, None]) -> Answer[StoreIds]:
     """Return the id under which the current CatalogSet serves each item and modifier group of your document."""
     return Answer(raw=await call.app.stores.get_ids(call.caller, call.ids["storeId"]))
 
@@ -150,25 +144,23 @@ async def get_store_ids(call: Call[None, None]) -> Answer:
 @marketfront_catalogs.get(
     "/v1/marketfront/catalog-sets/{catalogSetId}",
     summary="Get CatalogSet",
-    returns=CatalogSet,
     also=(304,),
-    reply_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
+    answer_headers=("ETag", "Last-Modified", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=CONDITIONS,
     problems=(errors.PreconditionFailed,),
 )
-async def get_catalog_set(call: Call[None, None]) -> Answer:
+async def get_catalog_set(call: Call[None, None]) -> Answer[CatalogSet]:
     """Return a CatalogSet. It never changes under its id, so cache it. A superseded one stays readable for 30 days."""
-    set_id, bodies = call.ids["catalogSetId"], call.app.bodies
     coding = best_coding(call.headers.get(b"accept-encoding", b""), CODINGS)
-    return _answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
+    return _answer(await call.app.bodies.get(call.ids["catalogSetId"], coding), call.headers)
 
 
 def _store_id(query: StoreQuery) -> UUID:
     if not query.store_id:
-        raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
+        raise MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
     store_id = parse_uuid(query.store_id)
     if store_id is None:
-        raise errors.StoreNotFound(query.store_id)
+        raise StoreNotFound(query.store_id)
     return store_id
 
 
@@ -190,13 +182,14 @@ def _run_entry(run: Run) -> CatalogIngestRun:
 _FOREVER: Final = b"private, max-age=31536000, immutable"
 
 
-def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
+def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer[CatalogSet]:
     """Return the set, or 304 if the request has it. Raises PreconditionFailed.
 
     The preconditions are evaluated in the order of RFC 9110 (13.2.2).
     """
-    _check_preconditions(body, headers)
-    tag, reply_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
+    if b"if-match" in headers or b"if-unmodified-since" in headers:
+        _check_preconditions(body, headers)
+    tag, answer_headers, unchanged = _headers(body.tag, body.coding, body.modified_at)
     known = headers.get(b"if-none-match")
     # Most clients send the one ETag that they got.
     if known is not None:
@@ -204,7 +197,7 @@ def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
             return unchanged
     elif (since := _date(headers, b"if-modified-since")) is not None and body.modified_at <= since:
         return unchanged
-    return Answer(raw=body.content, headers=reply_headers)
+    return Answer(raw=body.content, headers=answer_headers)
 
 
 def _check_preconditions(body: Body, headers: Mapping[bytes, bytes]) -> None:
@@ -226,7 +219,7 @@ def _check_preconditions(body: Body, headers: Mapping[bytes, bytes]) -> None:
 @lru_cache(maxsize=4096)
 def _headers(
     tag: str, coding: str, modified_at: datetime
-) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
+) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer[CatalogSet]]:
     """Return a body's ETag, its headers, and its 304."""
     encoded = tag.encode()
     modified = format_datetime(modified_at, usegmt=True).encode()

@@ -6,6 +6,7 @@ from mercato.features.partners.keys import looks_like_token
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http.head import Head, bearer_token
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
@@ -28,11 +29,8 @@ def _refuse_token(head: Head) -> None:
 @console.post(
     "/v1/console/links",
     summary="Create Console Link",
-    takes=ConsoleLinkRequest,
-    body_optional=True,
-    returns=ConsoleLink,
     status=201,
-    problems=(errors.StoreNotFound, errors.Forbidden),
+    problems=(StoreNotFound, errors.Forbidden),
     checks_head=_refuse_token,
 )
 async def create_console_link(call: Call[ConsoleLinkRequest | None, None]) -> ConsoleLink:
@@ -64,4 +62,4 @@ async def _check_store(app: Services, caller: Caller, store_id: UUID) -> None:
     if caller.surface is Surface.COMMERCE:
         await app.cache.get_own(caller, store_id)
     elif await app.cache.find_in_force(store_id) is None:
-        raise errors.StoreNotFound(store_id)
+        raise StoreNotFound(store_id)

@@ -84,17 +84,15 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
 @oauth.post(
     "/v1/oauth/token",
     summary="Get Access Token",
-    takes=TokenRequest,
-    raw_body=True,
+    schema=TokenRequest,
     body_limit=MAX_BYTES,
     body_type=FORM,
-    returns=TokenResponse,
-    reply_headers=("Cache-Control", "Pragma"),
+    answer_headers=("Cache-Control", "Pragma"),
     refusals=Refusals(TokenRefusal, "application/json", render),
     reads=("clientSecret",),
     problems=(errors.InvalidRequest, errors.Unauthenticated, errors.RateLimited),
 )
-async def get_access_token(call: Call[bytes, None]) -> Answer:
+async def get_access_token(call: Call[bytes, None]) -> Answer[TokenResponse]:
     """Exchange a marketfront key for an access token: OAuth 2.0 client credentials (RFC 6749).
 
     The client id is the key's id, the secret is the key; send both by HTTP Basic or in the form. The token gives the

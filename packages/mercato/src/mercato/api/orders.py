@@ -1,18 +1,40 @@
 """Orders: validated, placed and read by storefronts; read and updated by merchants."""
 
 import re
-from http import HTTPStatus
 from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import Meta
 
+from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.orders.errors import (
+    AddressInvalid,
+    AddressOutOfRange,
+    CartEmpty,
+    InvalidStatusTransition,
+    ItemPriceChanged,
+    OrderAlreadyPlaced,
+    OrderBelowMinimum,
+    OrderClosed,
+    OrderTokenInvalid,
+    OrderTotalDifferent,
+    Other,
+    PaymentDeclined,
+    PaymentFailed,
+    PaymentMethodInvalid,
+    StoreClosed,
+    StoreUnreachable,
+)
+from mercato.features.orders.placement.outcomes import PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.record import commerce_order_of, order_of
+from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
 from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.problem import represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
     CommerceOrder,
@@ -36,22 +58,24 @@ marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
 COMMERCE: Final = "/v1/commerce/orders"
 MARKETFRONT: Final = "/v1/marketfront/orders"
 
+_REPLAYED: Final = ((b"idempotent-replayed", b"true"),)
+
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
 
 REFUSAL_REASONS: Final = (
-    errors.CartEmpty,
-    errors.ModifierRequired,
-    errors.ModifierLimitExceeded,
-    errors.ItemUnavailable,
-    errors.ItemPriceChanged,
-    errors.StoreClosed,
-    errors.AddressInvalid,
-    errors.AddressOutOfRange,
-    errors.OrderBelowMinimum,
-    errors.PaymentDeclined,
-    errors.PaymentMethodInvalid,
-    errors.PaymentFailed,
-    errors.Other,
+    CartEmpty,
+    ModifierRequired,
+    ModifierLimitExceeded,
+    ItemUnavailable,
+    ItemPriceChanged,
+    StoreClosed,
+    AddressInvalid,
+    AddressOutOfRange,
+    OrderBelowMinimum,
+    PaymentDeclined,
+    PaymentMethodInvalid,
+    PaymentFailed,
+    Other,
 )
 """The reasons for which a store or this service refuses an order."""
 
@@ -76,11 +100,9 @@ def _key(head: Head) -> str:
 @marketfront_orders.post(
     MARKETFRONT + "/validate",
     summary="Validate order",
-    takes=OrderCore,
     body_limit=MAX_BYTES,
-    returns=ValidateOrderResponse,
     rate=Rate.READ,
-    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
+    problems=(StoreNotFound, CatalogSetNotFound, StoreUnreachable),
 )
 async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     """Return whether the order can be placed, what it costs, and the token that places it within 15 minutes.
@@ -96,28 +118,26 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
 @marketfront_orders.post(
     MARKETFRONT + "/place",
     summary="Place order",
-    takes=PlaceOrderRequest,
     body_limit=MAX_BYTES,
-    returns=Order,
     status=201,
-    reply_headers=("Location", "Idempotent-Replayed"),
+    answer_headers=("Location", "Idempotent-Replayed"),
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(
         errors.MissingIdempotencyKey,
         errors.IdempotencyKeyReused,
         errors.RequestInProgress,
-        errors.StoreNotFound,
-        errors.CatalogSetNotFound,
-        errors.OrderTokenInvalid,
-        errors.OrderTotalDifferent,
-        errors.OrderAlreadyPlaced,
-        errors.OrderClosed,
-        errors.StoreUnreachable,
+        StoreNotFound,
+        CatalogSetNotFound,
+        OrderTokenInvalid,
+        OrderTotalDifferent,
+        OrderAlreadyPlaced,
+        OrderClosed,
+        StoreUnreachable,
         *REFUSAL_REASONS,
     ),
 )
-async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
+async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     """Place an order, once for each Idempotency-Key.
 
     A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
@@ -126,23 +146,26 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
-    reply = await call.app.placements.place(
-        call.caller, call.body, key=_key(call.head), trace=call.trace, problem_context=call.head.context
+    outcome = await call.app.placements.place(
+        call.caller, call.body, key=_key(call.head), trace=call.trace, origin=call.head.context.origin
     )
-    is_order = reply.status == HTTPStatus.CREATED
-    headers = [(b"location", f"{MARKETFRONT}/{reply.order_id}".encode()) if is_order else problems.VARY]
-    if reply.replayed:
-        headers.append((b"idempotent-replayed", b"true"))
-    if reply.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % reply.retry_after))
-    return Answer(
-        raw=reply.body, status=reply.status, media_type=reply.media_type.encode(), headers=tuple(headers)
-    )
+    match outcome:
+        case PlacedOrder(order, replayed):
+            location = (b"location", f"{MARKETFRONT}/{order.order_id}".encode())
+            return Answer(order, headers=(location, *(_REPLAYED if replayed else ())))
+        case RefusedOrder(problem, chosen, replayed):
+            return Answer(
+                raw=represent_detail(problem, chosen),
+                status=problem.status,
+                media_type=chosen.value.encode(),
+                headers=(problems.VARY, *(_REPLAYED if replayed else ())),
+                refusal=problem,
+            )
+        case UnansweredOrder(problem):
+            raise problem
 
 
-@marketfront_orders.get(
-    MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder", returns=Order
-)
+@marketfront_orders.get(MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder")
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return the current state of an order that this account placed."""
     return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
@@ -168,7 +191,7 @@ class OrdersQuery(Wire):
     cursor: Cursor | None = None
 
 
-@commerce_orders.get(COMMERCE, summary="List Orders", query=OrdersQuery, returns=OrderPage)
+@commerce_orders.get(COMMERCE, summary="List Orders")
 async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     """Return the orders of this account's stores, newest first."""
     query = call.query
@@ -181,7 +204,7 @@ async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     )
 
 
-@commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder", returns=CommerceOrder)
+@commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder")
 async def get_order(call: Call[None, None]) -> CommerceOrder:
     """Return the current state of an order of this account's stores, with your own ids on its lines."""
     return commerce_order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
@@ -191,13 +214,11 @@ async def get_order(call: Call[None, None]) -> CommerceOrder:
     MARKETFRONT + "/{orderId}/timeline",
     summary="Get Order Timeline",
     id="getMarketfrontOrderTimeline",
-    returns=OrderTimeline,
 )
 @commerce_orders.get(
     COMMERCE + "/{orderId}/timeline",
     summary="Get Order Timeline",
     id="getOrderTimeline",
-    returns=OrderTimeline,
 )
 async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return what happened to an order, every webhook attempt included, oldest first."""
@@ -207,9 +228,7 @@ async def get_timeline(call: Call[None, None]) -> OrderTimeline:
 @commerce_orders.post(
     COMMERCE + "/{orderId}/status",
     summary="Update Order Status",
-    takes=OrderStatusUpdate,
-    returns=OrderStatusResponse,
-    problems=(errors.InvalidStatusTransition, errors.OrderClosed),
+    problems=(InvalidStatusTransition, OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
     """Update an order's status, close it, or set when it will be ready. The storefront is notified.

@@ -12,15 +12,11 @@ marketfront_requests = Operations(access=Access.MARKETFRONT, tag="Requests")
     "/v1/commerce/requests",
     id="listCommerceRequests",
     summary="List Refused Requests",
-    query=RefusedRequestQuery,
-    returns=RefusedRequestPage,
 )
 @marketfront_requests.get(
     "/v1/marketfront/requests",
     id="listMarketfrontRequests",
     summary="List Refused Requests",
-    query=RefusedRequestQuery,
-    returns=RefusedRequestPage,
 )
 async def list_requests(call: Call[None, RefusedRequestQuery]) -> RefusedRequestPage:
     """Return the account's requests of the last 7 days that were refused, newest first, with their faults."""

@@ -6,11 +6,17 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.stores.availability import read_status_update
+from mercato.features.stores.errors import (
+    OnboardingActive,
+    OnboardingNotFailed,
+    OnboardingNotReady,
+    StoreAlreadyRegistered,
+    StoreNotFound,
+)
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
-from mercato.features.stores.service import store_of
-from mercato.features.stores.storefront import availability_of, storefront_of
+from mercato.features.stores.rules import read_status_update
+from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
@@ -33,7 +39,7 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato_contract.wire import Wire, parse_instant, validator
+from mercato_contract.wire import Wire, as_json, parse_instant, validator
 
 onboarding = Operations(access=Access.COMMERCE, tag="Commerce")
 commerce_stores = Operations(access=Access.COMMERCE, tag="Commerce")
@@ -46,33 +52,31 @@ _NO_STORE: Final = ((b"cache-control", b"no-store"),)
 @onboarding.post(
     PATH,
     summary="Register Store",
-    takes=OnboardingRequest,
-    returns=OnboardingStatus,
     status=201,
-    reply_headers=("Location",),
-    problems=(errors.StoreAlreadyRegistered,),
+    answer_headers=("Location",),
+    problems=(StoreAlreadyRegistered,),
 )
-async def register_store(call: Call[OnboardingRequest, None]) -> Answer:
+async def register_store(call: Call[OnboardingRequest, None]) -> Answer[OnboardingStatus]:
     """Start the onboarding of a store. The catalog is pulled at once; poll Get Onboarding Status."""
     status = await call.app.onboardings.register(call.caller, call.body, trace=call.trace)
     return Answer(status, headers=((b"location", f"{PATH}/{status.onboarding_id}".encode()),))
 
 
-@onboarding.get(PATH, summary="List Onboardings", query=Page, returns=OnboardingPage)
+@onboarding.get(PATH, summary="List Onboardings")
 async def list_onboardings(call: Call[None, Page]) -> OnboardingPage:
     """Return the onboardings that aren't cancelled, newest first."""
     before = read_cursor(call.query.cursor)
     return await call.app.onboardings.list(call.caller, before=before, limit=call.query.limit)
 
 
-@onboarding.get(PATH + "/{onboardingId}", summary="Get Onboarding Status", returns=OnboardingStatus)
+@onboarding.get(PATH + "/{onboardingId}", summary="Get Onboarding Status")
 async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
     """Return the status of an onboarding; if its catalog has failed, every error with a pointer."""
     return await call.app.onboardings.get(call.caller, call.ids["onboardingId"])
 
 
 @onboarding.delete(
-    PATH + "/{onboardingId}", summary="Cancel Onboarding", status=204, problems=(errors.OnboardingActive,)
+    PATH + "/{onboardingId}", summary="Cancel Onboarding", status=204, problems=(OnboardingActive,)
 )
 async def cancel_onboarding(call: Call[None, None]) -> None:
     """Cancel an onboarding that isn't active. A running pull is abandoned; the onboarding is then not found."""
@@ -82,10 +86,7 @@ async def cancel_onboarding(call: Call[None, None]) -> None:
 @onboarding.post(
     PATH + "/{onboardingId}/retry",
     summary="Retry Onboarding",
-    takes=RetryRequest,
-    body_optional=True,
-    returns=OnboardingStatus,
-    problems=(errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
+    problems=(OnboardingNotFailed, StoreAlreadyRegistered),
 )
 async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
     """Pull the catalog of a failed onboarding again, from another URL if one is given."""
@@ -96,11 +97,13 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
 @onboarding.post(
     PATH + "/{onboardingId}/activate",
     summary="Activate Store",
-    returns=Store,
-    problems=(errors.OnboardingNotReady,),
+    problems=(OnboardingNotReady,),
 )
 async def activate_store(call: Call[None, None]) -> Store:
-    """Make the store live with the validated catalog. The status must be ready_to_activate."""
+    """Make the store live with the validated catalog. The status must be ready_to_activate.
+
+    If the onboarding is active already, the answer is its store, unchanged.
+    """
     row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
     return store_of(row, call.app.clock())
 
@@ -122,7 +125,7 @@ class StoresQuery(Page):
     partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None
 
 
-@commerce_stores.get(COMMERCE_STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
+@commerce_stores.get(COMMERCE_STORES, summary="List Stores")
 async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
     """Return the account's live stores, newest first."""
     return await call.app.stores.list(
@@ -134,13 +137,13 @@ async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
     )
 
 
-@commerce_stores.get(COMMERCE_STORES + "/{storeId}", summary="Get Store", returns=Store)
+@commerce_stores.get(COMMERCE_STORES + "/{storeId}", summary="Get Store")
 async def get_store(call: Call[None, None]) -> Store:
     """Return a store."""
     return await call.app.stores.get(call.caller, call.ids["storeId"])
 
 
-@commerce_stores.put(COMMERCE_STORES + "/{storeId}", summary="Update Store", takes=StoreUpdate, returns=Store)
+@commerce_stores.put(COMMERCE_STORES + "/{storeId}", summary="Update Store")
 async def update_store(call: Call[StoreUpdate, None]) -> Store:
     """Change the members that are present; null clears those that may be empty.
 
@@ -150,9 +153,7 @@ async def update_store(call: Call[StoreUpdate, None]) -> Store:
     return await call.app.stores.update(call.caller, call.ids["storeId"], call.body, trace=call.trace)
 
 
-@commerce_stores.get(
-    COMMERCE_STORES + "/{storeId}/status", summary="Get Store Status", returns=StoreStatusResponse
-)
+@commerce_stores.get(COMMERCE_STORES + "/{storeId}/status", summary="Get Store Status")
 async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
     """Return whether the store accepts orders now."""
     return await call.app.stores.get_status(call.caller, call.ids["storeId"])
@@ -161,9 +162,7 @@ async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
 @commerce_stores.post(
     COMMERCE_STORES + "/{storeId}/status",
     summary="Set Store Status",
-    takes=StoreStatusUpdate,
     reader=read_status_update,
-    returns=StoreStatusResponse,
 )
 async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
     """Pause the store, until `resumeAt` or until further notice, or bring it online."""
@@ -173,8 +172,6 @@ async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusRe
 @commerce_stores.post(
     COMMERCE_STORES + "/{storeId}/item-availability",
     summary="Set Item Availability",
-    takes=ItemAvailabilityRequest,
-    returns=ItemAvailabilityResponse,
 )
 async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
     """Mark items as sold out or available, without a new catalog."""
@@ -188,17 +185,15 @@ async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> It
 @discovery.post(
     "/v1/marketfront/stores/discover",
     summary="Discover Stores",
-    takes=DiscoverRequest,
-    returns=DiscoverResponse,
-    reply_headers=("Cache-Control",),
+    answer_headers=("Cache-Control",),
     rate=Rate.DISCOVERY,
 )
-async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer:
+async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer[DiscoverResponse]:
     """Find stores: by location, nearest first; else by query, best match first; else all by name.
 
     With a location each store has its `distance` in metres. `totalCount` is the exact number of matches.
     """
-    return Answer(await call.app.discovery.discover(call.body), headers=_NO_STORE)
+    return Answer(raw=as_json(await call.app.discovery.discover(call.body)), headers=_NO_STORE)
 
 
 class AtQuery(Wire):
@@ -220,10 +215,9 @@ class AtQuery(Wire):
     "/v1/marketfront/stores/{storeId}",
     summary="Get Store",
     id="getMarketfrontStore",
-    returns=MarketfrontStore,
-    reply_headers=("Cache-Control",),
+    answer_headers=("Cache-Control",),
 )
-async def get_marketfront_store(call: Call[None, None]) -> Answer:
+async def get_marketfront_store(call: Call[None, None]) -> Answer[MarketfrontStore]:
     """Return a store as it is now. Sold-out items and opening may change at any moment."""
     row, catalog = await _store(call)
     return Answer(storefront_of(row, catalog, call.app.clock()), headers=_NO_STORE)
@@ -232,11 +226,9 @@ async def get_marketfront_store(call: Call[None, None]) -> Answer:
 @marketfront_stores.get(
     "/v1/marketfront/stores/{storeId}/availability",
     summary="Get Store Availability",
-    query=AtQuery,
-    returns=StoreAvailability,
-    reply_headers=("Cache-Control",),
+    answer_headers=("Cache-Control",),
 )
-async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
+async def get_store_availability(call: Call[None, AtQuery]) -> Answer[StoreAvailability]:
     """Return whether the store is open at an instant, and why."""
     row, catalog = await _store(call)
     at = call.app.clock()
@@ -254,5 +246,5 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
 async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
     row = await call.app.cache.find(call.ids["storeId"])
     if row is None:
-        raise errors.StoreNotFound(call.ids["storeId"])
+        raise StoreNotFound(call.ids["storeId"])
     return row, await call.app.compiled.get(row.catalog_set_id)

@@ -18,11 +18,11 @@ from mercato.http.browsers import (
 from mercato.http.error_pages import STYLE, as_html, as_markdown
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.platform import errors
-from mercato.platform.errors import Problem
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import METRICS_TYPE
 from mercato.platform.telemetry.exposition import is_loopback
 from mercato.platform.wire.problem import prefers_markdown
+from mercato.settings import Settings
+from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Wire, as_json
 
 system = Operations(access=Access.PUBLIC, tag="System")
@@ -41,13 +41,13 @@ class Health(Wire):
     status: str
 
 
-@system.get("/healthz", summary="Liveness", returns=Health)
+@system.get("/healthz", summary="Liveness")
 async def healthz(_call: Call[None, None]) -> Health:
     """Answer 200 while the process runs, even if its database doesn't answer."""
     return Health(status="ok")
 
 
-@system.get("/readyz", summary="Readiness", returns=Health)
+@system.get("/readyz", summary="Readiness")
 async def readyz(call: Call[None, None]) -> Health:
     """Answer 200 if requests can be served: the database answers and can be written."""
     await call.app.write_probe.check_ready()
@@ -57,11 +57,10 @@ async def readyz(call: Call[None, None]) -> Health:
 @system.get(
     "/metrics",
     summary="Prometheus metrics",
-    returns=str,
     media_type="text/plain",
     problems=(errors.Unauthenticated, errors.Forbidden),
 )
-async def metrics(call: Call[None, None]) -> Answer:
+async def metrics(call: Call[None, None]) -> Answer[str]:
     """Return metrics for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, without one on loopback only."""
     _may_read_metrics(call.app.settings, call.headers.get(b"authorization", b""))
     return Answer(raw=await call.app.metrics.read(), media_type=METRICS_TYPE.encode())
@@ -70,11 +69,10 @@ async def metrics(call: Call[None, None]) -> Answer:
 @system.get(
     "/docs",
     summary="API reference",
-    returns=str,
     media_type="text/html",
-    reply_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
+    answer_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
 )
-async def docs(call: Call[None, None]) -> Answer:
+async def docs(call: Call[None, None]) -> Answer[str]:
     """Return the API reference as a page. It loads nothing from other servers."""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mercato API</title>'
@@ -93,12 +91,11 @@ async def docs(call: Call[None, None]) -> Answer:
 @system.get(
     "/docs/assets/{name}",
     summary="Asset of the API reference",
-    returns=str,
     media_type="text/*",
-    reply_headers=("Cache-Control", "X-Content-Type-Options"),
+    answer_headers=("Cache-Control", "X-Content-Type-Options"),
     problems=(errors.NotFound,),
 )
-async def docs_asset(call: Call[None, None]) -> Answer:
+async def docs_asset(call: Call[None, None]) -> Answer[str]:
     """Return a script or a style sheet of the API reference."""
     name = call.texts["name"]
     if name == "start.js":
@@ -111,10 +108,9 @@ async def docs_asset(call: Call[None, None]) -> Answer:
 @system.get(
     "/errors/{errorCode}",
     summary="About an error code",
-    returns=str,
     media_type="text/html",
     other_media_types=("text/markdown",),
-    reply_headers=(
+    answer_headers=(
         "Cache-Control",
         "Vary",
         "X-Content-Type-Options",
@@ -123,9 +119,9 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     ),
     problems=(errors.NotFound,),
 )
-async def error_page(call: Call[None, None]) -> Answer:
+async def error_page(call: Call[None, None]) -> Answer[str]:
     """Explain an error code. A problem's `type` links here; Markdown for clients that prefer `text/markdown`."""
-    kind = _kinds().get(call.texts["errorCode"].upper())
+    kind = PROBLEMS.get(call.texts["errorCode"].upper())
     if kind is None:
         raise errors.NotFound("No error has this code. /openapi.json lists the codes of each operation.")
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
@@ -147,11 +143,6 @@ def version() -> str:
 @cache
 def _asset(name: str) -> bytes:
     return resources.files("swagger_ui").joinpath("static", name).read_bytes()
-
-
-@cache
-def _kinds() -> dict[str, type[Problem]]:
-    return {kind.code: kind for kind in errors.all_problems()}
 
 
 def _may_read_metrics(settings: Settings, authorization: bytes) -> None:

@@ -1,6 +1,7 @@
 """Webhook deliveries: the same three operations on both surfaces, where each partner sees its own."""
 
 from mercato.features.webhooks import deliveries
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation
@@ -41,20 +42,16 @@ def _declare(access: Access, surface: str) -> Operations:
         base,
         id=f"list{name}WebhookDeliveries",
         summary="List Webhook Deliveries",
-        query=WebhookDeliveryQuery,
-        returns=WebhookDeliveryPage,
     )(list_deliveries)
     operations.get(
         base + "/{deliveryId}",
         id=f"get{name}WebhookDelivery",
         summary="Get Webhook Delivery",
-        returns=WebhookDeliveryDetail,
     )(get_delivery)
     operations.post(
         base + "/{deliveryId}/redeliver",
         id=f"redeliver{name}Webhook",
         summary="Redeliver Webhook",
-        returns=WebhookDeliveryDetail,
         problems=(errors.Conflict,),
     )(redeliver)
     return operations
@@ -70,9 +67,7 @@ debugger = Operations(access=Access.ANY, tag="Webhooks")
     "/v1/webhooks/explain",
     id="explainWebhookSignature",
     summary="Explain Webhook Signature",
-    takes=ExplainSignatureRequest,
-    returns=SignatureExplanation,
-    problems=(errors.DeliveryNotFound,),
+    problems=(DeliveryNotFound,),
 )
 async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> SignatureExplanation:
     """Explain why a webhook's signature fails: secret, headers, time, or a body that differs from the one sent.

@@ -5,24 +5,36 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import partial
 from io import TextIOWrapper
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 FAILED: Final = 1
 UNUSABLE: Final = 2
 INTERRUPTED: Final = 130
 """The exit code that shells report for a program that Ctrl-C ended."""
 
+
+class CommandFailedError(Exception):
+    """The command can't do what it should; the message says why: exit code 1."""
+
+
+class UnusableError(Exception):
+    """The arguments, input or environment can't be used: exit code 2."""
+
+
 _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 
 
 def main() -> None:
     """Run the command of `sys.argv` and exit with its code."""
+    exit_with(lambda: run(sys.argv[1:]))
+
+
+def exit_with(command: Callable[[], int]) -> NoReturn:
+    """Exit with the code that the command returns."""
     _open_closed_streams()
     _replace_unencodable()
-    code = run(sys.argv[1:])
+    code = command()
     if code == INTERRUPTED:
         # A second Ctrl-C while Python exits must not turn the exit code into a signal's.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -55,9 +67,13 @@ def command_name() -> str:
 def run(arguments: Sequence[str]) -> int:
     """Return the exit code: 0 done, 1 failed, 2 wrong usage. Standard error says why."""
     _arguments.set(tuple(arguments))
+    return report_failure(lambda: _call(arguments))
+
+
+def report_failure(command: Callable[[], Any]) -> int:
+    """Return the exit code of a command, and print why it failed."""
     try:
-        plain = find_plain(arguments)
-        code = plain() if plain is not None else _parsed(arguments)
+        code = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
@@ -77,8 +93,8 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _parsed(arguments: Sequence[str]) -> Any:
-    """Return what the command returned."""
+def _call(arguments: Sequence[str]) -> Any:
+    """Return what the command of the arguments returned."""
     from cyclopts import CycloptsError, UnusedCliTokensError
 
     from mercato.cli.commands import app
@@ -91,51 +107,3 @@ def _parsed(arguments: Sequence[str]) -> Any:
             what = f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
         print(f"{what}\nSee: {' '.join(('mercato', *(error.command_chain or ())))} --help", file=sys.stderr)
         return UNUSABLE
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(text)
-    return int(text)
-
-
-_OPTIONS: Final[dict[str, dict[str, Callable[[str], Any]]]] = {
-    "serve": {"--host": str, "--port": _number, "--data-dir": Path, "--workers": _number},
-    "worker": {"--data-dir": Path},
-}
-
-
-def find_plain(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return the function of a `serve` or `worker` with simple arguments, or of the internal `serve-one`.
-
-    They start without the command parser, whose import is a tenth of their start. Return None for anything else, such
-    as a mistake, `--help` or `--port=1`: the parser handles it.
-    """
-    name, *rest = arguments or [""]
-    try:
-        given = _numbers(rest) if name == "serve-one" else _options(_OPTIONS[name], rest)
-    except (KeyError, ValueError):
-        return None
-    from mercato.cli.processes import start
-
-    what: dict[str, Callable[..., int]] = {
-        "serve": start.serve,
-        "serve-one": start.serve_one,
-        "worker": start.worker,
-    }
-    return partial(what[name], **given)
-
-
-def _numbers(rest: Sequence[str]) -> dict[str, int]:
-    return dict(zip(("handle", "parent", "place"), map(_number, rest), strict=True))
-
-
-def _options(known: dict[str, Callable[[str], Any]], rest: Sequence[str]) -> dict[str, Any]:
-    """Return the values by parameter. Raises KeyError or ValueError for arguments that aren't simple."""
-    given: dict[str, Any] = {}
-    for option, value in zip(rest[::2], rest[1::2], strict=True):
-        parameter = option.removeprefix("--").replace("-", "_")
-        if parameter in given or not value or value.startswith("-"):
-            raise ValueError(option)
-        given[parameter] = known[option](value)
-    return given

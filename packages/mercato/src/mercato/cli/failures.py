@@ -2,24 +2,33 @@
 
 import errno
 import os
+import shlex
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import asyncpg
+from msgspec import Struct
 
-from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.processes.workers import WorkerFailedError
-from mercato.features.partners.model import AccountError
+from mercato.cli import FAILED, UNUSABLE, CommandFailedError, UnusableError
+from mercato.features.partners.model import (
+    AccountError,
+    InactiveKeyError,
+    NoStoresError,
+    OpenOrdersError,
+    SeveralOriginsError,
+    TakenNameError,
+    UnknownKeyError,
+    UnknownPartnerError,
+)
 from mercato.features.partners.vault import VaultError
 from mercato.platform.db.backup import BackupError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, SchemaDiffers, SchemaIsNewer
+from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
 from mercato.platform.errors import Problem
-from mercato.platform.settings import SettingsError
 from mercato.platform.telemetry.tracing import TracingUnavailableError
+from mercato.settings import SettingsError
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
@@ -28,10 +37,6 @@ _NAMED: Final = "The address is that of MERCATO_DATABASE_URL."
 _NOT_MIGRATED: Final = (
     "The database doesn't have this version's tables. Create them, or see why: mercato migrate"
 )
-
-
-class UnusableError(Exception):
-    """The arguments, input or environment can't be used: exit code 2."""
 
 
 def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
@@ -58,8 +63,14 @@ def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> Unusab
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+DIFFERS_ADVICE: Final = (
+    "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
+    "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
+    "for a new database, and register partners and stores there."
+)
+
+
+class Failure(Struct, frozen=True):
     """The text for standard error, and the exit code."""
 
     message: str
@@ -72,14 +83,11 @@ def explain(error: Exception) -> Failure | None:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
         case (
-            TracingUnavailableError()
-            | AccountError()
-            | UnknownIdError()
-            | VaultError()
-            | BackupError()
-            | WorkerFailedError()
+            CommandFailedError() | TracingUnavailableError() | UnknownIdError() | VaultError() | BackupError()
         ):
             return Failure(str(error))
+        case AccountError():
+            return Failure(f"{error} {_next_step(error)}".rstrip())
         case Problem():
             return Failure("\n".join(dict.fromkeys(fault.message for fault in error.errors)) or error.detail)
         case SchemaIsNewer():
@@ -92,6 +100,29 @@ def explain(error: Exception) -> Failure | None:
             what = error.strerror or str(error) or type(error).__name__
             return Failure(_sentence(f"{error.filename}: {what}" if error.filename else what))
     return _of_database(error)
+
+
+def _next_step(error: AccountError) -> str:
+    """Return what to do about a refusal, if there is anything."""
+    match error:
+        case UnknownPartnerError():
+            return "See them with: mercato partner list"
+        case UnknownKeyError():
+            return "See them with: mercato key list"
+        case TakenNameError(name=name):
+            return (
+                "Choose another name, or create another key for that partner: "
+                f"mercato key create {shlex.quote(name)}"
+            )
+        case InactiveKeyError(key=key):
+            return f"Create a new one with: mercato key create {key.partner_id} --surface {key.surface}"
+        case NoStoresError():
+            return "Leave --webhook-token out: it verifies events by its signing secret."
+        case SeveralOriginsError():
+            return "Name the one that gets the token with --webhook-origin"
+        case OpenOrdersError(partner_id=partner_id):
+            return f"Complete or cancel them first: mercato order list --state open --partner {partner_id}"
+    return ""
 
 
 def _of_database(error: Exception) -> Failure | None:

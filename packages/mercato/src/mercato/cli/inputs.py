@@ -3,18 +3,23 @@
 import asyncio
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
 
-from mercato.cli.failures import UnusableError
+from msgspec import Struct
+
+from mercato.cli import UnusableError
+from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.environment import load
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
-from mercato.platform.settings import Settings
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, Options, RequestFailed
 from mercato.platform.wire.checks import uri_fault
+from mercato.settings import Settings, load
+from mercato_contract.signing import signing_key
+from mercato_contract.webhooks import MAX_SECRETS
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -28,8 +33,7 @@ class RefusedError(Exception):
         self.rule = rule
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A document and its name. `uri` is its name for programs."""
 
     name: str
@@ -87,6 +91,31 @@ def read_file(name: str, *, max_bytes: int) -> bytes:
         raise UnusableError(f"{name} cannot be read: {why_not(error)}.") from None
 
 
+def read_secret(text: str) -> str:
+    """Return a secret as typed, or the first line of `@FILE` or, with `@-`, of standard input."""
+    if not text.startswith("@"):
+        return text
+    if text == "@-":
+        return sys.stdin.readline().strip()
+    return (read_file(text[1:], max_bytes=4096).decode("utf-8", "replace").splitlines() or [""])[0].strip()
+
+
+def read_secrets(texts: Sequence[str] | None) -> list[str]:
+    """Return the secrets. Raises UnusableError for too many."""
+    if len(texts or ()) > MAX_SECRETS:
+        raise UnusableError(f"At most {MAX_SECRETS} secrets are tried.")
+    return [read_secret(text) for text in texts or ()]
+
+
+def check_secrets(secrets: Sequence[str]) -> None:
+    """Raise UnusableError if one can't be a signing secret."""
+    try:
+        for secret in secrets:
+            signing_key(secret)
+    except ValueError as fault:
+        raise UnusableError(f"--secret: {fault}") from None
+
+
 def why_not(error: OSError | ValueError) -> str:
     """Return why a file can't be read or written. A ValueError means that its name isn't valid."""
     return (isinstance(error, OSError) and error.strerror) or "its name isn't valid"
@@ -111,7 +140,9 @@ def _pulled(url: str, bounds: Settings) -> bytes:
 
 
 async def _pull(url: str, bounds: Settings) -> bytes:
-    async with Outbound(AddressPolicy(allow_private=bounds.allow_private_networks)) as outbound:
-        pulled = await outbound.pull(url, limits=PullLimits.of(bounds), etag=None)
+    async with Outbound(
+        Options(policy=AddressPolicy(allow_private=bounds.allow_private_networks))
+    ) as outbound:
+        pulled = await outbound.pull(url, limits=pull_limits(bounds), etag=None)
     assert not isinstance(pulled, NotModified)
     return pulled.body

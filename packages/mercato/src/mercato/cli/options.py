@@ -10,11 +10,8 @@ from uuid import UUID
 
 from cyclopts import App, Parameter, Token
 
-from mercato.cli.failures import UnusableError
-from mercato.cli.inputs import read_file
+from mercato.cli import UnusableError
 from mercato.platform import clock
-from mercato_contract.signing import signing_key
-from mercato_contract.webhooks import MAX_SECRETS
 from mercato_contract.wire import parse_instant
 
 MAX_LISTED: Final = 1000
@@ -79,31 +76,6 @@ def _token(_type: Any, tokens: Sequence[Token]) -> str:
     """Return a token; `@-` keeps it out of the shell's history and the list of processes."""
     text = tokens[0].value
     return sys.stdin.readline().strip() if text == "@-" else text
-
-
-def read_secret(text: str) -> str:
-    """Return a secret as typed, or the first line of `@FILE` or, with `@-`, of standard input."""
-    if not text.startswith("@"):
-        return text
-    if text == "@-":
-        return sys.stdin.readline().strip()
-    return (read_file(text[1:], max_bytes=4096).decode("utf-8", "replace").splitlines() or [""])[0].strip()
-
-
-def read_secrets(texts: Sequence[str] | None) -> list[str]:
-    """Return the secrets. Raises UnusableError for too many."""
-    if len(texts or ()) > MAX_SECRETS:
-        raise UnusableError(f"At most {MAX_SECRETS} secrets are tried.")
-    return [read_secret(text) for text in texts or ()]
-
-
-def check_secrets(secrets: Sequence[str]) -> None:
-    """Raise UnusableError if one can't be a signing secret."""
-    try:
-        for secret in secrets:
-            signing_key(secret)
-    except ValueError as fault:
-        raise UnusableError(f"--secret: {fault}") from None
 
 
 DataDir = Annotated[

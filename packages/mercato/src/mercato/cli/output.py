@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -201,6 +202,42 @@ def print_page(
     show(page)
     if last is not None:
         note(f"There is more: mercato {command_name()} --before {last}")
+
+
+def print_table_page(
+    name: str,
+    found: Sequence[Any],
+    columns: Mapping[str, Column],
+    *,
+    limit: int,
+    as_json: bool,
+    entry: Callable[[Any], Wire],
+    empty: str,
+    cut: Collection[str] = (),
+) -> None:
+    """Print a page as `print_page` does, as a table."""
+    show = partial(print_objects, columns, empty=empty, cut=cut)
+    print_page(name, found, limit=limit, as_json=as_json, entry=entry, show=show)
+
+
+def print_from_first(
+    name: str,
+    found: Sequence[Any],
+    columns: Mapping[str, Column],
+    *,
+    limit: int,
+    as_json: bool,
+    entry: Callable[[Any], Wire],
+    empty: str,
+    cut: Collection[str] = (),
+) -> None:
+    """Print a list that begins with the oldest, and the command that goes on after `limit` entries."""
+    if as_json:
+        print_json({name: [entry(item) for item in found]})
+    else:
+        print_objects(columns, found, empty=empty, cut=cut)
+    if len(found) == limit:
+        note(f"There may be more: mercato {command_name()} --after {found[-1].id}")
 
 
 def print_facts(*facts: tuple[str, Any]) -> None:

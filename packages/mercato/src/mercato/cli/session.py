@@ -1,65 +1,53 @@
-"""Opens the service's database and vault for a command."""
+"""Opens the service for a command: from its environment to what `app.opened` builds."""
 
 import os
 import pwd
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
-from mercato.cli import command_name
-from mercato.cli.failures import UnusableError, no_data_dir
+from mercato import app
+from mercato.cli import UnusableError, command_name
+from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
-from mercato.features.partners.vault import Vault
-from mercato.platform.db.engine import Database, Read
+from mercato.features.schema import SCHEMA
+from mercato.platform.db.engine import Read
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
-
-
-@dataclass(frozen=True)
-class Session:
-    """An open database and its settings."""
-
-    settings: Settings
-    db: Database
-
-    async def vault(self, tx: Read) -> Vault:
-        """Return the vault of the servers on this database. Raises VaultError if this process has another key."""
-        keys = self.settings.encryption_keys
-        return await accounts.open_vault(tx, None if keys is None else keys.reveal(), self.settings.data_dir)
-
-    async def find_partner_id(self, tx: Read, name: str | None) -> UUID | None:
-        """Return the id of the partner with that id or name; None for None. Raises UnknownAccountError."""
-        return None if name is None else (await accounts.get_partner_named(tx, name)).id
+from mercato.services import Core
+from mercato.settings import load
 
 
 @asynccontextmanager
-async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator[Session]:
-    """Open the database of the settings; with `create`, create it and migrate it to this version's schema."""
+async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator[Core]:
+    """Open the service of the environment; with `create`, make the database or bring it to this version's schema."""
     settings = load(os.environ, data_dir=data_dir)
     configure_logs(level=settings.log_level, form=settings.log_format)
     set_context(WorkContext(action=command_name(), user=_user()))
     url = database_url(settings)
     if settings.database_url is None:
         _check_data_dir(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)
-    try:
-        db = Database.open(url)
-    except ValueError:
-        # Don't repeat the URL: it may hold a password.
-        raise UnusableError(
-            "MERCATO_DATABASE_URL isn't the address of a database. Write postgresql://user:password@host/name, "
-            "or sqlite:/// and a path."
-        ) from None
     if create:
-        await migrate(url)
-    async with db:
-        yield Session(settings, db)
+        await migrate(url, SCHEMA)
+    async with AsyncExitStack() as stack:
+        try:
+            core = await stack.enter_async_context(app.opened(settings))
+        except ValueError:
+            # Don't repeat the URL: it may hold a password.
+            raise UnusableError(
+                "MERCATO_DATABASE_URL isn't the address of a database. Write postgresql://user:password@host/name, "
+                "or sqlite:/// and a path."
+            ) from None
+        yield core
+
+
+async def find_partner_id(tx: Read, name: str | None) -> UUID | None:
+    """Return the id of the partner with that id or name; None for None. Raises UnknownAccountError."""
+    return None if name is None else (await accounts.get_partner_named(tx, name)).id
 
 
 def _user() -> str:

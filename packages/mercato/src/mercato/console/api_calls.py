@@ -37,13 +37,13 @@ class Example(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """A request with its answer. `raw` are the answer's bytes, `reply` what a page shows of them."""
+    """A request with its answer. `answer` are the answer's bytes, `shown` what a page shows of them."""
 
     request: str
     examples: tuple[Example, ...]
     status: int
-    raw: bytes
-    reply: str
+    answer: bytes
+    shown: str
 
     @property
     def succeeded(self) -> bool:
@@ -76,8 +76,8 @@ async def perform(
         request="\n".join([f"POST {operation.path}", *_headers(key), "", shown]),
         examples=_examples(head.base_url, operation, shown, key),
         status=status,
-        raw=answer,
-        reply=_bounded(_shown(answer)),
+        answer=answer,
+        shown=_bounded(_shown(answer)),
     )
 
 
@@ -92,7 +92,7 @@ async def _answer(visit: Visit, operation: Operation, raw: bytes, head: Head) ->
         raise PayloadTooLarge(limit)
     call: Call[Any, None] = Call(visit.app, caller, decode(raw), None, {}, {}, head, visit.action)
     result = await operation.handler(call)
-    answer = result if isinstance(result, Answer) else Answer(result)
+    answer: Answer[Any] = result if isinstance(result, Answer) else Answer(result)
     body = as_json(answer.value) if answer.raw is None else answer.raw
     return operation.status if answer.status is None else answer.status, body
 

@@ -56,7 +56,7 @@ def asset_url(name: str) -> str:
     return STATIC + _assets()[name][0]
 
 
-def serve_asset(name: str, *, zipped: bool) -> Answer:
+def serve_asset(name: str, *, zipped: bool) -> Answer[str]:
     """Return the file of that hashed name. Raises NotFound."""
     asset = _by_hashed_name().get(name)
     if asset is None:

@@ -1,4 +1,4 @@
-"""Cookies of the console, and which requests may act: those that come from its own pages.
+"""Cookies of the console.
 
 Browsers accept a `__Host-` cookie over https, and Chromium and Firefox over http to a loopback address, too. Over plain
 http to another address it can't be kept; a service for development then uses a name without the prefix.
@@ -8,10 +8,8 @@ import ipaddress
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
-from mercato.console import uploads
 from mercato.http.head import Head
-from mercato.platform import errors
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 SESSION: Final = "mercato-session"
 MESSAGE: Final = "mercato-message"
@@ -25,8 +23,6 @@ MAX_MESSAGE: Final = 1000
 """Bytes of a message. Escaped, each may take three, and browsers refuse a cookie of more than 4,096."""
 
 MAX_AGE: Final = 7 * 24 * 3600
-
-FORM: Final = b"application/x-www-form-urlencoded"
 
 Header = tuple[bytes, bytes]
 
@@ -72,37 +68,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def check_same_origin(head: Head) -> None:
-    """Raise Forbidden for a form that another site's page sends.
-
-    `Sec-Fetch-Site` decides where a browser sends it. Else `Origin` must be ours; pages without a referrer send `null`
-    to plain http, which isn't. A client that sends neither isn't a browser, so no other site can make it act.
-    """
-    site = head.headers.get(b"sec-fetch-site")
-    if site is not None:
-        is_own = site in {b"same-origin", b"none"}
-    else:
-        origin = head.headers.get(b"origin")
-        is_own = origin is None or origin in {_origin(head.base_url), _origin_of_host(head)}
-    if not is_own:
-        raise errors.Forbidden(
-            "This form was sent by a page of another site, so nothing was done. Open the console in a separate tab."
-        )
-
-
-def check_form(head: Head) -> None:
-    """Raise UnsupportedMediaType for a body that isn't a form."""
-    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if head.content_length != 0 and kind not in {b"", FORM, uploads.KIND}:
-        raise errors.UnsupportedMediaType(f"Send the form as {FORM.decode()}, as the console's pages do.")
-
-
-def _origin(url: str) -> bytes:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".encode()
-
-
-def _origin_of_host(head: Head) -> bytes:
-    return b"https://" + head.headers.get(b"host", b"")

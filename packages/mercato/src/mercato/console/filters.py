@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from mercato.console.screen import Visit, decode_fields
+from mercato.console.forms import decode_fields
+from mercato.console.screen import Visit
 from mercato.features import lookup
 from mercato.features.lookup import Scope
 from mercato.features.partners.model import Surface

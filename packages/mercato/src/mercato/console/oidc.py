@@ -11,11 +11,12 @@ import msgspec
 
 from mercato.console.cookies import SIGN_ON, Cookies
 from mercato.console.rendering import render, render_refusal
-from mercato.console.sign_in import work_context
+from mercato.console.sign_in import ask_for_link, work_context
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import LinkRefused
 from mercato.features.sign_in.people import person_of
-from mercato.features.sign_in.sign_on import ATTEMPT_LIFE, Callback, SignOn
+from mercato.features.sign_in.provider import AGAIN, InvalidIdToken, ProviderFailed
+from mercato.features.sign_in.sign_on import ATTEMPT_LIFE, Callback
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.problems import problem_headers
 from mercato.platform import errors
@@ -24,18 +25,22 @@ from mercato.platform.telemetry.context import set_context
 
 CALLBACK: Final = "/console/oidc/callback"
 
+_INSTEAD: Final = (
+    "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
+    "The service's log has the cause."
+)
 
-async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn) -> Answer:
-    """Redirect to the provider, or return the page for a browser that comes back from there."""
-    if call.texts["method"] != "GET":
-        raise errors.MethodNotAllowed(call.texts["method"], ["GET"])
-    used = cookies.write(SIGN_ON, "", seconds=0, same_site="Lax")
+
+async def go_to_provider(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
+    """Redirect to the provider."""
+    sign_on = call.app.sign_on
+    if sign_on is None:
+        return await ask_for_link(call, cookies)
+    _check_method(call)
     try:
-        if call.head.path == CALLBACK:
-            return await _continue(call, cookies, sign_on, used)
         url, kept = await sign_on.begin(call.head.base_url + CALLBACK)
-    except Problem as problem:
-        return render_refusal(problem, call.head.request_id, headers=(used, *problem_headers(problem)))
+    except (Problem, ProviderFailed, InvalidIdToken) as error:
+        return _refuse(call, cookies, _problem_of(error))
     life = int(ATTEMPT_LIFE.total_seconds())
     return Answer(
         status=303,
@@ -48,22 +53,25 @@ async def sign_in_with_provider(call: Call[ReadBody, None], cookies: Cookies, si
     )
 
 
-async def _continue(
-    call: Call[ReadBody, None], cookies: Cookies, sign_on: SignOn, used: tuple[bytes, bytes]
-) -> Answer:
+async def come_from_provider(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
     """Make the one link of this sign-in, and return the page that uses it."""
-    callback_url = call.head.base_url + CALLBACK
-    answer, kept = _answer(call.head.query), cookies.read(SIGN_ON)
-    grant, token = await sign_on.finish(answer, kept, callback_url, address=call.head.address)
-    set_context(work_context(call, "console.signOn", grant))
+    sign_on = call.app.sign_on
+    if sign_on is None:
+        return await ask_for_link(call, cookies)
+    _check_method(call)
+    callback, kept, address = call.head.base_url + CALLBACK, cookies.read(SIGN_ON), call.head.address
     try:
+        grant, token = await sign_on.finish(_callback(call.head.query), kept, callback, address=address)
+        set_context(work_context(call, "console.signOn", grant))
         async with call.app.db.write() as tx:
             await sessions.create_link(tx, grant, now=call.app.clock(), token=token)
     except LinkRefused:
-        raise errors.Forbidden("This sign-in has been used. Begin again.") from None
+        return _refuse(call, cookies, errors.Forbidden("This sign-in has been used. Begin again."))
+    except (Problem, ProviderFailed, InvalidIdToken) as error:
+        return _refuse(call, cookies, _problem_of(error))
     return render(
         "oidc_continue.html",
-        headers=(used,),
+        headers=(_used(cookies),),
         title="Continue to the console",
         console=None,
         grant=grant,
@@ -72,7 +80,36 @@ async def _continue(
     )
 
 
-def _answer(query: bytes) -> Callback:
+def _check_method(call: Call[ReadBody, None]) -> None:
+    """Raise MethodNotAllowed for HEAD, by which a sign-in can't go on."""
+    if call.head.method != "GET":
+        raise errors.MethodNotAllowed(call.head.method, ["GET"])
+
+
+def _problem_of(error: Problem | ProviderFailed | InvalidIdToken) -> Problem:
+    match error:
+        case ProviderFailed():
+            return errors.ServiceUnavailable(
+                f"The sign-in provider is unavailable. Try again in a minute. {_INSTEAD}"
+            )
+        case InvalidIdToken():
+            return errors.Forbidden(
+                f"The provider's ID token isn't valid for this service. {AGAIN} {_INSTEAD}"
+            )
+    return error
+
+
+def _refuse(call: Call[ReadBody, None], cookies: Cookies, problem: Problem) -> Answer[str]:
+    headers = (_used(cookies), *problem_headers(problem))
+    return render_refusal(problem, call.head.request_id, headers=headers)
+
+
+def _used(cookies: Cookies) -> tuple[bytes, bytes]:
+    """Return the header that removes the cookie: it is for one attempt."""
+    return cookies.write(SIGN_ON, "", seconds=0, same_site="Lax")
+
+
+def _callback(query: bytes) -> Callback:
     """Return what the provider says. Raises InvalidRequest."""
     try:
         fields = dict(parse_qsl(query.decode("ascii", "replace"), max_num_fields=20))

@@ -11,11 +11,13 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from mercato.console.screen import Visit, decode_fields, read_fields
+from mercato.console.forms import decode_fields, read_fields
+from mercato.console.screen import Visit
 from mercato.features.catalogs.menu import rule
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, Key
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
-from mercato.platform.errors import StoreNotFound, ValidationFailed
+from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import Decoder
 from mercato_contract.carts import PricedCart
 from mercato_contract.money import minor_to_decimal

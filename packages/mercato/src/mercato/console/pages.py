@@ -1,4 +1,4 @@
-"""What people open in a browser: the landing page, and the console with everything below its path.
+"""What people open in a browser: the landing page, the documentation, and the console with everything below its path.
 
 Their templates and screens are imported when somebody opens one, in a thread: a service that only answers API clients
 starts without them.
@@ -8,16 +8,14 @@ import asyncio
 from importlib import import_module
 from typing import Final
 
-from mercato.http.browsers import prefix_links
+from mercato.http.browsers import check_form, prefix_links
 from mercato.http.head import path_prefix
 from mercato.http.operations import Access, Answer, Call, Operations, ReadBody
-from mercato.http.problems import Refusals, problem_headers
+from mercato.http.problems import PROBLEM_DETAILS, Refusals, problem_headers
 from mercato.platform import errors
 from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import Context
 from mercato_contract.problems import ProblemDetail
-
-pages = Operations(access=Access.PUBLIC, tag="Pages")
 
 _SITE: Final = "mercato.console.site"
 
@@ -37,17 +35,14 @@ def _render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, 
     return problem.status, headers, prefix_links(answer.raw, path_prefix(context.base_url))
 
 
-_PAGES: Final = Refusals(ProblemDetail, "text/html", _render)
+pages = Operations(access=Access.PUBLIC, tag="Pages", refusals=Refusals(ProblemDetail, "text/html", _render))
 
 
-@pages.get("/", summary="Landing page", returns=str, media_type="text/html")
-async def landing(call: Call[bytes, None]) -> Answer:
+@pages.get("/", summary="Landing page", refusals=PROBLEM_DETAILS)
+@pages.post("/", summary="Nothing", refusals=PROBLEM_DETAILS)
+async def landing(call: Call[None, None]) -> Answer[str]:
     """Show browsers a page about this service. Other clients get 404."""
-    asked = (call.texts["method"], call.texts["path"])
-    if (
-        asked not in {("GET", ""), ("HEAD", "")}
-        or b"text/html" not in call.headers.get(b"accept", b"").lower()
-    ):
+    if call.head.method == "POST" or b"text/html" not in call.headers.get(b"accept", b"").lower():
         raise errors.NotFound("There is nothing at this path. See /docs for the operations.")
     await _load()
     from mercato.console.site import landing_page
@@ -55,16 +50,15 @@ async def landing(call: Call[bytes, None]) -> Answer:
     return landing_page(call)
 
 
-@pages.get("/documentation", summary="Documentation", returns=str, media_type="text/html", refusals=_PAGES)
-async def documentation(call: Call[bytes, None]) -> Answer:
+@pages.get("/documentation", summary="Documentation")
+@pages.get("/documentation/{path:path}", summary="Guide")
+async def documentation(call: Call[None, None]) -> Answer[str]:
     """Link to the documentation that this service hosts, and show its guides, each under its name below this path."""
-    if call.texts["method"] not in {"GET", "HEAD"}:
-        raise errors.MethodNotAllowed(call.texts["method"], ["GET", "HEAD"])
     await _load()
     from mercato.console import guides
     from mercato.console.site import documentation_page, guide_page
 
-    name = call.texts["path"]
+    name = call.texts.get("path", "")
     if not name:
         # In a thread: its first rendering takes longer than a request may.
         return documentation_page(call, await asyncio.to_thread(guides.overview))
@@ -73,13 +67,72 @@ async def documentation(call: Call[bytes, None]) -> Answer:
     return guide_page(call, await asyncio.to_thread(guides.get_guide, name))
 
 
-@pages.post(
-    "/console", summary="Console", returns=str, media_type="text/html", late_body=True,
-    body_type="application/x-www-form-urlencoded", refusals=_PAGES,
-)  # fmt: skip
-async def console(call: Call[ReadBody, None]) -> Answer:
-    """Serve the console: its screens, their actions, sign-in and static files."""
+@pages.get("/console/static/{path:path}", summary="Static file")
+async def static_file(call: Call[None, None]) -> Answer[str]:
     await _load()
-    from mercato.console.site import serve
+    from mercato.console.site import serve_file
 
-    return await serve(call)
+    return serve_file(call)
+
+
+@pages.get("/console/links/{path:path}", summary="One-time link")
+@pages.post("/console/links/{path:path}", summary="Sign in with a one-time link", checks_head=check_form)
+async def open_link(call: Call[ReadBody, None]) -> Answer[str]:
+    await _load()
+    from mercato.console import sign_in, site
+
+    return await site.enter(call, sign_in.open_link)
+
+
+@pages.get("/console/passkey", summary="Challenge for a passkey")
+@pages.post("/console/passkey", summary="Sign in with a passkey", checks_head=check_form)
+async def passkey(call: Call[ReadBody, None]) -> Answer[str]:
+    await _load()
+    from mercato.console import passkeys, site
+
+    return await site.enter(call, passkeys.sign_in_with_passkey)
+
+
+@pages.get("/console/oidc", summary="Way to the OpenID Connect provider")
+async def sign_on(call: Call[ReadBody, None]) -> Answer[str]:
+    await _load()
+    from mercato.console import oidc, site
+
+    return await site.enter(call, oidc.go_to_provider)
+
+
+@pages.get("/console/oidc/callback", summary="Way back from the OpenID Connect provider")
+async def sign_on_callback(call: Call[ReadBody, None]) -> Answer[str]:
+    await _load()
+    from mercato.console import oidc, site
+
+    return await site.enter(call, oidc.come_from_provider)
+
+
+@pages.get("/console", summary="Console")
+@pages.get("/console/", summary="Console")
+@pages.get("/console/sign-out", summary="Console")
+async def home(call: Call[ReadBody, None]) -> Answer[str]:
+    """Redirect to the account's first screen."""
+    await _load()
+    from mercato.console import site
+
+    return await site.go_home(call)
+
+
+@pages.post("/console/sign-out", summary="Sign out", checks_head=check_form)
+async def sign_out(call: Call[ReadBody, None]) -> Answer[str]:
+    await _load()
+    from mercato.console import site
+
+    return await site.sign_out(call)
+
+
+@pages.get("/console/{path:path}", summary="Screen", id="console")
+@pages.post("/console/{path:path}", summary="Action", id="console", checks_head=check_form)
+async def screen(call: Call[ReadBody, None]) -> Answer[str]:
+    """Show a screen, or act on the form that it sends: `mercato.console.site` has the screens' own routes."""
+    await _load()
+    from mercato.console import site
+
+    return await site.serve_screen(call)

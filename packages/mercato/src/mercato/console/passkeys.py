@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from mercato.console.cookies import Cookies, is_loopback
+from mercato.console.forms import MAX_FORM, decode_form
 from mercato.console.rendering import render, render_refusal
-from mercato.console.screen import MAX_FORM, decode_form
 from mercato.console.sign_in import end_previous, signed_in, work_context
 from mercato.features.sign_in import passkeys
 from mercato.features.sign_in.model import Grant
@@ -50,12 +50,12 @@ def challenges_of(app: Services) -> Challenges:
     return Challenges(app.vault.derive(passkeys.PURPOSE))
 
 
-async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer:
+async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
     """Return the page that asks for a passkey; sign in on the form that it sends."""
     await passkeys.load()
     app, now, site = call.app, call.app.clock(), site_of(call.app, call.head)
     challenges = challenges_of(app)
-    if call.texts["method"] != "POST":
+    if call.head.method != "POST":
         options = passkeys.request_options(site, challenges.new(SIGN_IN, site, now=now))
         return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
     try:

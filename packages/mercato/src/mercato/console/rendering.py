@@ -92,7 +92,7 @@ def load() -> None:
 
 def render(
     template: str, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = (), **values: Any
-) -> Answer:
+) -> Answer[str]:
     """Return a page with its headers; `nonce` is a value of each."""
     nonce = base64.b64encode(secrets.token_bytes(16)).decode()
     text = environment().get_template(template).render(values, nonce=nonce)
@@ -110,7 +110,7 @@ def render_refusal(
     *,
     view: Mapping[str, Any] | None = None,
     headers: tuple[tuple[bytes, bytes], ...] = (),
-) -> Answer:
+) -> Answer[str]:
     """Return the page of a refusal: what happened, and what to do next."""
     values: Mapping[str, Any] = {"console": None} if view is None else view
     return render(

@@ -7,7 +7,7 @@ from mercato.console.screen import Question, Visit
 from mercato.features.partners import credentials, descent
 from mercato.features.partners.model import ApiKey
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire
 
 SIGNED_OUT: Final = "It began this session, so you are signed out."

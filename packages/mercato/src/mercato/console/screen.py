@@ -3,7 +3,6 @@
 A GET shows a page. A POST acts, with the services that the API calls, and says what was done on the page after it.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -13,26 +12,16 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.console import uploads
+from mercato.console.forms import MAX_FORM, decode_fields, decode_form, read_query, read_upload
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.model import Session
+from mercato.http.browsers import MULTIPART
 from mercato.http.head import Head
-from mercato.platform.errors import InvalidRequest, Problem
+from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import WorkContext
-from mercato.platform.wire import QueryDecoder
 from mercato.services import Services
 
 T = TypeVar("T")
-
-MAX_FIELDS: Final = 100
-"""Fields of a query or a form."""
-
-MAX_FORM: Final = 32 * 1024
-"""Bytes of a form, where its screen needs no more, and of every form without a session."""
-
-_NOT_ESCAPED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-
-_LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
 
 
 class Audience(Enum):
@@ -148,8 +137,8 @@ class Visit:
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
         content_type = self.head.headers.get(b"content-type", b"")
-        if content_type.lower().startswith(uploads.KIND):
-            return decode_fields(kind, uploads.read_upload(content_type, self.form))
+        if content_type.lower().startswith(MULTIPART):
+            return decode_fields(kind, read_upload(content_type, self.form))
         return decode_form(kind, self.form)
 
     def url_with(self, **changes: str) -> str:
@@ -169,45 +158,10 @@ class Visit:
             action=self.action,
             console=self.session.grant.created_by,
             partner_id=None if partner is None else partner.id,
-            store_id=self.ids.get("store"),
+            subjects={"store_id": self.ids.get("store")},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )
-
-
-def decode_form(kind: type[T], form: bytes) -> T:
-    """Return a form as a struct; an empty field is one left out. Raises InvalidRequest, ValidationFailed."""
-    return decode_fields(kind, read_fields(form))
-
-
-def read_fields(form: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
-    """Return a form's fields that aren't empty. Raises InvalidRequest, also for what no browser sends.
-
-    The standard library takes ten times as long for bytes that aren't ASCII, and for a `%` that begins no escape.
-    """
-    if not form.isascii() or _NOT_ESCAPED.search(form) is not None:
-        raise InvalidRequest("The form can't be read: it isn't percent-encoded. Send it as the page does.")
-    return read_query(form, most)
-
-
-def read_query(text: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
-    """Return the fields of a query that aren't empty; the last of a repeated one counts. Raises InvalidRequest."""
-    try:
-        return dict(parse_qsl(text.decode("ascii", "replace"), max_num_fields=most))
-    except ValueError:
-        raise InvalidRequest(f"The form has more than {most} fields. Send fewer.") from None
-
-
-def decode_fields(kind: type[T], fields: Mapping[str, str]) -> T:
-    """Return decoded fields as a struct; an empty one is one left out. Raises InvalidRequest, ValidationFailed."""
-    # A browser's field for a time has no zone; the console's times are UTC.
-    return QueryDecoder(kind).convert({name: _with_zone(value) for name, value in fields.items() if value})
-
-
-def _with_zone(value: str) -> str:
-    """Return the value of a browser's field for a time as RFC 3339: seconds are left out where they are 0."""
-    match = _LOCAL.fullmatch(value)
-    return value if match is None else f"{match[1]}{match[2] or ':00'}Z"
 
 
 Show = Callable[[Visit], Awaitable[Page]]

@@ -11,28 +11,32 @@ from mercato.platform.db.engine import Write
 from mercato.platform.telemetry.context import WorkContext, set_context
 
 
-def ask_for_link(call: Call[ReadBody, None], path: str, *, had_session: bool) -> Answer:
-    """Return the page that says how to get a link; 401 where a screen was asked for."""
-    status = 401 if path else 200
+async def ask_for_link(call: Call[ReadBody, None], cookies: Cookies, *, status: int = 401) -> Answer[str]:
+    """Return the page that says how to get a link, in place of what needs a session."""
     return render(
         "sign_in.html",
         status=status,
         title="Sign in",
         console=None,
-        had_session=had_session,
+        had_session=cookies.read(SESSION) is not None,
         base_url=call.head.base_url,
         has_sign_on=call.app.sign_on is not None,
     )
 
 
-async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) -> Answer:
+async def welcome(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
+    """Return the same page where nothing was asked for that needs a session."""
+    return await ask_for_link(call, cookies, status=200)
+
+
+async def open_link(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
     """Ask before a link is used, so that what only looks at it uses nothing up; sign in on the form that is sent."""
-    app, now = call.app, call.app.clock()
+    app, now, token = call.app, call.app.clock(), call.texts["path"]
     try:
         # Read first: made-up links must neither wait for the database's write lock nor hold it.
         async with app.db.read() as tx:
             grant = await sessions.get_link(tx, token, now=now)
-        if call.texts["method"] != "POST":
+        if call.head.method != "POST":
             return render("continue.html", title="Continue to the console", console=None, grant=grant)
         set_context(work_context(call, "console.signIn", grant))
         async with app.db.write() as writing:
@@ -43,7 +47,7 @@ async def open_link(call: Call[ReadBody, None], cookies: Cookies, token: str) ->
     return signed_in(cookies, made)
 
 
-def signed_in(cookies: Cookies, token: str) -> Answer:
+def signed_in(cookies: Cookies, token: str) -> Answer[str]:
     """Return the redirect to the console that keeps a new session's token in the browser."""
     return Answer(
         status=303,

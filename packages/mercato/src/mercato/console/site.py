@@ -1,51 +1,106 @@
-"""From a request below `/console` to an answer: the session, the screen, and what every answer has in common."""
+"""From a request below `/console` to an answer: the session, the screen, and what every answer has in common.
 
-from collections.abc import Mapping
+`pages` declares the paths that need no session. The screens have routes of their own, of which each session sees some.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
+from uuid import UUID
+
+from msgspec.structs import replace
 
 from mercato.console import sign_in
 from mercato.console.assets import serve_asset
-from mercato.console.cookies import (
-    MAX_AGE,
-    MAX_MESSAGE,
-    MESSAGE,
-    MESSAGE_SECONDS,
-    SESSION,
-    Cookies,
-    check_form,
-    check_same_origin,
-)
+from mercato.console.cookies import MAX_AGE, MAX_MESSAGE, MESSAGE, MESSAGE_SECONDS, SESSION, Cookies
 from mercato.console.guides import Guide, references
 from mercato.console.limits import count_page, count_visitor
-from mercato.console.oidc import sign_in_with_provider
-from mercato.console.passkeys import sign_in_with_passkey
 from mercato.console.rendering import load, render, render_refusal
-from mercato.console.routes import find_screen, navigation_of
-from mercato.console.screen import Done, Page, Question, Screen, Visit
-from mercato.features.partners.model import AccountError, UnknownAccountError
+from mercato.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
+from mercato.console.screens import (
+    account,
+    catalogs,
+    certification,
+    deliveries,
+    discovery,
+    keys,
+    menus,
+    orders,
+    overview,
+    playground,
+    requests,
+    stores,
+)
+from mercato.console.screens.operators import audit, erasure, health, jobs, partners, search
+from mercato.features.partners.model import (
+    AccountError,
+    InactiveKeyError,
+    NoStoresError,
+    OpenOrdersError,
+    SeveralOriginsError,
+    TakenNameError,
+    UnknownAccountError,
+    UnknownKeyError,
+    UnknownPartnerError,
+)
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.people import is_signed_on
 from mercato.http.browsers import prefix_links
 from mercato.http.codings import GZIP, best_coding, gzipped
 from mercato.http.operations import Answer, Call, ReadBody
+from mercato.http.routing import Routes
 from mercato.platform import errors
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
+from mercato_contract.problems import PROBLEMS
 
-WAYS_IN: Final = frozenset({"passkey", "oidc", "oidc/callback"})
+SCREENS: Final[tuple[Screen, ...]] = (
+    *overview.screens,
+    *health.screens,
+    *orders.screens,
+    *stores.screens,
+    *menus.screens,
+    *partners.screens,
+    *catalogs.screens,
+    *playground.screens,
+    *discovery.screens,
+    *deliveries.screens,
+    *jobs.screens,
+    *requests.screens,
+    *search.screens,
+    *keys.screens,
+    *audit.screens,
+    *erasure.screens,
+    *certification.screens,
+    *account.screens,
+)
+
+_MISSING: Final = "This page does not exist. Use the navigation to find others."
+
+
+def _endpoints() -> Iterator[tuple[str, str, Screen]]:
+    for screen in SCREENS:
+        if screen.act is not None:
+            yield "POST", f"/{screen.path}", screen
+        if screen.show is not None or screen.ask is not None:
+            yield "GET", f"/{screen.path}", screen
+
+
+_ROUTES: Final = Routes(_endpoints(), missing=_MISSING)
+
+Headers = tuple[tuple[bytes, bytes], ...]
 
 load()
 
 
-def landing_page(call: Call[Any, None]) -> Answer:
+def landing_page(call: Call[Any, None]) -> Answer[str]:
     """Return the page at `/`."""
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-def documentation_page(call: Call[Any, None], guides: Guide) -> Answer:
+def documentation_page(call: Call[Any, None], guides: Guide) -> Answer[str]:
     """Return the page that leads to every part of the documentation."""
-    codes = [(kind.code, kind.title) for kind in errors.all_problems()]
+    codes = [(kind.code, kind.title) for kind in PROBLEMS.values()]
     page = render(
         "documentation.html",
         title="Documentation",
@@ -57,24 +112,21 @@ def documentation_page(call: Call[Any, None], guides: Guide) -> Answer:
     return _packed(call, page)
 
 
-def guide_page(call: Call[Any, None], guide: Guide) -> Answer:
+def guide_page(call: Call[Any, None], guide: Guide) -> Answer[str]:
     """Return the page of a guide."""
     return _packed(call, render("guide.html", title=guide.title, console=None, guide=guide))
 
 
-async def serve(call: Call[ReadBody, None]) -> Answer:
-    """Answer a request below `/console`. Raises the database's errors, and bugs."""
-    path = call.texts["path"]
-    if path.startswith("static/"):
-        return serve_asset(path[len("static/") :], zipped=_accepts_gzip(call))
-    return _packed(call, await _answer(call, path))
+def serve_file(call: Call[None, None]) -> Answer[str]:
+    """Return a static file. Raises NotFound."""
+    return serve_asset(call.texts["path"], zipped=_accepts_gzip(call))
 
 
 def _accepts_gzip(call: Call[Any, None]) -> bool:
     return best_coding(call.headers.get(b"accept-encoding", b""), (GZIP,)) == GZIP
 
 
-def _packed(call: Call[Any, None], answer: Answer) -> Answer:
+def _packed(call: Call[Any, None], answer: Answer[str]) -> Answer[str]:
     """Return a page as this client gets it: links below the public URL, compressed if the client accepts it."""
     if answer.raw is None:
         return answer
@@ -82,48 +134,101 @@ def _packed(call: Call[Any, None], answer: Answer) -> Answer:
     if _accepts_gzip(call):
         page = gzipped(page)
         headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
-    return Answer(raw=page, status=answer.status, media_type=answer.media_type, headers=headers)
+    return replace(answer, raw=page, headers=headers)
 
 
-async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
-    method = call.texts["method"]
-    if method == "POST":
-        check_same_origin(call.head)
-        check_form(call.head)
-    elif method not in {"GET", "HEAD"}:
-        raise errors.MethodNotAllowed(method, ["GET", "POST"])
+async def enter(
+    call: Call[ReadBody, None], way: Callable[[Call[ReadBody, None], Cookies], Awaitable[Answer[str]]]
+) -> Answer[str]:
+    """Answer a request that needs no session. Raises RateLimited, the database's errors, and bugs."""
+    count_visitor(call.app, call.head)
+    return _packed(call, await way(call, Cookies(call.head, call.app.settings)))
+
+
+async def go_home(call: Call[ReadBody, None]) -> Answer[str]:
+    """Redirect to the account's first screen, or return the page that leads to a session."""
+    session, _ = await _session(call, Cookies(call.head, call.app.settings))
+    if session is None:
+        return await enter(call, sign_in.welcome)
+    first = next(name for name, _ in _navigation(session)).lower()
+    return Answer(status=303, headers=((b"location", f"/console/{first}".encode()),))
+
+
+async def sign_out(call: Call[ReadBody, None]) -> Answer[str]:
+    """End the session."""
     cookies = Cookies(call.head, call.app.settings)
-    if path.startswith("links/") or path in WAYS_IN:
-        return await _sign_in(call, cookies, path)
+    session, _ = await _session(call, cookies)
+    if session is None:
+        return await enter(call, sign_in.ask_for_link)
+    set_context(sign_in.work_context(call, "console.signOut", session.grant))
+    async with call.app.db.write() as tx:
+        await sessions.end_session(tx, session, session.id)
+    said = cookies.write(MESSAGE, "", seconds=0)
+    gone = cookies.write(SESSION, "", seconds=0)
+    return Answer(status=303, headers=((b"location", b"/console"), gone, said))
+
+
+async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
+    """Show a screen, or act on its form. Raises RateLimited, the database's errors, and bugs."""
+    cookies = Cookies(call.head, call.app.settings)
     session, renewed = await _session(call, cookies)
     if session is None:
-        return await _sign_in(call, cookies, path)
-    if path in {"", "sign-out"}:
-        return await _home(call, cookies, session, path)
-    await count_page(call.app, session, method)
+        return await enter(call, sign_in.ask_for_link)
+    await count_page(call.app, session, call.head.method)
     # A page that refreshes a part of itself shows no message: that is for the page that somebody opened.
     message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
+    path = call.texts["path"]
     view = _view(session, path, message)
     try:
-        screen, ids = find_screen(session, method, path)
-        form = await call.body(screen.max_form) if method == "POST" else b""
+        screen, ids = _find_screen(session, call.head.method, path)
+        form = await call.body(screen.max_form) if call.head.method == "POST" else b""
         visit = Visit(call.app, call.head, session, screen.action, path, ids, form)
         set_context(visit.context)
-        result = await _result(screen, visit, method)
+        result = await _result(screen, visit)
     except Problem as problem:
-        return _with_headers(render_refusal(problem, call.head.request_id, view=view), headers)
+        refused = render_refusal(problem, call.head.request_id, view=view, headers=headers)
+        return _packed(call, refused)
     except AccountError as refusal:
         kind = errors.NotFound if isinstance(refusal, UnknownAccountError) else errors.Conflict
-        return _with_headers(
-            render_refusal(kind(refusal.in_console), call.head.request_id, view=view), headers
-        )
+        refused = render_refusal(kind(_advised(refusal)), call.head.request_id, view=view, headers=headers)
+        return _packed(call, refused)
     if isinstance(result, Done):
-        message = result.message.encode("utf-8", "replace")[:MAX_MESSAGE].decode(errors="ignore")
-        said = cookies.write(MESSAGE, message, seconds=MESSAGE_SECONDS)
-        return Answer(status=303, headers=((b"location", result.to.encode()), *renewed, said))
+        return _redirect(cookies, result, renewed)
+    return _packed(call, _page(result, visit, view, headers))
+
+
+def _find_screen(session: Session, method: str, path: str) -> tuple[Screen, Mapping[str, UUID]]:
+    """Return the screen of a path that the session may see, and the ids in it. Raises NotFound, MethodNotAllowed."""
+    match = _ROUTES.find_among(method, f"/{path}", lambda screen: _may_see(session, screen))
+    if match.invalid_id is not None:
+        raise errors.NotFound(_MISSING)
+    return match.endpoint, match.ids
+
+
+async def _result(screen: Screen, visit: Visit) -> Page | Done | Question:
+    if visit.head.method == "POST":
+        assert screen.act is not None
+        if screen.changes and visit.session.grant.read_only:
+            raise errors.Forbidden(
+                "This session is read-only, so nothing was done. Sign in with a link that isn't read-only."
+            )
+        return await screen.act(visit)
+    if screen.show is not None:
+        return await screen.show(visit)
+    assert screen.ask is not None
+    return await screen.ask(visit)
+
+
+def _redirect(cookies: Cookies, done: Done, headers: Headers) -> Answer[str]:
+    message = done.message.encode("utf-8", "replace")[:MAX_MESSAGE].decode(errors="ignore")
+    said = cookies.write(MESSAGE, message, seconds=MESSAGE_SECONDS)
+    return Answer(status=303, headers=((b"location", done.to.encode()), *headers, said))
+
+
+def _page(result: Page | Question, visit: Visit, view: Mapping[str, Any], headers: Headers) -> Answer[str]:
     if isinstance(result, Question):
-        values: dict[str, Any] = {"question": result, "path": f"/console/{path}"}
+        values: dict[str, Any] = {"question": result, "path": f"/console/{visit.path}"}
         return render("confirm.html", headers=headers, title=result.title, **values, **view)
     return render(
         result.template,
@@ -136,30 +241,23 @@ async def _answer(call: Call[ReadBody, None], path: str) -> Answer:
     )
 
 
-async def _sign_in(call: Call[ReadBody, None], cookies: Cookies, path: str) -> Answer:
-    """Answer a request without a session: a way to sign in, or the page that leads to one. Raises RateLimited."""
-    count_visitor(call.app, call.head)
-    if path.startswith("links/"):
-        return await sign_in.open_link(call, cookies, path[len("links/") :])
-    if path == "passkey":
-        return await sign_in_with_passkey(call, cookies)
-    if path in WAYS_IN and call.app.sign_on is not None:
-        return await sign_in_with_provider(call, cookies, call.app.sign_on)
-    return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
+NEXT_STEPS: Final[dict[type[AccountError], str]] = {
+    UnknownPartnerError: "See them on the page Partners.",
+    UnknownKeyError: "See them on the page Keys.",
+    TakenNameError: "Choose another name, or search for that partner in the field at the top.",
+    InactiveKeyError: "Create a new one.",
+    NoStoresError: "Leave it out: the partner verifies events by its signing secret.",
+    SeveralOriginsError: "Name the one that gets the token in the field beside it.",
+    OpenOrdersError: "See them on the page Orders, and let them be completed or cancelled first.",
+}
+"""What to do about a refusal, in the console."""
 
 
-def _with_headers(answer: Answer, headers: tuple[tuple[bytes, bytes], ...]) -> Answer:
-    return Answer(
-        raw=answer.raw,
-        status=answer.status,
-        media_type=answer.media_type,
-        headers=(*answer.headers, *headers),
-    )
+def _advised(refusal: AccountError) -> str:
+    return f"{refusal} {NEXT_STEPS.get(type(refusal), '')}".rstrip()
 
 
-async def _session(
-    call: Call[ReadBody, None], cookies: Cookies
-) -> tuple[Session | None, tuple[tuple[bytes, bytes], ...]]:
+async def _session(call: Call[ReadBody, None], cookies: Cookies) -> tuple[Session | None, Headers]:
     """Return the session of the request's cookie, and the header that makes the cookie last as long as it."""
     token = cookies.read(SESSION)
     if token is None:
@@ -182,40 +280,10 @@ def _is_allowed(call: Call[ReadBody, None], session: Session) -> bool:
     return not is_signed_on(session.grant) or (sign_on is not None and sign_on.people.allow(session.grant))
 
 
-async def _home(call: Call[ReadBody, None], cookies: Cookies, session: Session, path: str) -> Answer:
-    """Redirect to the account's first screen, or sign out."""
-    if path == "sign-out" and call.texts["method"] == "POST":
-        set_context(sign_in.work_context(call, "console.signOut", session.grant))
-        async with call.app.db.write() as tx:
-            await sessions.end_session(tx, session, session.id)
-        said = cookies.write(MESSAGE, "", seconds=0)
-        gone = cookies.write(SESSION, "", seconds=0)
-        return Answer(status=303, headers=((b"location", b"/console"), gone, said))
-    first = next(name for name, _ in navigation_of(session)).lower()
-    return Answer(status=303, headers=((b"location", f"/console/{first}".encode()),))
-
-
-# --- screens ------------------------------------------------------------------------------------------
-
-
-async def _result(screen: Screen, visit: Visit, method: str) -> Page | Done | Question:
-    if method == "POST":
-        assert screen.act is not None
-        if screen.changes and visit.session.grant.read_only:
-            raise errors.Forbidden(
-                "This session is read-only, so nothing was done. Sign in with a link that isn't read-only."
-            )
-        return await screen.act(visit)
-    if screen.show is not None:
-        return await screen.show(visit)
-    assert screen.ask is not None
-    return await screen.ask(visit)
-
-
 def _view(session: Session, path: str, message: str | None) -> Mapping[str, Any]:
     """Return what the frame of every page shows."""
     console = {
-        "navigation": navigation_of(session),
+        "navigation": _navigation(session),
         "section": "/console/" + path.partition("/")[0],
         "message": message,
         "account": "Operator" if session.partner is None else session.partner.name,
@@ -224,3 +292,20 @@ def _view(session: Session, path: str, message: str | None) -> Mapping[str, Any]
         "store_id": session.grant.store_id,
     }
     return {"console": console}
+
+
+def _may_see(session: Session, screen: Screen) -> bool:
+    if screen.whole_account and session.grant.store_id is not None:
+        return False
+    return bool(screen.audiences & audiences_of(session))
+
+
+def _navigation(session: Session) -> list[tuple[str, str]]:
+    """Return the names and paths of what the session can open."""
+    there = {screen.path for screen in SCREENS if screen.show is not None and _may_see(session, screen)}
+    mine = audiences_of(session)
+    return [
+        (name, f"/console/{name.lower()}")
+        for name, audiences in NAVIGATION
+        if audiences & mine and name.lower() in there
+    ]

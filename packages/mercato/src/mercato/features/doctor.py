@@ -6,8 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
 from mercato.features.orders.queries import find_unanswered
@@ -15,23 +14,23 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.resealing import count_unreadable
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.db.migrate import DIFFERS_ADVICE, HEAD, SchemaDiffers, find_revision
+from mercato.platform.db.migrate import SchemaDiffers, find_revision
 from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.replication import find_replication
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
 from mercato.platform.jobs.ownership import is_owned
 from mercato.platform.jobs.queue import CHANNEL
-from mercato.platform.plurals import count_of
 from mercato.platform.processes import WANTED_FILES, max_open_files
-from mercato.platform.settings import MiB, Settings
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
-from mercato_contract.wire import Wire
+from mercato.platform.texts import count_of
+from mercato.settings import MiB, Settings
 
 MIN_FREE: Final = 512 * MiB
 """Bytes free beside an embedded database: a backup and the log of a busy hour."""
@@ -62,16 +61,29 @@ class State(StrEnum):
     UNUSABLE = "unusable"
 
 
-class Check(Wire, kw_only=True):
-    """A check's result. `advice` says what to do, if anything."""
+class Remedy(StrEnum):
+    """What to do with a tool of the service: who shows a check says how."""
+
+    CREATE_TABLES = "create tables"
+    MIGRATE = "migrate"
+    REPLACE_DATABASE = "replace database"
+    START_WORKER = "start worker"
+    REVIVE_JOBS = "revive jobs"
+    ENABLE_ENDPOINTS = "enable endpoints"
+    LIST_PLACEMENTS = "list placements"
+    LIST_DELIVERIES = "list deliveries"
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """A check's result. `advice` says what to do, if anything: in words, or as a remedy."""
 
     name: str
     state: State
-    message: str = msgspec.field(name="said")
-    advice: str | UnsetType = UNSET
+    message: str
+    advice: str | Remedy = ""
 
 
-def _check(name: str, message: str, advice: str | None = None, state: State = State.WRONG) -> Check:
+def _check(name: str, message: str, advice: str | Remedy | None = None, state: State = State.WRONG) -> Check:
     """Return an ok check, or one with advice in the given state."""
     if advice is None:
         return Check(name=name, state=State.OK, message=message)
@@ -106,15 +118,17 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
 
 async def _schema(tx: Read) -> Check:
     found = await find_revision(tx)
-    if found == HEAD:
-        if differences := await find_differences(tx):
-            return _check("schema", str(SchemaDiffers(found, differences)), DIFFERS_ADVICE, State.UNUSABLE)
+    if found == SCHEMA.head:
+        if differences := await find_differences(tx, SCHEMA):
+            return _check(
+                "schema", str(SchemaDiffers(found, differences)), Remedy.REPLACE_DATABASE, State.UNUSABLE
+            )
         return _check("schema", f"revision {found}")
     if found is None:
-        message, advice = "The database has no tables of Mercato.", "Create them with: mercato migrate"
+        message, advice = "The database has no tables of Mercato.", Remedy.CREATE_TABLES
     else:
-        message = f"The database is at revision {found}, this version at {HEAD}."
-        advice = "Run mercato migrate: it changes the tables, or says why it can't and what to do."
+        message = f"The database is at revision {found}, this version at {SCHEMA.head}."
+        advice = Remedy.MIGRATE
     return _check("schema", message, advice, State.UNUSABLE)
 
 
@@ -259,9 +273,7 @@ async def _workers(tx: Read) -> Check:
         count = int(is_owned(tx.database))
     if count:
         return _check("workers", f"{count} do background work")
-    return _check(
-        "workers", "No process does background work.", "Start one: mercato serve, or mercato worker."
-    )
+    return _check("workers", "No process does background work.", Remedy.START_WORKER)
 
 
 def _due(depths: Sequence[QueueDepth]) -> Check:
@@ -280,10 +292,7 @@ def _dead(depths: Sequence[QueueDepth]) -> Check:
     if not dead:
         return _check("dead work", "none")
     more = ", and more" if is_capped(depths) else ""
-    advice = (
-        "mercato job list says why; once that is fixed: mercato job revive. They are deleted after 30 days."
-    )
-    return _check("dead work", f"Given up: {dead}{more}.", advice)
+    return _check("dead work", f"Given up: {dead}{more}.", Remedy.REVIVE_JOBS)
 
 
 async def _endpoints(tx: Read) -> Check:
@@ -291,8 +300,7 @@ async def _endpoints(tx: Read) -> Check:
     if not count:
         return _check("endpoints", "none is disabled")
     message = f"Disabled after days of failures: {count_of(count, 'address', 'addresses')} of partners."
-    advice = "Ask their partners; then: mercato webhooks enable PARTNER URL"
-    return _check("endpoints", message, advice, State.NOTE)
+    return _check("endpoints", message, Remedy.ENABLE_ENDPOINTS, State.NOTE)
 
 
 async def _orders(tx: Read) -> Check:
@@ -301,11 +309,7 @@ async def _orders(tx: Read) -> Check:
         return _check("orders", "none waits for its store's answer")
     age = clock.now() - oldest
     message = f"{count_of(count, 'order')} without an answer of the store, the oldest for {age.total_seconds():.0f} s"
-    advice = (
-        "The stores don't answer; such an order is cancelled after MERCATO_PLACE_RESEND_SECONDS. See why: "
-        "mercato webhooks list --type order.place"
-    )
-    return _check("orders", message, None if age <= MAX_WAIT else advice, State.NOTE)
+    return _check("orders", message, None if age <= MAX_WAIT else Remedy.LIST_PLACEMENTS, State.NOTE)
 
 
 async def _stores(tx: Read) -> Check:
@@ -326,5 +330,4 @@ async def _deliveries(tx: Read) -> Check:
     if not addresses:
         return _check("deliveries", "none fails for an hour")
     what = f"{count_of(addresses, 'address', 'addresses')} of {count_of(partners, 'partner')}"
-    advice = "See them with mercato webhooks list, and tell their partners: after 5 days they are disabled."
-    return _check("deliveries", f"Failing for an hour or longer: {what}.", advice, State.NOTE)
+    return _check("deliveries", f"Failing for an hour or longer: {what}.", Remedy.LIST_DELIVERIES, State.NOTE)

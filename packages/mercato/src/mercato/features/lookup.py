@@ -10,16 +10,20 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import Column, ColumnElement, select
 
-from mercato.features.catalogs.words import key_of
-from mercato.features.discovery.index import MAX_NAME
+from mercato.features.discovery.index import name_key_of
+from mercato.features.discovery.tables import store_search
+from mercato.features.orders.tables import orders
 from mercato.features.partners.accounts import get_partner_named
 from mercato.features.partners.credentials import get_key
 from mercato.features.partners.model import Caller, Surface, UnknownAccountError
 from mercato.features.partners.queries import find_partners_named
+from mercato.features.partners.tables import partners
+from mercato.features.requests.tables import refused_requests
+from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import find_row
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
 from mercato.platform.db.prefixes import MIN_SHOWN, list_ids
-from mercato.platform.db.tables import deliveries, orders, partners, refused_requests, store_search, stores
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10
@@ -79,7 +83,7 @@ async def _find_stores(tx: Read, text: str, scope: Scope) -> list[UUID]:
     named = (
         select(stores.c.id)
         .join(store_search, store_search.c.store_id == stores.c.id)
-        .where(store_search.c.name_key == key_of(text)[:MAX_NAME], *_visible("store", scope))
+        .where(store_search.c.name_key == name_key_of(text), *_visible("store", scope))
     )
     found = [row[0] for row in await tx.all(named.limit(_AMBIGUOUS))]
     if found or scope.caller is None or scope.caller.surface is not Surface.COMMERCE:

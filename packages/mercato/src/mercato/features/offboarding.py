@@ -11,19 +11,21 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, func, or_, select
 
 from mercato.features.certification import queries as certification
-from mercato.features.discovery.index import refresh
-from mercato.features.discovery.writes import remove
+from mercato.features.discovery.index import remove
+from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
-from mercato.features.partners.model import AccountError
+from mercato.features.partners.model import OpenOrdersError
+from mercato.features.partners.tables import api_keys
 from mercato.features.requests import queries as requests
 from mercato.features.sign_in import sessions as console
-from mercato.features.stores import onboarding_queries, queries
+from mercato.features.stores import queries
 from mercato.features.stores.cache import TOPIC, publish_change
+from mercato.features.stores.tables import onboardings, stores
 from mercato.features.webhooks import retention as webhooks
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.db.tables import api_keys, deliveries, onboardings, orders, stores
 from mercato_contract.orders import OrderState
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -64,7 +66,7 @@ async def count_holdings(tx: Read, partner_id: UUID) -> Holdings:
 
 
 async def suspend(db: Database, partner_id: UUID, *, now: Clock) -> None:
-    """Disable the partner's keys, and hide its stores. Raises AccountError.
+    """Disable the partner's keys, and hide its stores. Raises UnknownPartnerError.
 
     Orders that wait for a store, and deliveries, go on.
     """
@@ -76,14 +78,14 @@ async def suspend(db: Database, partner_id: UUID, *, now: Clock) -> None:
 
 
 async def resume(db: Database, partner_id: UUID) -> None:
-    """Undo `suspend`. Raises AccountError."""
+    """Undo `suspend`. Raises UnknownPartnerError."""
     async with db.write() as tx:
         await accounts.set_suspended(tx, partner_id, None)
     await _refresh_stores(db, partner_id)
 
 
 async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
-    """Delete the partner with everything but its orders. Raises AccountError while an order is open.
+    """Delete the partner with everything but its orders. Raises OpenOrdersError while an order is open.
 
     The partner is suspended first, and stays so if an order was placed in the meantime.
     """
@@ -109,7 +111,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
 async def _delete_stores(db: Database, partner_id: UUID) -> bool:
     async with db.write() as tx:
         await _refuse_open(tx, partner_id)
-        gone = await onboarding_queries.delete_onboardings(tx, partner_id, limit=STORES)
+        gone = await queries.delete_onboardings(tx, partner_id, limit=STORES)
         for store_id in gone:
             await remove(tx, store_id)
             await announce(tx, TOPIC, str(store_id))
@@ -123,7 +125,7 @@ async def _refresh_stores(db: Database, partner_id: UUID) -> None:
         async with db.write() as tx:
             found = await queries.list_store_ids(tx, partner_id, after=after, limit=STORES)
             for store_id in found:
-                await publish_change(tx, store_id, refresh)
+                await publish_change(tx, store_id)
         if not found:
             return
         after = found[-1]
@@ -132,12 +134,7 @@ async def _refresh_stores(db: Database, partner_id: UUID) -> None:
 async def _refuse_open(tx: Read, partner_id: UUID) -> None:
     count = await _count_open(tx, partner_id)
     if count:
-        raise AccountError(
-            f"The partner has open orders: {count:,}. Deleting it would leave the other side "
-            "without an answer.",
-            command=f"Complete or cancel them first: mercato order list --state open --partner {partner_id}",
-            console="See them on the page Orders, and let them be completed or cancelled first.",
-        )
+        raise OpenOrdersError(partner_id, count)
 
 
 async def _count_open(tx: Read, partner_id: UUID) -> int:

@@ -1,4 +1,7 @@
-"""Deletes what has passed its retention: superseded catalogs, ended deliveries and runs, customers, used keys."""
+"""Deletes what has passed its retention, and has the search cards of an earlier release rewritten.
+
+Retention: superseded catalogs, ended deliveries and runs, customers, used keys.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +20,7 @@ from mercato.features.requests import log as requests
 from mercato.features.requests.queries import prune as prune_requests
 from mercato.features.sign_in import sessions as console
 from mercato.features.stores import queries as stores
+from mercato.features.stores.search import enqueue_reindex
 from mercato.features.webhooks import retention as webhooks
 from mercato.platform.clock import Clock
 from mercato.platform.db import audit
@@ -73,6 +77,7 @@ class Upkeep(Struct, frozen=True):
         steps: list[Callable[[], Awaitable[object]]] = [
             partial(self._drain, prune) for prune in self._prunes()
         ]
+        steps.append(partial(enqueue_reindex, self.db))
         # The write-ahead log has the deleted rows, customers included, until it is truncated.
         steps.append(partial(self.db.empty_log, seconds=LOG_SECONDS))
         for step in steps:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mercato.http.head import Head
 from mercato.platform.errors import InvalidRequest, PayloadTooLarge, RateLimited, ServiceUnavailable
-from mercato.platform.settings import MiB
+from mercato.settings import MiB
 
 Owner = int | str
 """Who sends a body: a partner's id as an integer, or the network of a client whose partner isn't known."""

@@ -1,4 +1,4 @@
-"""What browsers need: CORS for pages that call the Marketfront surface, and our own pages' policies and links."""
+"""What browsers need: CORS for pages of storefronts, and the policies, links and forms of our own pages."""
 
 import base64
 import re
@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import Match
-from mercato.platform.errors import NotFound, Problem
-from mercato.platform.settings import Settings
+from mercato.platform.errors import Forbidden, NotFound, Problem, UnsupportedMediaType
+from mercato.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]
@@ -41,7 +41,7 @@ class Cors:
         """`origins` is a comma-separated list, as the setting has it."""
         self._origins = frozenset(origin.strip().encode() for origin in origins.split(","))
 
-    def preflight(self, head: Head, find: Callable[[str, str], Match]) -> Headers | None:
+    def preflight(self, head: Head, find: Callable[[str, str], Match[Operation]]) -> Headers | None:
         """Return the headers that answer a preflight; None if it isn't one, or if the call isn't allowed.
 
         A call of a path that doesn't exist is allowed, so that the page can read its 404.
@@ -50,7 +50,7 @@ class Cors:
         if origin is None or method is None:
             return None
         try:
-            access = find(method.decode("latin-1"), head.path).operation.access
+            access = find(method.decode("latin-1"), head.path).endpoint.access
         except NotFound:
             access = Access.MARKETFRONT
         except Problem:
@@ -141,3 +141,39 @@ def reference_page_policy(settings: Settings) -> PageHeaders:
 
 def _policy(text: str) -> PageHeaders:
     return ((b"content-security-policy", text.encode()), (b"referrer-policy", b"no-referrer"))
+
+
+# --- forms ------------------------------------------------------------------------------------------
+
+FORM: Final = b"application/x-www-form-urlencoded"
+MULTIPART: Final = b"multipart/form-data"
+
+
+def check_form(head: Head) -> None:
+    """Raise Forbidden for a form that another site's page sends, UnsupportedMediaType for a body that isn't a form.
+
+    `Sec-Fetch-Site` decides where a browser sends it. Else `Origin` must be ours; pages without a referrer send `null`
+    to plain http, which isn't. A client that sends neither isn't a browser, so no other site can make it act.
+    """
+    site = head.headers.get(b"sec-fetch-site")
+    if site is not None:
+        is_own = site in {b"same-origin", b"none"}
+    else:
+        origin = head.headers.get(b"origin")
+        is_own = origin is None or origin in {_origin(head.base_url), _origin_of_host(head)}
+    if not is_own:
+        raise Forbidden(
+            "This form was sent by a page of another site, so nothing was done. Open the console in a separate tab."
+        )
+    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if head.content_length != 0 and kind not in {b"", FORM, MULTIPART}:
+        raise UnsupportedMediaType(f"Send the form as {FORM.decode()}, as the console's pages do.")
+
+
+def _origin(url: str) -> bytes:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".encode()
+
+
+def _origin_of_host(head: Head) -> bytes:
+    return b"https://" + head.headers.get(b"host", b"")

@@ -5,7 +5,7 @@ what the operation declares in its place, renders every refusal. A bug becomes a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -20,16 +20,17 @@ from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
-from mercato.http.operations import Answer, Call, Operation, Rate, Upload
-from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of
-from mercato.http.routing import Match, Routes
+from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, Upload
+from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of, reason_of_stored
+from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import MiB
 from mercato.platform.telemetry.context import set_context
+from mercato.platform.texts import count_of
 from mercato.services import Services
+from mercato.settings import MiB
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import as_json
 
 Scope = MutableMapping[str, Any]
@@ -60,13 +61,13 @@ class Edge:
     Few functions on purpose: each call between them costs a short request a hundredth of its time.
     """
 
-    def __init__(self, app: Services, routes: Routes) -> None:
+    def __init__(self, app: Services, operations: Collection[Operation]) -> None:
         self._app = app
-        self._find = routes.find
+        self._find = routes_of(operations).find
         self._callers = app.callers
         self._limiter = app.limiter
         self._answered = app.metrics.answered
-        recorder = Recorder(app, routes.operations)
+        recorder = Recorder(app, operations)
         self._record, self._recorded, self._slow = recorder.record, recorder.operations, recorder.slow
         self._public_url = app.settings.public_url
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
@@ -97,13 +98,14 @@ class Edge:
             if head.headers.get(b"host") not in self._hosts.valid:
                 self._hosts.check(head, scope["http_version"])
             match = self._find(scope["method"], head.path)
-            operation = match.operation
+            operation = match.endpoint
             operation_id, render = operation.id, operation.refusals.render
             if self._cors is not None:
                 extra += self._cors.headers(head, operation)
             if head.query:
                 check_query(head.query)
-            status, headers, body = await self._answer(operation, match, head, body_in, extra)
+            status, headers, body, refusal = await self._answer(operation, match, head, body_in, extra)
+            reason = None if refusal is None else reason_of_stored(refusal)
         except Problem as problem:
             preflight = self._preflight(problem, scope, head, extra) if operation_id == NO_OPERATION else None
             status, headers, body = (204, preflight, b"") if preflight else render(problem, head.context)
@@ -117,7 +119,7 @@ class Edge:
         seconds = perf_counter() - started
         self._answered(operation_id, status, seconds)
         if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
-            self._record(scope["method"], head, operation_id, status, seconds, reason, body)
+            self._record(scope["method"], head, operation_id, status, seconds, reason)
         if body_in is not None:
             body_in.release()
             if body_in.is_unread:
@@ -132,9 +134,20 @@ class Edge:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(
-        self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
-    ) -> tuple[int, Headers, bytes]:
-        caller = None if operation.is_public else await self._caller(operation, match, head)
+        self, operation: Operation, match: Match[Operation], head: Head, body_in: Body | None, extra: Headers
+    ) -> tuple[int, Headers, bytes, ProblemDetail | None]:
+        caller = None
+        if not operation.is_public:
+            token = bearer_token(head)
+            try:
+                caller = await self._callers.get(token)
+            except SuspendedPartner as refusal:
+                # Known, though refused: the request log says whose request it was.
+                known = Call(
+                    self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id
+                )
+                set_context(known.context)
+                raise
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
@@ -143,33 +156,19 @@ class Edge:
             if self._limiter is not None and operation.rate is not None:
                 await self._count(self._limiter, caller, operation.rate, extra)
         if match.invalid_id is not None:
-            raise match.invalid_id()
+            raise _unknown(*match.invalid_id)
         if operation.decode_query is not None:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
             operation.checks_head(head)
-        if operation.streams_body:
-            call.body = self._upload(operation, head, body_in)
-        elif operation.late_body:
-            call.body = partial(self._body, head, body_in, caller)
-        elif operation.reads_body:
-            raw = await self._body(head, body_in, caller, self._limit_of(operation))
-            call.body = _decoded(operation, raw, head)
+        if operation.reads_body:
+            call.body = await self._read(operation, head, body_in, caller)
         result = await operation.handler(call)
         if isinstance(result, Answer):
-            return _reply(operation, result)
-        return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
-
-    async def _caller(self, operation: Operation, match: Match, head: Head) -> Caller:
-        """Return whose key it is. Raises Unauthenticated, and Forbidden for a suspended partner."""
-        token = bearer_token(head)
-        try:
-            return self._callers.cached(token) or await self._callers.get(token)
-        except SuspendedPartner as refusal:
-            # Known, though refused: the request log says whose request it was.
-            known = Call(self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id)
-            set_context(known.context)
-            raise
+            return _encoded(operation, result)
+        if result is None:
+            return operation.status, [], b"", None
+        return operation.status, [_JSON], as_json(result), None
 
     def _preflight(self, problem: Problem, scope: Scope, head: Head, extra: Headers) -> Headers | None:
         """Return the headers of an allowed preflight, None for another request that has no operation.
@@ -197,6 +196,19 @@ class Edge:
                 retry_after=quota.wait,
             )
 
+    async def _read(
+        self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
+    ) -> Any:
+        """Return the body in the form in which the handler gets it."""
+        form = operation.body_form
+        if form is BodyForm.UPLOAD:
+            return self._upload(head, body_in)
+        if form is BodyForm.FUNCTION:
+            return partial(self._body, head, body_in, caller)
+        limit = self._body_limit if operation.body_limit is None else operation.body_limit
+        raw = await self._body(head, body_in, caller, limit)
+        return raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
+
     async def _body(self, head: Head, body_in: Body | None, caller: Caller | None, limit: int) -> bytes:
         _check_coding(head)
         if body_in is None:
@@ -205,19 +217,14 @@ class Edge:
         owner = caller.partner_id.int if caller is not None else network_of(head.address)
         return await body_in.read(min(limit, self._body_limit), owner)
 
-    def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
+    def _upload(self, head: Head, body_in: Body | None) -> Upload:
         """Return the function by which the handler reads the body."""
         _check_coding(head)
         if body_in is None:
             return _read_nothing
-        limit = self._limit_of(operation)
+        limit = max(self._app.settings.pull_bytes, MiB)
         body_in.check_length(limit)
         return partial(body_in.read_into, limit=limit)
-
-    def _limit_of(self, operation: Operation) -> int:
-        if operation.streams_body:
-            return max(self._app.settings.pull_bytes, MiB)
-        return self._body_limit if operation.body_limit is None else operation.body_limit
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -243,6 +250,13 @@ def _check_coding(head: Head) -> None:
         )
 
 
+def _unknown(name: str, text: str) -> Problem:
+    """Return the refusal of a text that isn't an id, as of one that is unknown."""
+    not_found = PATH_PARAMETERS[name].not_found
+    assert not_found is not None, name
+    return not_found(text)
+
+
 def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
     return errors.Forbidden(
         f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
@@ -251,8 +265,6 @@ def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
 
 
 def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
-    if operation.decode is None:
-        return raw
     if operation.body_optional and not raw.strip():
         return None
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -260,16 +272,17 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
         raise errors.UnsupportedMediaType(
             "Send the body as JSON with the header Content-Type: application/json."
         )
+    assert operation.decode is not None, operation.id
     return operation.decode(raw)
 
 
-def _reply(operation: Operation, result: Answer) -> tuple[int, Headers, bytes]:
-    status = operation.status if result.status is None else result.status
-    headers = list(result.headers)
-    if result.raw is not None:
-        headers.append((b"content-type", result.media_type))
-        return status, headers, result.raw
-    if result.value is None:
-        return status, headers, b""
+def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, bytes, ProblemDetail | None]:
+    status = operation.status if answer.status is None else answer.status
+    headers = list(answer.headers)
+    if answer.raw is not None:
+        headers.append((b"content-type", answer.media_type))
+        return status, headers, answer.raw, answer.refusal
+    if answer.value is None:
+        return status, headers, b"", None
     headers.append(_JSON)
-    return status, headers, as_json(result.value)
+    return status, headers, as_json(answer.value), None

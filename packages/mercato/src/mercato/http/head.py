@@ -9,7 +9,7 @@ from random import getrandbits
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from mercato.platform.clock import new_id
+from mercato.platform.clock import new_id_text
 from mercato.platform.errors import InvalidRequest, Unauthenticated
 from mercato.platform.wire.problem import Context
 
@@ -109,6 +109,11 @@ class Head:
         self._trace: tuple[str, str] | None = None
 
     @property
+    def method(self) -> str:
+        method: str = self._scope["method"]
+        return method
+
+    @property
     def trace_id(self) -> str:
         """The id of the request's trace: the client's, or a new one."""
         return self._trace_parts()[0]
@@ -190,7 +195,7 @@ def _combined(sent: Any) -> dict[bytes, bytes]:
 def _request_id(sent: bytes | None) -> str:
     if sent is not None and _SANE_ID.fullmatch(sent):
         return sent.decode()
-    return str(new_id())
+    return new_id_text()
 
 
 def _trace(sent: bytes | None) -> tuple[str, str]:

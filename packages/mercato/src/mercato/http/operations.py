@@ -6,7 +6,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_origin,
+)
 from uuid import UUID
 
 from msgspec import Struct
@@ -18,13 +29,19 @@ from mercato.platform.errors import Problem
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato.services import Services
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
 
-if TYPE_CHECKING:
-    from mercato.services import Services
+Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Reads a body and passes each part to the given function. It may be as large as a catalog."""
 
-B = TypeVar("B")
-Q = TypeVar("Q")
+ReadBody = Callable[[int], Awaitable[bytes]]
+"""Reads a body of at most so many bytes. Raises PayloadTooLarge, and what `Body.read` raises."""
+
+Body = TypeVar("Body", bound=Wire | bytes | Upload | ReadBody | None)
+Query = TypeVar("Query", bound=Wire | None)
+R = TypeVar("R")
 
 
 class Rate(Enum):
@@ -45,16 +62,16 @@ class Access(Enum):
 
 
 @dataclass(slots=True)
-class Call(Generic[B, Q]):
+class Call(Generic[Body, Query]):
     """A request as a handler gets it: authenticated, counted and decoded.
 
     Not frozen: a frozen dataclass takes a microsecond longer to create.
     """
 
-    app: "Services"
+    app: Services
     authenticated: Caller | None
-    body: B = field(repr=False)
-    query: Q
+    body: Body = field(repr=False)
+    query: Query
     ids: Mapping[str, UUID]
     texts: Mapping[str, str]
     head: Head
@@ -74,7 +91,7 @@ class Call(Generic[B, Q]):
             key_id=caller.key_id,
             surface=caller.surface,
             partner_id=caller.partner_id,
-            store_id=self._store_id(),
+            subjects={"store_id": self._store_id()},
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )
@@ -98,71 +115,76 @@ class Call(Generic[B, Q]):
 
 
 @redacted("headers")
-class Answer(Struct, frozen=True):
-    """A reply with a status or headers of its own, or with bytes that are already encoded."""
+class Answer(Struct, Generic[R], frozen=True):
+    """An answer with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it.
 
-    value: Any = None
+    `refusal` is what the request log records of a refusal that is returned rather than raised.
+    """
+
+    value: R | None = None
     status: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     raw: bytes | None = None
     media_type: bytes = b"application/json"
+    refusal: ProblemDetail | None = None
 
 
-Handler = Callable[[Any], Awaitable[Any]]
+Result = TypeVar("Result", bound=Wire | Answer[Any] | None)
 
-Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
-"""Reads a body and passes each part to the given function."""
+Handler = Callable[[Call[Body, Query]], Awaitable[Result]]
+"""What answers an operation. Its annotations declare the body, the query and the result."""
 
-ReadBody = Callable[[int], Awaitable[bytes]]
-"""Reads a body of at most so many bytes. Raises PayloadTooLarge, and what `Body.read` raises."""
+
+class BodyForm(Enum):
+    """How a handler gets the body: decoded, or by one of the types that it decodes itself."""
+
+    NONE = "none"
+    DECODED = "decoded"
+    BYTES = "bytes"
+    UPLOAD = "upload"
+    FUNCTION = "function"
+
+
+_FORMS: Final[dict[object, BodyForm]] = {
+    NoneType: BodyForm.NONE,
+    bytes: BodyForm.BYTES,
+    Upload: BodyForm.UPLOAD,
+    ReadBody: BodyForm.FUNCTION,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """The declaration of an operation.
-
-    - `returns`: None means that the answer has no body.
-    - `other_media_types`: in which clients that prefer them get the answer.
-    - `raw_body`: the handler decodes the body itself.
-    - `streams_body`: the handler gets an `Upload` of up to a whole catalog.
-    - `late_body`: the handler gets a `ReadBody`, because how much is read depends on who sends it.
-    - `body_limit`: bytes, below the limit of the settings.
-    - `required_query`: parameters whose absence has a refusal of its own.
-    - `reads`: the security schemes that a public operation checks itself.
-    - `checks_head`: refuses a request by its headers, before the body is read.
-    - `reader`: decodes `takes` faster than msgspec alone.
-    """
+    """The declaration of an operation. `Options` describes what isn't plain."""
 
     id: str
     method: str
     path: str
     access: Access
-    handler: Handler
+    handler: Callable[[Call[Any, Any]], Awaitable[object]]
     summary: str
     description: str
     tag: str
+    rate: Rate | None
     takes: type | None = None
+    body_form: BodyForm = BodyForm.NONE
     body_optional: bool = False
     query: type[Wire] | None = None
-    returns: Any = None
+    returns: type | None = None
     media_type: str = "application/json"
     other_media_types: tuple[str, ...] = ()
     status: int = 200
     also: tuple[int, ...] = ()
-    reply_headers: tuple[str, ...] = ()
+    answer_headers: tuple[str, ...] = ()
     request_headers: tuple[str, ...] = ()
     required_query: tuple[str, ...] = ()
     problems: tuple[type[Problem], ...] = ()
-    rate: Rate | None = None
-    raw_body: bool = False
-    streams_body: bool = False
-    late_body: bool = False
     body_limit: int | None = None
     body_type: str = "application/json"
     refusals: Refusals = PROBLEM_DETAILS
     reads: tuple[str, ...] = ()
     checks_head: Callable[[Head], object] | None = None
-    reader: Callable[[bytes], Any] | None = None
+    reader: Callable[[bytes], Wire] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -175,8 +197,9 @@ class Operation:
 
     @cached_property
     def decode(self) -> Decoder[Any] | None:
-        if self.takes is None or self.raw_body or self.streams_body or self.late_body:
+        if self.takes is None or self.body_form is not BodyForm.DECODED:
             return None
+        assert self.reader is None or inspect.get_annotations(self.reader)["return"] is self.takes, self.id
         return Decoder(self.takes, self.reader)
 
     @cached_property
@@ -187,59 +210,144 @@ class Operation:
     def is_public(self) -> bool:
         return self.access is Access.PUBLIC
 
+    @property
+    def decodes_itself(self) -> bool:
+        """Whether the handler decodes the body."""
+        return self.body_form not in {BodyForm.NONE, BodyForm.DECODED}
+
     @cached_property
     def reads_body(self) -> bool:
         """Whether the body is read. An operation that reads none accepts any body."""
-        return self.takes is not None or self.raw_body or self.streams_body or self.late_body
+        return self.body_form is not BodyForm.NONE
+
+
+class _Types(TypedDict):
+    takes: type | None
+    body_form: BodyForm
+    body_optional: bool
+    query: type[Wire] | None
+    returns: type | None
+
+
+def _types_of(handler: Callable[..., object], schema: type | None) -> _Types:
+    """Return the types that a handler's annotations name: `Call[body, query]`, and the result or an `Answer` of it."""
+    annotations = inspect.get_annotations(handler)
+    result = annotations.pop("return")
+    (call,) = annotations.values()
+    body, query = get_args(call)
+    takes, optional = body, False
+    if isinstance(body, UnionType):
+        (takes,) = (kind for kind in get_args(body) if kind is not NoneType)
+        optional = True
+    form = _FORMS.get(takes, BodyForm.DECODED)
+    origin: object = get_origin(result)
+    if origin is Answer:
+        (result,) = get_args(result)
+    return {
+        "takes": takes if form is BodyForm.DECODED else schema,
+        "body_form": form,
+        "body_optional": optional,
+        "query": None if query is NoneType else query,
+        "returns": None if result in {None, NoneType} else result,
+    }
+
+
+class Options(TypedDict, total=False):
+    """What a declaration says besides its path and its summary.
+
+    - `id`: by default, the handler's name.
+    - `rate`: by default, a read for GET and a write for others.
+    - `body_limit`: bytes, below the limit of the settings.
+    - `reader`: decodes the body faster than msgspec alone.
+    - `checks_head`: refuses a request by its headers, before the body is read.
+    - `required_query`: parameters whose absence has a refusal of its own.
+    - `other_media_types`: in which clients that prefer them get the answer.
+    - `also`: other statuses of success.
+    - `reads`: the security schemes that a public operation checks itself.
+    """
+
+    id: str
+    rate: Rate | None
+    body_limit: int
+    body_type: str
+    reader: Callable[[bytes], Wire]
+    checks_head: Callable[[Head], object]
+    required_query: tuple[str, ...]
+    request_headers: tuple[str, ...]
+    status: int
+    also: tuple[int, ...]
+    media_type: str
+    other_media_types: tuple[str, ...]
+    answer_headers: tuple[str, ...]
+    problems: tuple[type[Problem], ...]
+    refusals: Refusals
+    reads: tuple[str, ...]
+
+
+class Declare(Protocol):
+    """Declares the decorated handler, whose annotations are the types of the operation."""
+
+    def __call__(self, handler: Handler[Body, Query, Result], /) -> Handler[Body, Query, Result]: ...
 
 
 class Operations:
     """The operations of one surface, in the order of their declaration."""
 
-    def __init__(self, *, access: Access, tag: str) -> None:
+    def __init__(self, *, access: Access, tag: str, refusals: Refusals = PROBLEM_DETAILS) -> None:
         self._access = access
         self._tag = tag
+        self._refusals = refusals
         self._all: list[Operation] = []
 
     def __iter__(self) -> Iterator[Operation]:
         return iter(self._all)
 
     def declare(
-        self, method: str, path: str, *, summary: str, **options: Any
-    ) -> Callable[[Handler], Handler]:
-        """Declare the decorated handler as an operation; its docstring is the description."""
+        self, method: str, path: str, *, summary: str, schema: type | None = None, **options: Unpack[Options]
+    ) -> Declare:
+        """Declare the decorated handler as an operation; its docstring is the description.
 
-        def add(handler: Handler) -> Handler:
+        `schema` is the type of a body that the handler decodes itself, for the OpenAPI document.
+        """
+
+        def add(handler: Handler[Body, Query, Result]) -> Handler[Body, Query, Result]:
             words = handler.__name__.split("_")
-            options.setdefault("id", words[0] + "".join(word.title() for word in words[1:]))
-            options.setdefault("access", self._access)
-            options.setdefault("tag", self._tag)
-            options.setdefault("rate", Rate.READ if method == "GET" else Rate.WRITE)
-            if options["access"] is Access.PUBLIC:
-                options["rate"] = None
+            own: Options = {
+                "id": words[0] + "".join(word.title() for word in words[1:]),
+                "rate": Rate.READ if method == "GET" else Rate.WRITE,
+                "refusals": self._refusals,
+                **options,
+            }
+            if self._access is Access.PUBLIC:
+                own["rate"] = None
             self._all.append(
                 Operation(
                     method=method,
                     path=path,
+                    access=self._access,
+                    handler=handler,
                     summary=summary,
                     description=inspect.cleandoc(handler.__doc__ or ""),
-                    handler=handler,
-                    **options,
+                    tag=self._tag,
+                    **_types_of(handler, schema),
+                    **own,
                 )
             )
             return handler
 
         return add
 
-    def get(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+    def get(self, path: str, *, summary: str, **options: Unpack[Options]) -> Declare:
         """Declare a GET, which also answers HEAD."""
         return self.declare("GET", path, summary=summary, **options)
 
-    def post(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self.declare("POST", path, summary=summary, **options)
+    def post(
+        self, path: str, *, summary: str, schema: type | None = None, **options: Unpack[Options]
+    ) -> Declare:
+        return self.declare("POST", path, summary=summary, schema=schema, **options)
 
-    def put(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+    def put(self, path: str, *, summary: str, **options: Unpack[Options]) -> Declare:
         return self.declare("PUT", path, summary=summary, **options)
 
-    def delete(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+    def delete(self, path: str, *, summary: str, **options: Unpack[Options]) -> Declare:
         return self.declare("DELETE", path, summary=summary, **options)

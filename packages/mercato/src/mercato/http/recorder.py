@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.features.requests.log import RequestRecord
 from mercato.http.head import Head
 from mercato.http.operations import Operation, Rate
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import WorkContext, current_context, set_context
-from mercato.platform.wire.problem import summarize
 from mercato.services import Services
-from mercato_contract.problems import OrderError
+from mercato_contract.problems import OTHER, OrderError, ProblemDetail
 
 NO_OPERATION: Final = "none"
 """Stands for the operation of a request whose path or method has none."""
@@ -31,6 +31,12 @@ class Reason(Struct, frozen=True):
 
 def reason_of(problem: Problem) -> Reason:
     return Reason(problem.error_code, problem.errors, problem.detail)
+
+
+def reason_of_stored(refusal: ProblemDetail) -> Reason:
+    """Return the reason of a stored refusal in our own words: its messages may be a store's."""
+    errors = (replace(error, message=refusal.title) for error in refusal.errors or ())
+    return Reason(refusal.error_code or OTHER, tuple(errors))
 
 
 class Recorder:
@@ -52,12 +58,8 @@ class Recorder:
         status: int,
         seconds: float,
         reason: Reason | None,
-        body: bytes,
     ) -> None:
-        """Record a request that was answered with `body`."""
-        if reason is None and status >= FIRST_REFUSAL and (summary := summarize(body)) is not None:
-            # A stored answer, perhaps of an earlier request.
-            reason = Reason(summary.error_code, summary.described())
+        """Record a request that was answered."""
         if operation_id == NO_OPERATION and current_context() is None:
             self._set_known_caller(head)
         self._app.request_log.record(
@@ -77,7 +79,7 @@ class Recorder:
     def _set_known_caller(self, head: Head) -> None:
         """Set the caller of a request without an operation, if its key is in memory: the database isn't read."""
         token = head.headers.get(b"authorization", b"").partition(b" ")[2].strip()
-        caller = self._app.callers.find_remembered(token)
+        caller = self._app.callers.find_cached(token)
         if caller is not None:
             set_context(
                 WorkContext(

@@ -52,20 +52,31 @@ _VERSION_MASK: Final = 0xF << 76 | 0b11 << 62
 
 
 _BATCH: Final = 256
-"""Ids whose random bits are read together: one system call for many requests."""
+"""Ids whose random part is made together: one system call for many requests."""
 
-_random_bits: Final[list[int]] = []
-os.register_at_fork(after_in_child=_random_bits.clear)
+_endings: Final[list[str]] = []
+os.register_at_fork(after_in_child=_endings.clear)
 
 
 def new_id() -> UUID:
     """Return a UUIDv7 (RFC 9562): it begins with milliseconds, so later ids sort later."""
-    try:
-        bits = _random_bits.pop()
-    except IndexError:
-        bits = _read_random_bits()
     # UUID's own constructor takes four times as long.
-    return _parse_uuid(b'"%032x"' % (int(time.time() * 1000) << 80 | bits))
+    return _parse_uuid(f'"{new_id_text()}"')
+
+
+def new_id_text() -> str:
+    """Return the text of a new id, in a third of the time that a UUID and its text take."""
+    try:
+        ending = _endings.pop()
+    except IndexError:
+        ending = _make_endings()
+    return _beginning(int(time.time() * 1000)) + ending
+
+
+@lru_cache(maxsize=2)
+def _beginning(milliseconds: int) -> str:
+    text = f"{milliseconds:012x}"
+    return f"{text[:8]}-{text[8:]}-"
 
 
 def first_id(at: datetime) -> UUID:
@@ -73,16 +84,14 @@ def first_id(at: datetime) -> UUID:
     return UUID(int=max((at - EPOCH) // MILLISECOND, 0) << 80)
 
 
-def _read_random_bits() -> int:
-    """Return the random bits of one id, and add those of the next ones to the pool."""
+def _make_endings() -> str:
+    """Return version, variant and random bits of one id, and add those of the next ones to the pool."""
     entropy = os.urandom(10 * _BATCH)
-    bits = [
-        _VERSION_7 | int.from_bytes(entropy[start : start + 10], "big") & ~_VERSION_MASK
-        for start in range(0, len(entropy), 10)
-    ]
-    last = bits.pop()
-    _random_bits.extend(bits)
-    return last
+    for start in range(0, len(entropy), 10):
+        bits = int.from_bytes(entropy[start : start + 10], "big")
+        text = f"{_VERSION_7 | bits & ~_VERSION_MASK:020x}"
+        _endings.append(f"{text[:4]}-{text[4:8]}-{text[8:]}")
+    return _endings.pop()
 
 
 _parse_uuid: Final = msgspec.json.Decoder(UUID).decode

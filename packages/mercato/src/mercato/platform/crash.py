@@ -9,14 +9,6 @@ from typing import Final
 
 VARIABLE: Final = "MERCATO_TEST_CRASH_AT"
 
-POINTS: Final = (
-    "key.unclaimed", "key.claimed", "store.agreed", "order.written", "order.stored", "store.answered",
-    "reply.written", "reply.stored", "order.resent", "order.moved", "store.written", "run.written",
-    "catalog.built", "catalog.written", "catalog.switched", "job.claimed", "job.done", "webhook.sent",
-    "webhook.written",
-)  # fmt: skip
-"""Every point. `written` is within a transaction, before its commit."""
-
 _AT: Final = os.environ.get(VARIABLE)
 
 
@@ -30,4 +22,4 @@ def _crash(name: str) -> None:
 
 
 point: Final = _pass if _AT is None else _crash
-"""Call it with the name of the point that is reached."""
+"""Call it with the name of the point that is reached; `written` is within a transaction, before its commit."""

@@ -12,13 +12,14 @@ from mercato.asgi import application
 from mercato.features.partners import accounts
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
+from mercato.features.schema import SCHEMA
 from mercato.http.server import serving
 from mercato.platform import clock
 from mercato.platform.clock import Clock
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
-from mercato.platform.settings import Settings
 from mercato.services import Services
+from mercato.settings import Settings
 
 
 @dataclass
@@ -48,6 +49,6 @@ async def temporary_service(name: str, **settings: Any) -> AsyncIterator[LocalSe
     """Run the service on a new database in a temporary directory. It doesn't read the environment."""
     with tempfile.TemporaryDirectory(prefix=f"mercato-{name}-") as directory:
         chosen = Settings(data_dir=Path(directory), allow_private_networks=True, **settings)
-        await migrate(database_url(chosen))
+        await migrate(database_url(chosen), SCHEMA)
         async with local_service(chosen) as service:
             yield service

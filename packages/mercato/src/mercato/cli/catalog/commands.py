@@ -1,28 +1,39 @@
 """`mercato catalog`: checks, compares and draws catalog documents by the ingest's rules, without a server."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 from uuid import UUID
 
+import msgspec
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
-from mercato.cli.catalog.diff import Difference, compare_carts, print_difference
-from mercato.cli.catalog.tree import tree
-from mercato.cli.failures import UnusableError
-from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
+from mercato.cli import FAILED, UnusableError
+from mercato.cli.inputs import Document, RefusedError, read_document, read_file, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
-from mercato.cli.output import note, print_json, sanitize, say, wrap
+from mercato.cli.output import cells, note, print_json, sanitize, say, truncate, width, wrap
+from mercato.features.carts import pricing
+from mercato.features.carts.lines import check_bounds
 from mercato.features.catalogs.building.model import Built
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.ids import NO_ONBOARDING
 from mercato.features.catalogs.lint import LintFinding, LintReport, refused
 from mercato.features.catalogs.lint import lint as lint_document
+from mercato.features.catalogs.menu import Menu, Node, hours
+from mercato.features.catalogs.menu import rule as choice_rule
+from mercato.features.catalogs.model import NO_ONBOARDING, CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.clock import new_id
+from mercato.platform.errors import Problem
+from mercato.platform.texts import count_of
+from mercato.platform.wire import Decoder
+from mercato.settings import MiB, Settings
+from mercato_contract.carts import LineItem
+from mercato_contract.catalogs import CatalogDiff, DiffList
+from mercato_contract.money import minor_to_decimal
+from mercato_contract.problems import OrderError
+from mercato_contract.wire import Wire
 
 MAX_ALIKE: Final = 10
 """Warnings shown per rule."""
@@ -220,3 +231,231 @@ def _results(found: Sequence[LintFinding], level: str, uri: str) -> list[dict[st
         }
         for fault in found
     ]
+
+
+class SampleCart(Wire):
+    """A cart as a storefront sends or receives it; only its lines are read."""
+
+    line_items: list[LineItem]
+
+
+class CartChange(Wire):
+    """A cart's price before and after; null where it can't be priced, with the errors."""
+
+    file: str
+    before: str | None
+    after: str | None
+    errors: list[OrderError]
+
+    @property
+    def breaks(self) -> bool:
+        """Return whether the old catalog prices it and the new one doesn't."""
+        return self.before is not None and self.after is None
+
+
+class Difference(Wire):
+    """The changes of the new catalog, and the prices of the sample carts."""
+
+    catalog: CatalogDiff
+    carts: list[CartChange]
+
+
+_decode: Final = Decoder(SampleCart)
+
+
+def compare_carts(files: Iterable[str], before: CompiledCatalog, after: CompiledCatalog) -> list[CartChange]:
+    """Return each cart's price by both catalogs. Raises UnusableError for a file that isn't a cart."""
+    return [_compare(file, before, after) for file in files]
+
+
+def _compare(file: str, before: CompiledCatalog, after: CompiledCatalog) -> CartChange:
+    try:
+        lines = _decode(read_file(file, max_bytes=MiB)).line_items
+        check_bounds(lines)
+    except Problem as problem:
+        raise UnusableError(f"{file} isn't a cart: {problem.detail}") from None
+    old, _ = _price(lines, before)
+    new, faults = _price(lines, after)
+    return CartChange(file=file, before=old, after=new, errors=faults)
+
+
+def _price(lines: list[LineItem], catalog: CompiledCatalog) -> tuple[str | None, list[OrderError]]:
+    priced = pricing.price(lines, catalog=catalog, sold_out=(), new_id=new_id)
+    faults = [fault.error() for fault in (*priced.faults, *priced.overflows)]
+    if faults or priced.total is None:
+        return None, faults
+    return f"{minor_to_decimal(priced.total, catalog.scale)} {catalog.currency}", []
+
+
+def print_difference(found: Difference) -> None:
+    """Print it for people."""
+    say(*_catalog(found.catalog))
+    for change in found.carts:
+        say(*_cart(change))
+
+
+def _catalog(found: CatalogDiff) -> Iterator[str]:
+    if found.identical:
+        yield "No difference that pricing or browsing would show."
+        return
+    if found.currency is not None:
+        yield f"Currency: {found.currency.before} before, {found.currency.after} after"
+    items = found.items
+    yield from _listed("Items added", "+", items.added)
+    yield from _listed("Items removed", "-", items.removed)
+    if items.repriced.count:
+        yield f"Items repriced: {items.repriced.count:,}"
+        for repriced in items.repriced.entries:
+            prices = f"{repriced.before or 'no price'} → {repriced.after or 'no price'}"
+            yield from wrap(
+                f"{repriced.name or 'no name'} ({repriced.id})", first=f"  {prices}  ", indent="      "
+            )
+        yield from _more(items.repriced.count - len(items.repriced.entries))
+    yield from _listed("Items with other options", "~", items.reoptioned)
+    yield from _listed("Items with another name, availability, maximum or partnerItemId", "~", items.changed)
+    parts = {
+        "Modifier groups": found.modifier_groups,
+        "Sections": found.sections,
+        "Catalogs": found.catalogs,
+    }
+    for noun, part in parts.items():
+        yield from _listed(f"{noun} added", "+", part.added)
+        yield from _listed(f"{noun} removed", "-", part.removed)
+        yield from _listed(f"{noun} changed", "~", part.changed)
+
+
+def _listed(title: str, mark: str, found: DiffList) -> Iterator[str]:
+    if found.count:
+        yield f"{title}: {found.count:,}"
+        for entry in found.entries:
+            yield from wrap(f"{entry.name or 'no name'} ({entry.id})", first=f"  {mark} ", indent="    ")
+        yield from _more(found.count - len(found.entries))
+
+
+def _more(count: int) -> Iterator[str]:
+    if count:
+        yield f"  and {count:,} more"
+
+
+def _cart(change: CartChange) -> Iterator[str]:
+    name = f"Cart {sanitize(change.file)}"
+    if change.before == change.after:
+        yield f"{name}: {'cannot be priced by either' if change.after is None else f'{change.after}, as before'}"
+    elif change.after is None:
+        yield f"{name}: {change.before} before, and now it fails:"
+    elif change.before is None:
+        yield f"{name}: could not be priced before, {change.after} now"
+    else:
+        yield f"{name}: {change.before} → {change.after}"
+    for fault in change.errors:
+        yield from wrap(f"{fault.code} at {fault.pointer}: {fault.message}", indent="    ", first="  - ")
+
+
+MAX_DEPTH: Final = 16
+"""Levels drawn: more don't fit in 80 columns."""
+
+_MIN_ROOM: Final = 16
+
+
+Line = tuple[str, str, "Iterator[Line]"]
+"""The text on the left, the price on the right, and the children."""
+
+
+def tree(built: Built, *, title: str) -> Iterator[str]:
+    """Yield the lines of the tree."""
+    drawing = _Drawing(unpack(built.compiled), msgspec.json.decode(built.body, type=Menu))
+    counts = built.summary
+    yield truncate(
+        f"{sanitize(title)}: {count_of(counts.items, 'item')}, prices in {counts.currency}",
+        width(),
+    )
+    yield from _draw(drawing.catalogs(), "", 1)
+    # Known only after everything above was drawn.
+    rest = drawing.rest()
+    if rest:
+        yield "In no section:"
+        yield from _draw(drawing.items(rest), "", 1)
+
+
+def _draw(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
+    line = next(lines, None)
+    while line is not None:
+        following = next(lines, None)
+        left, right, below = line
+        yield _row(indent + ("├─ " if following else "└─ "), left, right)
+        inner = indent + ("│  " if following else "   ")
+        if depth < MAX_DEPTH:
+            yield from _draw(below, inner, depth + 1)
+        elif next(below, None) is not None:
+            yield inner + "└─ …"
+        line = following
+
+
+def _row(branch: str, left: str, right: str) -> str:
+    room = max(_MIN_ROOM, width() - cells(branch) - (cells(right) + 1 if right else 0))
+    text = branch + truncate(sanitize(left), room)
+    if not right:
+        return text
+    return text + " " * max(1, width() - cells(text) - cells(right)) + right
+
+
+@dataclass
+class _Drawing:
+    catalog: CompiledCatalog
+    menu: Menu
+    seen: set[str | Key] = field(default_factory=set)
+    met: set[Key] = field(default_factory=set)
+
+    def catalogs(self) -> Iterator[Line]:
+        for catalog in self.catalog.catalogs or ():
+            node = self.menu.catalogs[catalog.catalog_id]
+            yield f"{catalog.name or 'no name'} ({hours(catalog.windows)})", "", self._below(node)
+        if not self.catalog.catalogs:
+            for node in self.menu.catalogs.values():
+                yield "Menu (always)", "", self._below(node)
+
+    def rest(self) -> list[Key]:
+        """Return the items that have not been drawn yet."""
+        return [key for key in self.catalog.items if key not in self.met]
+
+    def _below(self, node: Node) -> Iterator[Line]:
+        sections = self.menu.sections or {}
+        for key in node.section_ids or ():
+            name = self.catalog.sections[key].name or "no name"
+            if key in self.seen:
+                yield f"{name} (as elsewhere)", "", iter(())
+            else:
+                self.seen.add(key)
+                yield name, "", self._below(sections[key])
+        yield from self.items(key.int for key in node.item_ids or ())
+
+    def items(self, keys: Iterable[Key]) -> Iterator[Line]:
+        for key in keys:
+            item = self.catalog.items[key]
+            self.met.add(key)
+            price = "no price" if item.price is None else self._text(item.price)
+            yield _named(item), price, self._groups(item)
+
+    def _groups(self, item: CompiledItem) -> Iterator[Line]:
+        for key in item.groups:
+            group = self.catalog.groups[key]
+            name = f"{group.name or 'no name'} ({choice_rule(group)})"
+            if key in self.seen:
+                self.met.update(group.choices)
+                yield f"{name} (as elsewhere)", "", iter(())
+            else:
+                self.seen.add(key)
+                yield name, "", self._choices(group)
+
+    def _choices(self, group: CompiledGroup) -> Iterator[Line]:
+        for key, price in group.choices.items():
+            item = self.catalog.items[key]
+            self.met.add(key)
+            yield _named(item), f"{'+' if price >= 0 else ''}{self._text(price)}", self._groups(item)
+
+    def _text(self, minor: int) -> str:
+        return minor_to_decimal(minor, self.catalog.scale)
+
+
+def _named(item: CompiledItem) -> str:
+    return (item.name or "no name") + ("" if item.available else " (unavailable)")

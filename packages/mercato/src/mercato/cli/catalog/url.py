@@ -5,18 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import settings
 from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say
 from mercato.features.catalogs.lint import lint
+from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import PullLimits
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.texts import count_of
 from mercato.platform.wire.checks import uri_fault
+from mercato.settings import Settings
 from mercato.tools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
 
 url = group("url", "URLs: doctor.")
@@ -39,7 +38,7 @@ def doctor(address: str, /, *, json: Json = False) -> int:
         raise UnusableError(fault)
     bounds = settings()
     policy = AddressPolicy(allow_private=bounds.allow_private_networks)
-    found = asyncio.run(diagnose(address, UrlDoctor(policy=policy, limits=PullLimits.of(bounds)), bounds))
+    found = asyncio.run(diagnose(address, UrlDoctor(policy=policy, limits=pull_limits(bounds)), bounds))
     failed = any(result.level is Level.FAIL for result in found)
     if json:
         print_json({"url": without_query(address), "ok": not failed, "findings": found})

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED, UNUSABLE
+from mercato.cli import FAILED, UNUSABLE, UnusableError
 from mercato.cli.certify.report import (
     Screen,
     Signer,
@@ -19,11 +19,10 @@ from mercato.cli.certify.report import (
     report_of,
     write_report,
 )
-from mercato.cli.failures import UnusableError
-from mercato.cli.inputs import read_valid_document, settings
-from mercato.cli.options import BearerToken, DataDir, Json, between, check_secrets, group, read_secret
+from mercato.cli.inputs import check_secrets, read_secret, read_valid_document, settings
+from mercato.cli.options import BearerToken, DataDir, Json, between, group
 from mercato.cli.output import note, print_json, say, wrap
-from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.certification.report import Outcome, UnsignedReport
 from mercato.platform import clock
 from mercato.platform.wire.checks import uri_fault

@@ -3,16 +3,16 @@
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
+from msgspec import Struct
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato import app
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap
@@ -36,12 +36,10 @@ from mercato.features.certification.report import verify as verify_report
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, load_keys
 from mercato.platform import clock
-from mercato.platform.db.engine import open_database
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import FILE as DATABASE
-from mercato.platform.environment import load
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
+from mercato.platform.texts import count_of
+from mercato.settings import Settings, load
 from mercato.tools.certify.suite import Check, Suite
 from mercato_contract.wire import Wire, instant
 
@@ -159,8 +157,7 @@ def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool)
     say("", f"{count_of(len(checks), 'check')}.")
 
 
-@dataclass(frozen=True)
-class Signer:
+class Signer(Struct, frozen=True):
     """The vault whose key signs reports, and where that key is."""
 
     vault: Vault
@@ -211,7 +208,7 @@ async def _find_sealed(settings: Settings) -> bytes | None:
     """Return a secret of the database, whose key is missing: a new one must not be made in the key's place."""
     if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
         return None
-    async with open_database(settings) as db, db.read() as tx:
+    async with app.opened(settings) as core, core.db.read() as tx:
         found = None if await find_revision(tx) is None else await find_newest_secret(tx)
     return None if found is None else found[1]
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import DataDir
 from mercato.cli.output import note
 from mercato.cli.session import opened
 from mercato.features.partners.vault import FILE
+from mercato.features.schema import SCHEMA
 from mercato.platform.db import backup as copies
 from mercato.platform.db.audit import audit
-from mercato.platform.db.migrate import HEAD, find_revision
+from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import database_url, is_postgresql
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings
+from mercato.settings import Settings, load
 
 
 def backup(file: Path, /, *, data_dir: DataDir = None) -> None:
@@ -78,8 +78,8 @@ def _removing_partial_copy() -> Iterator[None]:
 
 async def _audit_restore(data_dir: Path | None, file: Path) -> None:
     """Record the restore in the database's audit trail."""
-    async with opened(data_dir) as session, session.db.write() as tx:
-        if await find_revision(tx) == HEAD:
+    async with opened(data_dir) as core, core.db.write() as tx:
+        if await find_revision(tx) == SCHEMA.head:
             await audit(tx, "database", detail={"from": file.name})
         else:
             note("Its schema is of another version: `mercato audit` will not show this restore.")

@@ -5,16 +5,16 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, say
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.platform import clock
-from mercato.platform.plurals import count_of
-from mercato.platform.settings import Settings
 from mercato.platform.telemetry.context import current_context
+from mercato.platform.texts import count_of
+from mercato.settings import Settings
 from mercato_contract.wire import Instant, Wire, redacted, rfc3339
 
 console = group("console", "The console: sign in, end sessions.")
@@ -59,13 +59,13 @@ async def link(
     """
     if operator == (partner is not None):
         raise UnusableError("Say whose account it opens: --operator, or --partner NAME.")
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         context = current_context()
         assert context is not None, "a command says who typed it"
-        partner_id = await session.find_partner_id(tx, partner)
+        partner_id = await find_partner_id(tx, partner)
         grant = Grant(partner_id=partner_id, created_by=context.actor, read_only=read_only)
         made = await sessions.create_link(tx, grant, now=clock.now())
-    url = f"{_base_url(session.settings)}/console/links/{made.token}"
+    url = f"{_base_url(core.settings)}/console/links/{made.token}"
     if json:
         expires_at = rfc3339(made.expires_at)
         print_json(Link(url=url, expires_at=expires_at, partner_id=partner_id, read_only=read_only))
@@ -94,8 +94,8 @@ async def end_sessions(
     """
     if operator == (partner is not None):
         raise UnusableError("Say whose sessions end: --operator, or --partner NAME.")
-    async with opened(data_dir) as session, session.db.write() as tx:
-        partner_id = await session.find_partner_id(tx, partner)
+    async with opened(data_dir) as core, core.db.write() as tx:
+        partner_id = await find_partner_id(tx, partner)
         ended = await sessions.end_all_sessions(tx, partner_id, now=clock.now())
     if json:
         print_json(Ended(partner_id=partner_id, ended=ended))

@@ -4,15 +4,41 @@ import os
 from pathlib import Path
 from typing import Final
 
+from msgspec import UNSET, UnsetType
+
 from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.failures import explain
+from mercato.cli.failures import DIFFERS_ADVICE, explain
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
-from mercato.features.doctor import Check, State, checks
+from mercato.features.doctor import Check, Remedy, State, checks
 from mercato.platform import clock
-from mercato.platform.environment import load
-from mercato.platform.settings import Settings, SettingsError
+from mercato.settings import Settings, SettingsError, load
+from mercato_contract.wire import Wire
+
+_REMEDIES: Final = {
+    Remedy.CREATE_TABLES: "Create them with: mercato migrate",
+    Remedy.MIGRATE: "Run mercato migrate: it changes the tables, or says why it can't and what to do.",
+    Remedy.REPLACE_DATABASE: DIFFERS_ADVICE,
+    Remedy.START_WORKER: "Start one: mercato serve, or mercato worker.",
+    Remedy.REVIVE_JOBS: "mercato job list says why; once that is fixed: mercato job revive. "
+    "They are deleted after 30 days.",
+    Remedy.ENABLE_ENDPOINTS: "Ask their partners; then: mercato webhooks enable PARTNER URL",
+    Remedy.LIST_PLACEMENTS: "The stores don't answer; such an order is cancelled after "
+    "MERCATO_PLACE_RESEND_SECONDS. See why: mercato webhooks list --type order.place",
+    Remedy.LIST_DELIVERIES: "See them with mercato webhooks list, and tell their partners: "
+    "after 5 days they are disabled.",
+}
+
+
+class CheckResult(Wire):
+    """A check for programs."""
+
+    name: str
+    state: State
+    said: str
+    advice: str | UnsetType
+
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 
@@ -25,13 +51,20 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
     found = await _check(data_dir)
     code = max(_CODES[check.state] for check in found)
     if json:
-        print_json({"ok": code == 0, "checks": found})
+        results = [
+            CheckResult(check.name, check.state, check.message, _advice(check) or UNSET) for check in found
+        ]
+        print_json({"ok": code == 0, "checks": results})
         return code
     width = max(len(check.name) for check in found)
     for check in found:
         first = f"{check.state.upper():<8}  {check.name:<{width}}  "
-        say(*finding(check.message, check.advice, first=first, indent=" " * len(first)))
+        say(*finding(check.message, _advice(check), first=first, indent=" " * len(first)))
     return code
+
+
+def _advice(check: Check) -> str:
+    return _REMEDIES[check.advice] if isinstance(check.advice, Remedy) else check.advice
 
 
 async def _check(data_dir: Path | None) -> list[Check]:
@@ -41,8 +74,8 @@ async def _check(data_dir: Path | None) -> list[Check]:
         return [_failed("settings", error)]
     found = [Check(name="settings", state=State.OK, message="they can be read")]
     try:
-        async with opened(data_dir) as session, session.db.read() as tx:
-            async for check in checks(tx, session.settings):
+        async with opened(data_dir) as core, core.db.read() as tx:
+            async for check in checks(tx, core.settings):
                 found.append(check)  # noqa: PERF401  # what was found stays when a later check fails
     except Exception as error:  # noqa: BLE001  # whatever makes the database unusable is a finding
         found.append(_failed("database", error))

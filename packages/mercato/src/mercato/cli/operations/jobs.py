@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
-from mercato.cli.session import Session, opened
+from mercato.cli.session import opened
 from mercato.platform.jobs import (
     MAX_MEASURED,
     DeadJob,
@@ -17,7 +16,8 @@ from mercato.platform.jobs import (
     list_depths,
     revive_job,
 )
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
+from mercato.services import Core
 from mercato_contract.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")
@@ -65,7 +65,7 @@ async def list_(
         limit: How many dead jobs to list (100; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         counted = await list_depths(tx, most=MAX_MEASURED)
         depths = [depth for depth in counted if kind in {None, depth.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)
@@ -100,13 +100,13 @@ async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = No
         raise UnusableError(
             "Give job numbers, which mercato job list shows, or --kind KIND for all of a kind."
         )
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
             dead = [] if kind is None else await list_dead(tx, kind=kind, limit=MAX_LISTED)
         revived = [
             number
             for number in numbers or sorted(dead_job.id for dead_job in dead)
-            if await _revive(session, number)
+            if await _revive(core, number)
         ]
     if kind is not None:
         note(f"Due again: {count_of(len(revived), 'job')} of {kind}.")
@@ -116,8 +116,8 @@ async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = No
     return 0 if len(revived) == len(numbers) else FAILED
 
 
-async def _revive(session: Session, number: int) -> bool:
-    found = await revive_job(session.db, number)
+async def _revive(core: Core, number: int) -> bool:
+    found = await revive_job(core.db, number)
     note(_OUTCOMES[found].format(number))
     return found is Revival.DUE
 

@@ -1,14 +1,13 @@
-"""`mercato order`: the orders of all partners."""
+"""`mercato order` and `mercato customer`: the orders of all partners, and the erasure of a person from them."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Annotated
 from uuid import UUID
 
 from cyclopts import Parameter
 from msgspec.structs import asdict
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,
@@ -16,25 +15,24 @@ from mercato.cli.output import (
     note,
     print_facts,
     print_json,
-    print_objects,
-    print_page,
+    print_table,
+    print_table_page,
     sanitize,
     say,
     view,
     wrap,
 )
-from mercato.cli.session import opened
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders import operators
-from mercato.features.orders.changes import CANCELLED_BY_OPERATOR, Changes
+from mercato.features.orders.erasure import LOG_SECONDS, erase_all, find_all
+from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.record import StoreAnswer
-from mercato.features.orders.service import Orders
+from mercato.features.orders.tables import orders as orders_table
 from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
-from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.db.tables import orders as orders_table
-from mercato.platform.telemetry.activity import Activity, EventLog
+from mercato.platform.texts import count_of
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire
@@ -42,7 +40,7 @@ from mercato_contract.wire import Instant, Wire
 order = group("order", "Orders: list, show, cancel.")
 
 
-class Entry(Wire):
+class OrderEntry(Wire):
     """An order in a list, without its customer."""
 
     order_id: UUID
@@ -64,7 +62,7 @@ class Entry(Wire):
     updated_at: Instant
 
 
-class Detail(Entry):
+class Detail(OrderEntry):
     """An order with its lines, the store's reasons for a refusal, and its timeline."""
 
     estimated_ready_at: Instant | None
@@ -96,9 +94,9 @@ async def list_(
         limit: How many orders to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         wanted = OrderFilter(
-            partner_id=await session.find_partner_id(tx, partner),
+            partner_id=await find_partner_id(tx, partner),
             store_id=None if store is None else await get_store_id(tx, store),
             state=state,
             since=since,
@@ -119,14 +117,22 @@ async def list_(
         "Store": lambda summary: summary.store or summary.partner_store_id,
         "By": lambda summary: summary.storefront or summary.storefront_id,
     }
-    show = partial(print_objects, columns, empty="No matching orders.", cut=("Store", "By"))
-    print_page("orders", found, limit=limit, as_json=json, entry=_entry, show=show)
+    print_table_page(
+        "orders",
+        found,
+        columns,
+        limit=limit,
+        as_json=json,
+        entry=_entry,
+        empty="No matching orders.",
+        cut=("Store", "By"),
+    )
 
 
 @order.command
 async def show(name: OrderName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
     """Show an order: who placed it where, its lines, and everything that happened to it. The customer isn't shown."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         found = await operators.get_order(tx, await operators.get_order_id(tx, name))
     if json:
         print_json(view(Detail, found, **asdict(found.summary), order_id=found.summary.id))
@@ -153,14 +159,13 @@ async def cancel(
     """
     if not reason.strip():
         raise UnusableError("--reason is empty: say why, as both sides will read it.")
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
             order_id = await operators.get_order_id(tx, name)
         if yes:
             # A worker logs and counts it: nothing reads the activity of this process.
-            changes = Changes(clock.new_id, Activity(EventLog()))
-            await Orders(session.db, clock.now, changes).cancel(order_id, reason=reason)
-        async with session.db.read() as tx:
+            await core.orders.cancel(order_id, reason=reason)
+        async with core.db.read() as tx:
             found = await operators.get_order(tx, order_id)
     summary = found.summary
     if json:
@@ -175,8 +180,8 @@ async def cancel(
         note(f"The order is {summary.state.value} already: it can't be cancelled.")
 
 
-def _entry(summary: OrderSummary) -> Entry:
-    return view(Entry, summary, order_id=summary.id)
+def _entry(summary: OrderSummary) -> OrderEntry:
+    return view(OrderEntry, summary, order_id=summary.id)
 
 
 def _state(summary: OrderSummary) -> str:
@@ -224,3 +229,52 @@ def _lines(lines: tuple[CommerceLine, ...], indent: str) -> Iterator[str]:
         yield f"{indent}{line.quantity} x {sanitize(line.name or str(line.partner_item_id))}"
         for chosen in line.modifier_groups:
             yield from _lines(chosen.line_items, indent + "  ")
+
+
+customer = group("customer", "Customers: erase.")
+
+
+@customer.command
+async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data_dir: DataDir = None) -> int:
+    """Erase a customer from every order: name, addresses and everything sent about them.
+
+    The orders stay, with what was ordered and paid. In an embedded database, free space and log are overwritten,
+    too: neither its files nor a backup made afterwards holds the customer.
+
+    Args:
+        name: The customer's e-mail address, phone number, or partnerUserId, as it was sent.
+        dry_run: List the customer's orders, and change nothing.
+
+    """
+    if not name.strip():
+        raise UnusableError(
+            "Name the customer: an e-mail address, a phone number or a partnerUserId, as it was sent."
+        )
+    if json and not dry_run:
+        raise UnusableError("--json goes with --dry-run: it lists the orders.")
+    async with opened(data_dir) as core:
+        if dry_run:
+            would = await find_all(core.db, name)
+            _print_affected(would.orders, would.validations, json=json)
+            return 0
+        found, emptied = await erase_all(core.db, name)
+    note(f"Erased from {count_of(found, 'order')}." if found else "No order belongs to this customer.")
+    if emptied:
+        return 0
+    note(
+        "The database's log (mercato.db-wal) may still hold what was erased: a long-running reader, "
+        f"such as a backup, kept it in use for {LOG_SECONDS:g} s. Run the command again once it has ended."
+    )
+    return FAILED
+
+
+def _print_affected(orders: list[UUID], validations: int, *, json: bool) -> None:
+    if json:
+        print_json({"orderIds": orders, "validations": validations})
+        return
+    print_table(("Order",), [(order_id,) for order_id in orders], empty="No order belongs to this customer.")
+    note(
+        f"The customer would be erased from {count_of(len(orders), 'order')}, and "
+        f"{count_of(validations, 'recorded validation')} would be deleted. Nothing was changed: "
+        "leave out --dry-run to do it."
+    )

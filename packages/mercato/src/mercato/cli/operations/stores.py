@@ -1,7 +1,6 @@
 """`mercato store`: the stores of all partners."""
 
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from msgspec.structs import asdict
@@ -13,24 +12,22 @@ from mercato.cli.output import (
     note,
     print_facts,
     print_json,
-    print_objects,
-    print_page,
+    print_table_page,
     view,
 )
-from mercato.cli.session import opened
-from mercato.features.discovery.index import refresh
+from mercato.cli.session import find_partner_id, opened
 from mercato.features.stores import operators
 from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
+from mercato.features.stores.tables import stores as stores_table
 from mercato.platform import clock
 from mercato.platform.db.prefixes import shorten
-from mercato.platform.db.tables import stores as stores_table
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 from mercato_contract.wire import Instant, Wire, instant
 
 store = group("store", "Stores: list, show, pause, resume.")
 
 
-class Entry(Wire):
+class StoreEntry(Wire):
     """A store in a list."""
 
     store_id: UUID
@@ -46,7 +43,7 @@ class Entry(Wire):
     updated_at: Instant
 
 
-class Detail(Entry):
+class Detail(StoreEntry):
     """A store and what decides whether it takes orders."""
 
     onboarding_id: UUID
@@ -78,8 +75,8 @@ async def list_(
         limit: How many stores to list (50; at most 1000).
 
     """
-    async with opened(data_dir) as session, session.db.read() as tx:
-        owner = await session.find_partner_id(tx, partner)
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await find_partner_id(tx, partner)
         wanted = StoreFilter(partner_id=owner, status=status, since=since, before=before)
         found = await operators.list_stores(tx, wanted, limit=limit + 1, now=clock.now())
         names = (
@@ -92,14 +89,22 @@ async def list_(
         "Status": _status,
         "Partner": lambda summary: summary.partner or summary.partner_id,
     }
-    show = partial(print_objects, columns, empty="No matching stores.", cut=tuple(columns)[1:])
-    print_page("stores", found, limit=limit, as_json=json, entry=_entry, show=show)
+    print_table_page(
+        "stores",
+        found,
+        columns,
+        limit=limit,
+        as_json=json,
+        entry=_entry,
+        empty="No matching stores.",
+        cut=tuple(columns)[1:],
+    )
 
 
 @store.command
 async def show(name: StoreName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
     """Show a store and what decides whether it takes orders."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         found = await operators.get_store(tx, await operators.get_store_id(tx, name), now=clock.now())
     if json:
         print_json(view(Detail, found, **asdict(found.summary), store_id=found.summary.id))
@@ -143,11 +148,11 @@ async def _change(
     data_dir: DataDir,
 ) -> None:
     request = StoreStatusUpdate(status=status, pause_reason=reason, resume_at=instant(until))
-    async with opened(data_dir) as session:
-        async with session.db.write() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.write() as tx:
             store_id = await operators.get_store_id(tx, name)
-            await operators.change_status(tx, store_id, request, now=clock.now(), on_change=refresh)
-        async with session.db.read() as tx:
+            await operators.change_status(tx, store_id, request, now=clock.now())
+        async with core.db.read() as tx:
             found = await operators.get_store(tx, store_id, now=clock.now())
     if json:
         print_json(_entry(found.summary))
@@ -155,8 +160,8 @@ async def _change(
         note(f"{found.summary.name} is {_status(found.summary)}.")
 
 
-def _entry(summary: StoreSummary) -> Entry:
-    return view(Entry, summary, store_id=summary.id)
+def _entry(summary: StoreSummary) -> StoreEntry:
+    return view(StoreEntry, summary, store_id=summary.id)
 
 
 def _status(summary: StoreSummary) -> str:

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
-from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
+from mercato.cli.output import Column, note, print_facts, print_from_first, print_json, view
 from mercato.cli.partners.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
 from mercato.features import offboarding
@@ -37,7 +37,7 @@ class Credentials(Wire, kw_only=True):
     signing_secret: str
 
 
-class Entry(Wire):
+class PartnerEntry(Wire):
     """A partner in a list."""
 
     partner_id: UUID
@@ -104,10 +104,10 @@ async def create(
     """
     _check_origin(webhook_origin, webhook_token)
     with secret_file(out) as secret:
-        async with opened(data_dir, create=True) as session, session.db.write() as tx:
+        async with opened(data_dir, create=True) as core, core.db.write() as tx:
             made = await accounts.create_partner(
                 tx,
-                await session.vault(tx),
+                await core.open_vault(tx),
                 name=name,
                 kind=kind,
                 webhook_token=webhook_token,
@@ -128,14 +128,17 @@ async def create(
 @partner.command(name="list")
 async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = None) -> None:
     """List partners in the order of their creation."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         found = await queries.list_partners(tx, after=after, limit=PAGE)
-    if json:
-        print_json({"partners": [view(Entry, account, partner_id=account.id) for account in found]})
-    else:
-        print_objects(COLUMNS, found, empty="No partners. Create one with: mercato partner create")
-    if len(found) == PAGE:
-        note(f"There may be more: mercato partner list --after {found[-1].id}")
+    print_from_first(
+        "partners",
+        found,
+        COLUMNS,
+        limit=PAGE,
+        as_json=json,
+        entry=lambda account: view(PartnerEntry, account, partner_id=account.id),
+        empty="No partners. Create one with: mercato partner create",
+    )
 
 
 @partner.command
@@ -166,11 +169,11 @@ async def update(
             "Say what to change: --webhook-token, --event-url, --reads, --writes or --discovery."
         )
     _check_origin(webhook_origin, webhook_token)
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         old = await accounts.get_partner_named(tx, name)
         if webhook_token is not None:
             used = await list_webhook_urls(tx, old.id)
-            vault = await session.vault(tx)
+            vault = await core.open_vault(tx)
             await set_webhook_token(tx, vault, old.id, webhook_token or None, url=webhook_origin, used=used)
         if event_url is not None:
             await change_event_url(tx, old, event_url or None, now=clock.now(), new_id=clock.new_id)
@@ -195,7 +198,7 @@ async def rename(name: PartnerName, new_name: str, /, *, data_dir: DataDir = Non
         new_name: The new name.
 
     """
-    async with opened(data_dir) as session, session.db.write() as tx:
+    async with opened(data_dir) as core, core.db.write() as tx:
         old = await accounts.get_partner_named(tx, name)
         await accounts.rename_partner(tx, old.id, new_name)
     note(f"{old.name} is now called {new_name.strip()}.")
@@ -207,20 +210,20 @@ async def suspend(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
 
     Its open orders and its deliveries continue.
     """
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
             found = await accounts.get_partner_named(tx, name)
-        await offboarding.suspend(session.db, found.id, now=clock.now)
+        await offboarding.suspend(core.db, found.id, now=clock.now)
     note(f"{found.name} is suspended. Undo it with: mercato partner resume {found.id}")
 
 
 @partner.command
 async def resume(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
     """Let a suspended partner's keys work again, and show its stores."""
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
             found = await accounts.get_partner_named(tx, name)
-        await offboarding.resume(session.db, found.id)
+        await offboarding.resume(core.db, found.id)
     note(f"{found.name} is no longer suspended.")
 
 
@@ -236,8 +239,8 @@ async def delete(
         yes: Delete it. Without this, what would be deleted is counted.
 
     """
-    async with opened(data_dir) as session:
-        async with session.db.read() as tx:
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
             found = await accounts.get_partner_named(tx, name)
             holdings = await offboarding.count_holdings(tx, found.id)
         if not json:
@@ -250,7 +253,7 @@ async def delete(
                 ("Orders that stay", f"{holdings.orders:,}, of which {holdings.open_orders:,} open"),
             )
         if yes:
-            await offboarding.delete(session.db, found.id, now=clock.now)
+            await offboarding.delete(core.db, found.id, now=clock.now)
     if json:
         facts: dict[str, Any] = {"partner_id": found.id, "name": found.name, "orders_kept": holdings.orders}
         print_json(view(Deletion, holdings, done=yes, **facts))

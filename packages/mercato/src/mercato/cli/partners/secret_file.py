@@ -9,7 +9,7 @@ from typing import Annotated, Any, BinaryIO, Final
 
 from cyclopts import Parameter
 
-from mercato.cli.failures import UnusableError
+from mercato.cli import UnusableError
 from mercato.cli.output import indented, note, print_facts, print_json
 from mercato_contract.wire import Wire
 

@@ -1,4 +1,7 @@
-"""What `mercato serve`, `worker` and `migrate` do. Nothing here imports the parser of commands."""
+"""What `mercato serve`, `worker` and `migrate` do. As a program, one worker process of `mercato serve --workers`.
+
+Nothing here imports cyclopts: worker processes have no command line to read.
+"""
 
 import asyncio
 import gc
@@ -10,9 +13,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from mercato.platform.environment import load
+from mercato.cli import UnusableError, exit_with, report_failure
 from mercato.platform.processes import allow_open_files, return_memory
-from mercato.platform.settings import Settings
+from mercato.settings import Settings, load
 
 
 def serve(**given: Any) -> int:
@@ -41,7 +44,7 @@ def migrate(**given: Any) -> int:
 
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
-    """Load the settings and run until it ends or a signal asks it to. Errors are reported by `mercato.cli.run`."""
+    """Load the settings and run until it ends or a signal asks it to. Errors are reported by `report_failure`."""
     # Modules imported from here on stay loaded: the garbage collector need not walk them.
     gc.disable()
     return_memory()
@@ -145,8 +148,6 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.app import running
 
     if settings.database_url is None and not settings.data_dir.exists():
-        from mercato.cli.failures import UnusableError  # imported only for the error
-
         raise UnusableError(
             f"There is no data directory {settings.data_dir}, and so no work to do. Name the server's with "
             "--data-dir, or its database with MERCATO_DATABASE_URL. A new one is made by mercato serve or migrate."
@@ -159,16 +160,16 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
-    from mercato.platform.db.migrate import HEAD
+    from mercato.features.schema import SCHEMA
 
     before = await _migrate(settings)
     if before is None:
         where = settings.data_dir if settings.database_url is None else "the database"
-        message = f"Created the tables of revision {HEAD} in {where}."
-    elif before == HEAD:
-        message = f"The database is at revision {HEAD}, this version's: nothing was changed."
+        message = f"Created the tables of revision {SCHEMA.head} in {where}."
+    elif before == SCHEMA.head:
+        message = f"The database is at revision {SCHEMA.head}, this version's: nothing was changed."
     else:
-        message = f"The database was at revision {before} and is at {HEAD} now."
+        message = f"The database was at revision {before} and is at {SCHEMA.head} now."
     print(message, file=sys.stderr)
 
 
@@ -183,6 +184,7 @@ async def _prepare(settings: Settings) -> None:
 
 async def _migrate(settings: Settings) -> str | None:
     """Migrate the database to this version's schema; return its previous revision, None if it is new."""
+    from mercato.features.schema import SCHEMA
     from mercato.platform.db.migrate import migrate as migrate_database
     from mercato.platform.db.servers import refuse_pooled_replica
     from mercato.platform.db.url import database_url
@@ -195,4 +197,8 @@ async def _migrate(settings: Settings) -> str | None:
             from mercato.cli.failures import no_data_dir  # imported only for the error
 
             raise no_data_dir(settings.data_dir, error) from None
-    return await migrate_database(database_url(settings))
+    return await migrate_database(database_url(settings), SCHEMA)
+
+
+if __name__ == "__main__":
+    exit_with(lambda: report_failure(lambda: serve_one(*map(int, sys.argv[1:]))))

@@ -5,14 +5,15 @@ import os
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
-from mercato.platform.settings import Settings
+from mercato.cli import CommandFailedError
 from mercato.platform.telemetry import multiprocess
+from mercato.settings import Settings
 
 log = structlog.get_logger("mercato.workers")
 
@@ -29,12 +30,11 @@ DRAIN_SECONDS: Final = 45.0
 """Greatest time for the worker processes to end. Requests and jobs in flight have shorter limits."""
 
 
-class WorkerFailedError(Exception):
+class WorkerFailedError(CommandFailedError):
     """A worker process ended before it served; its output is above."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """Keeps worker processes serving on one socket, which the parent holds open so that it never stops listening."""
 
     settings: Settings
@@ -93,9 +93,8 @@ class Workers:
         handle = self.listener.fileno()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-c",
-            "from mercato.cli import main; main()",
-            "serve-one",
+            "-m",
+            "mercato.cli.processes.start",
             str(handle),
             str(os.getpid()),
             str(place),

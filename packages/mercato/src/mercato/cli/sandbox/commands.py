@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from mercato.cli.failures import UnusableError
-from mercato.cli.inputs import read_file
-from mercato.cli.options import Port, between, check_secrets, group, read_secret, read_secrets
+from mercato.cli import UnusableError
+from mercato.cli.inputs import check_secrets, read_file, read_secret, read_secrets
+from mercato.cli.options import Port, between, group
 from mercato.cli.sandbox.screen import Screen
 
 sandbox = group("sandbox", "Simulated partners: a merchant, a storefront.")

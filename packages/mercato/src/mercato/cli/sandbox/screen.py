@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError, cannot_listen
+from mercato.cli import FAILED, UnusableError
+from mercato.cli.failures import cannot_listen
 from mercato.cli.output import note, sanitize, truncate, width, wrap
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_client.testing.caller import ServiceError
 from mercato_client.testing.double import Double
 from mercato_client.testing.journal import VALID, Seen, line_of

@@ -8,11 +8,10 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli import FAILED, UnusableError
 from mercato.cli.failures import explain as failure_of
-from mercato.cli.inputs import STANDARD_INPUT, read_file
-from mercato.cli.options import DataDir, Json, Secrets, read_secrets
+from mercato.cli.inputs import STANDARD_INPUT, read_file, read_secrets
+from mercato.cli.options import DataDir, Json, Secrets
 from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
 from mercato.features.partners import accounts
@@ -100,9 +99,9 @@ async def _read_partner(
     partner: str, webhook: Webhook, data_dir: Path | None
 ) -> tuple[list[Secret], list[SentDelivery]]:
     """Return the partner's secrets, and what was sent under the webhook's id."""
-    async with opened(data_dir) as session, session.db.read() as tx:
+    async with opened(data_dir) as core, core.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        secrets = await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+        secrets = await list_own_secrets(tx, await core.open_vault(tx), owner.id, now=clock.now)
         callers = (Caller(owner.id, owner.id, surface, owner.limits) for surface in owner.kind.surfaces)
         copies = [copy for caller in callers for copy in await list_copies(tx, caller, webhook)]
         return secrets, copies

@@ -11,14 +11,15 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.console.filters import read_filters, store_of
-from mercato.console.screen import MERCHANTS, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import MERCHANTS, Page, Screens, Visit
 from mercato.features.catalogs import operators, queries
 from mercato.features.catalogs.diff import diff
+from mercato.features.catalogs.errors import CatalogIngestNotFound
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import CatalogIngestNotFound
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.pages import PAGE, Cursor

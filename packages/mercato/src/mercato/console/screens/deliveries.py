@@ -10,22 +10,15 @@ from msgspec import Meta
 from sqlalchemy import Row
 
 from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
-from mercato.console.screen import (
-    EVERYBODY,
-    PARTNERS,
-    Done,
-    Page,
-    Screens,
-    Visit,
-    read_fields,
-    read_query,
-)
+from mercato.console.forms import read_fields, read_query
+from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import deliveries, operators
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import DeliveryNotFound, ValidationFailed
-from mercato.platform.plurals import count_of
+from mercato.platform.errors import ValidationFailed
+from mercato.platform.texts import count_of
 from mercato.platform.wire.cursor import read_cursor
 from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.events import STORE_CALLS, EventType

@@ -43,7 +43,7 @@ async def show_discovery(visit: Visit) -> Page:
         exchange = await perform(visit, _DISCOVER, _request(query))
         values["exchange"] = exchange
         if exchange.succeeded:
-            found = msgspec.json.decode(exchange.raw, type=DiscoverResponse)
+            found = msgspec.json.decode(exchange.answer, type=DiscoverResponse)
             values |= {"found": found, "next_url": _next_url(visit, query, found)}
     return Page("discovery.html", "Discovery", values)
 

@@ -14,10 +14,11 @@ from mercato.console.screen import PARTNERS, Page, Screens, Visit
 from mercato.features.catalogs.menu import rule
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.partners.model import Surface
-from mercato.features.stores.menu_places import Place
+from mercato.features.stores.catalogs import Place
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
-from mercato.platform.errors import NotFound, StoreNotFound
-from mercato.platform.plurals import count_of
+from mercato.platform.errors import NotFound
+from mercato.platform.texts import count_of
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE
 from mercato_contract.wire import Wire

@@ -7,13 +7,14 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.console.filters import partner_of, read_filters, store_of
-from mercato.console.screen import EVERYBODY, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.orders import operators
+from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.partners.queries import find_names
 from mercato.features.stores.queries import find_name
-from mercato.platform.errors import OrderNotFound
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.orders import OrderState, PickupFulfillment, TimelineEntry, state_fault
 from mercato_contract.pages import PAGE, Cursor

@@ -12,23 +12,23 @@ from sqlalchemy import Row
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
 from mercato.features.catalogs import operators as catalogs
 from mercato.features.catalogs.operators import RunFilter
-from mercato.features.discovery.closed import MAX_SEARCHED, list_closed
 from mercato.features.orders.operators import OrderFilter, count_orders, list_orders
 from mercato.features.partners.model import Surface
 from mercato.features.requests.queries import Filter, count_by_code
 from mercato.features.stores import operators as stores
 from mercato.features.stores.operators import StoreFilter, StoreSummary
+from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import all_problems
 from mercato_contract.orders import OrderState
+from mercato_contract.problems import PROBLEMS
 from mercato_contract.stores import StoreStatusValue
 from mercato_contract.webhooks import DeliveryStatus
 
 screens: Final = Screens(PARTNERS)
 
-_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
 
 RECENT: Final = timedelta(days=1)
 RECENT_CALLS: Final = timedelta(hours=1)

@@ -33,9 +33,10 @@ from mercato.console.order_form import (
 )
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.platform.clock import new_id
-from mercato.platform.errors import InvalidRequest, StoreNotFound
+from mercato.platform.errors import InvalidRequest
 from mercato_contract.carts import PricedCart, PricedLineItem
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal
@@ -140,7 +141,7 @@ async def validate_cart(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
     exchange = await perform(visit, _VALIDATE, order_of(visit, form, store))
-    token = msgspec.json.decode(exchange.raw, type=_Answer).validated_order_token
+    token = msgspec.json.decode(exchange.answer, type=_Answer).validated_order_token
     return await _page(visit, replace(form, token=token, key=None), fields, exchange)
 
 
@@ -189,8 +190,8 @@ def _is_loopback(host: str) -> bool:
 
 async def _changed(visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: Exchange) -> Page:
     """Return the page after a change of the cart: an earlier validation and its key are dropped."""
-    too_large = len(exchange.raw) > MAX_CART
-    cart = exchange.raw.decode() if exchange.succeeded and not too_large else form.cart
+    too_large = len(exchange.answer) > MAX_CART
+    cart = exchange.answer.decode() if exchange.succeeded and not too_large else form.cart
     page = await _page(visit, replace(form, cart=cart, token=None, key=None), fields, exchange)
     return replace(page, values={**page.values, "too_large": too_large})
 
@@ -236,7 +237,7 @@ async def _page(
 
 def _placed(exchange: Exchange) -> UUID | None:
     """Return the order of an answer to a placement, also of one that its store hasn't answered yet."""
-    answer = msgspec.json.decode(exchange.raw, type=_Answer)
+    answer = msgspec.json.decode(exchange.answer, type=_Answer)
     is_order = exchange.status in {HTTPStatus.CREATED, HTTPStatus.SERVICE_UNAVAILABLE}
     return answer.order_id if is_order else None
 

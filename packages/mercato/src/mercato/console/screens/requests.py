@@ -6,19 +6,21 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.console.filters import Filters, partner_of, read_filters, store_of
-from mercato.console.screen import EVERYBODY, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
 from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import NotFound, all_problems
+from mercato.platform.errors import NotFound
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, validator
 
 screens: Final = Screens(EVERYBODY)
 
-_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
 
 
 def _code_fault(text: str) -> str | None:

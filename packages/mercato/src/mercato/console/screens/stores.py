@@ -10,25 +10,18 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mercato.console.filters import Filters, partner_of, read_filters
-from mercato.console.screen import (
-    EVERYBODY,
-    MERCHANTS,
-    OPERATORS,
-    Done,
-    Page,
-    Screens,
-    Visit,
-    read_query,
-)
+from mercato.console.forms import read_query
+from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.partners.model import Surface
 from mercato.features.stores import operators
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.operators import StoreFilter
-from mercato.features.stores.storefront import availability_of, windows_of
+from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
 from mercato.features.webhooks.queries import DeliveryFilter
-from mercato.platform.errors import StoreNotFound, ValidationFailed
+from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal
@@ -145,7 +138,7 @@ async def show_store(visit: Visit) -> Page:
         "query": query,
         "now": availability_of(row, catalog, now),
         "then": None if at is None else availability_of(row, catalog, at),
-        "hours": windows_of(catalog),
+        "hours": windows_in(spans_of(catalog)),
         "items": _items(row, catalog, query.item, now),
         "most": MAX_ITEMS,
         "currency": catalog.currency,
@@ -214,7 +207,7 @@ async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
         await app.stores.set_status(visit.caller(Surface.COMMERCE), row.id, status)
         return
     async with app.db.write() as tx:
-        await operators.change_status(tx, row.id, status, now=app.clock(), on_change=app.stores.on_change)
+        await operators.change_status(tx, row.id, status, now=app.clock())
 
 
 async def _failed_call(visit: Visit, row: StoreRow) -> str | None:

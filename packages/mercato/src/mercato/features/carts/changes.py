@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.features.carts.errors import CatalogSetRequired, ItemUnavailable, MissingStoreId
 from mercato.features.carts.faults import Origin
 from mercato.features.carts.lines import check_bounds, find_same, get_path, has_empty_group, with_quantity
 from mercato.features.carts.pricing import MAX_FAULTS, UNAVAILABLE, Priced, price
@@ -25,12 +26,12 @@ from mercato_contract.carts import (
 from mercato_contract.problems import OrderError
 
 _NO_STORE: Final = OrderError(
-    code=errors.MissingStoreId.code,
+    code=MissingStoreId.code,
     message="A new cart needs a store: send its storeId beside the item.",
     pointer="/storeId",
 )
 _NO_SET: Final = OrderError(
-    code=errors.CatalogSetRequired.code,
+    code=CatalogSetRequired.code,
     message="A new cart needs the store's catalogSetId beside the item.",
     pointer="/catalogSetId",
 )
@@ -70,11 +71,9 @@ def get_catalog_ref(
     store_id = request.store_id or (None if cart is None else cart.store_id)
     set_id = request.catalog_set_id or (None if cart is None else cart.catalog_set_id)
     if store_id is None:
-        raise errors.MissingStoreId(
-            _NO_STORE.message, errors=[_NO_STORE, *([_NO_SET] if set_id is None else [])]
-        )
+        raise MissingStoreId(_NO_STORE.message, errors=[_NO_STORE, *([_NO_SET] if set_id is None else [])])
     if set_id is None:
-        raise errors.CatalogSetRequired(_NO_SET.message, errors=[_NO_SET])
+        raise CatalogSetRequired(_NO_SET.message, errors=[_NO_SET])
     return CatalogRef(store_id, set_id)
 
 
@@ -173,6 +172,4 @@ def _refuse(faults: Sequence[OrderError]) -> None:
     if unavailable is None:
         raise errors.ValidationFailed(detail, errors=listed)
     # The fault that determines the status must be listed.
-    raise errors.ItemUnavailable(
-        detail, errors=listed if unavailable in listed else [*listed[:-1], unavailable]
-    )
+    raise ItemUnavailable(detail, errors=listed if unavailable in listed else [*listed[:-1], unavailable])

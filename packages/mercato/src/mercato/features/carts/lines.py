@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from mercato.features.carts.errors import LineItemNotFound
 from mercato.features.carts.faults import AS_SENT, Origin, Path
 from mercato.platform import errors
 from mercato.platform.clock import MakeId
@@ -56,9 +57,7 @@ def get_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path:
     """Return the path of the first line with this id, in the cart's order. Raises LineItemNotFound."""
     path = _find_path(lines, line_item_id)
     if path is None:
-        raise errors.LineItemNotFound(
-            f"The cart has no line item {line_item_id}. Read its ids from the cart."
-        )
+        raise LineItemNotFound(f"The cart has no line item {line_item_id}. Read its ids from the cart.")
     return path
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
+from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato.features.carts.faults import Fault, Path
 from mercato.features.carts.lines import replace_duplicate_ids
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
@@ -25,9 +26,9 @@ from mercato_contract.carts import (
 )
 from mercato_contract.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 
-UNAVAILABLE: Final = errors.ItemUnavailable.code
-REQUIRED: Final = errors.ModifierRequired.code
-EXCEEDED: Final = errors.ModifierLimitExceeded.code
+UNAVAILABLE: Final = ItemUnavailable.code
+REQUIRED: Final = ModifierRequired.code
+EXCEEDED: Final = ModifierLimitExceeded.code
 INVALID: Final = errors.ValidationFailed.code
 
 MAX_FAULTS: Final = 100

@@ -11,12 +11,13 @@ from msgspec import UNSET, Struct, UnsetType, field
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
 from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.compiled import CompiledCatalogs
 from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.catalogs.model import NO_ONBOARDING
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.platform.errors import RateLimited
-from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
+from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import Document, NewDocument
+from mercato.platform.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.platform.wire import Decoder
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract.catalogs import CatalogFault, CatalogValidation, CatalogWarning

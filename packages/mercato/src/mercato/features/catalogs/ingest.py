@@ -18,14 +18,15 @@ from mercato.features.catalogs import queries
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
 from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.runs import CurrentSet, NewSet, Owner, Run, partner_warnings
+from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.partners.storage import StorageQuota
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Job, JobLost, Outcome, enqueue, fence
-from mercato.platform.outbound.client import NotModified, Outbound, PulledDocument, PullLimits, RequestFailed
-from mercato.platform.telemetry import Metrics, tracing
-from mercato.platform.telemetry.activity import Activity
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
+from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import set_partner
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import Wire, as_json
@@ -127,7 +128,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
     new_id: MakeId
     on_finished: Listener
     quota: StorageQuota
-    metrics: Metrics
+    metrics: CommerceMetrics
     activity: Activity
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:

@@ -9,12 +9,12 @@ from msgspec import Struct
 from sqlalchemy import Select, literal_column, select
 
 from mercato.features.catalogs.runs import OPEN
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.catalogs.tables import catalog_runs as runs
+from mercato.features.catalogs.tables import catalog_sets as sets
+from mercato.features.catalogs.tables import stores
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import catalog_runs as runs
-from mercato.platform.db.tables import catalog_sets as sets
-from mercato.platform.db.tables import stores
 from mercato_contract.catalogs import CatalogFault, RunStatus
 
 _faults: Final = msgspec.json.Decoder(tuple[CatalogFault, ...])

@@ -1,4 +1,4 @@
-"""The SQL of catalogs: owners, sets with their bytes, and runs."""
+"""The SQL of catalogs: owners, sets with their bytes, and runs; and the compiled catalogs in memory."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,14 +8,18 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
+from mercato.features.catalogs.building.packed import unpack
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run
+from mercato.features.catalogs.tables import catalog_bodies as bodies
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.catalogs.tables import catalog_runs as runs
+from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.compression import compress, decompress
-from mercato.platform.db.engine import Read, Write
+from mercato.platform.cache import Cache
+from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.tables import catalog_bodies as bodies
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import catalog_runs as runs
-from mercato.platform.db.tables import catalog_sets as sets
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import as_json
 
@@ -292,3 +296,29 @@ def _run(row: Row[Any]) -> Run:
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of compiled catalogs in their stored form; in memory each takes a few times as much."""
+
+
+class CompiledCatalogs:
+    """The catalogs that pricing reads, by CatalogSet id."""
+
+    def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
+        self._db = db
+        self._cache = Cache[int, tuple[CompiledCatalog, int]](
+            capacity=max_bytes, weigh=lambda entry: entry[1]
+        )
+        self.lookups = self._cache.lookups
+
+    async def get(self, set_id: UUID) -> CompiledCatalog:
+        """Return the catalog. Raises CatalogSetNotFound."""
+        found = await self._cache.get(set_id.int, self._read, set_id)
+        if found is None:
+            raise CatalogSetNotFound(set_id)
+        return found[0]
+
+    async def _read(self, set_id: UUID) -> tuple[CompiledCatalog, int] | None:
+        body = await self._db.find_immutable(lambda tx: find_body(tx, set_id, COMPILED))
+        return None if body is None else (unpack(body), len(body))

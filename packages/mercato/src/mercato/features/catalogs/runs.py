@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from mercato.features.catalogs.model import Finding
 from mercato.features.catalogs.validation.findings import Rule
+from mercato.platform.outbound.results import PullLimits
+from mercato.settings import Settings
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 
 TRANSITIONS: Final = {
@@ -24,6 +26,18 @@ there is nothing to process, and one that can't be performed fails from `queued`
 
 OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
 """The states that aren't terminal."""
+
+
+def pull_limits(settings: Settings) -> PullLimits:
+    """Return the bounds of a catalog's pull."""
+    return PullLimits(
+        subject="catalog URL",
+        connect=settings.pull_connect_seconds,
+        total=settings.pull_seconds,
+        redirects=settings.pull_redirects,
+        max_raw=settings.pull_bytes,
+        max_decoded=settings.pull_decoded_bytes,
+    )
 
 
 class Owner(Struct, frozen=True):
@@ -91,6 +105,6 @@ def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
             if counted[one.rule] <= share and len(kept) < MAX_WARNINGS - 1:
                 kept.append(one)
         more = f"{len(found) - len(kept)} more warnings are not listed."
-        more += " `mercato catalog lint` lists more of a document."
+        more += " Lint the document to see more of them."
         kept.append(Finding(Rule.NOT_LISTED.id, more, ""))
     return tuple(PartnerWarning(code=one.rule, message=one.message, pointer=one.path) for one in kept)

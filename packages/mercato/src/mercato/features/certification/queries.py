@@ -9,8 +9,8 @@ from msgspec import Struct
 from sqlalchemy import Row, delete, insert, select
 
 from mercato.features.certification.report import Counts, Report
+from mercato.features.certification.tables import certification_reports as reports
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import certification_reports as reports
 from mercato_contract.wire import as_json
 
 MAX_KEPT: Final = 20

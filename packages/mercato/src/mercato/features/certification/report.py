@@ -9,14 +9,13 @@ import binascii
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from mercato.features.partners.vault import Vault
 from mercato_contract.wire import Instant, Wire, as_json
@@ -116,8 +115,7 @@ class _Envelope(Wire):
     signature: Signature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """The result of verifying a signed report, which is None when the signature is wrong."""
 
     is_trusted: bool
@@ -158,7 +156,7 @@ def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
         envelope = msgspec.json.decode(document, type=_Envelope)
         signed = canonical(bytes(envelope.report))
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
-        raise UnreadableError("It isn't a report that `mercato certify` wrote.") from None
+        raise UnreadableError("It isn't a report of a certification.") from None
     claimed = envelope.signature
     if claimed is None:
         raise UnreadableError("It isn't signed, so anyone may have written it.")

@@ -1,92 +1,156 @@
-"""A store's search entry, written in the transaction that changes the store."""
+"""A store's entry in the search index, written in the transaction that changes the store."""
 
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import Struct
+from msgspec.structs import asdict
+from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, select, text, update
 
-from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.search import SetSearch, unpack_search
-from mercato.features.catalogs.words import key_of as name_key_of
-from mercato.features.discovery import writes
-from mercato.features.discovery.hours import INDEFINITELY, key_of, pack_spans
-from mercato.features.discovery.model import Card
+from mercato.features.catalogs import words as names
+from mercato.features.discovery.hours import key_of, pack_spans
 from mercato.features.discovery.places import cell_of, point_of
-from mercato.features.discovery.text import document_of
-from mercato.features.discovery.writes import Entry, Hours
-from mercato.features.stores import queries as stores
-from mercato.features.stores.model import StoreRow
-from mercato.features.stores.storefront import address_shown, modes_of, windows_in
-from mercato.platform.clock import to_ms
-from mercato.platform.db.engine import Write
-from mercato.platform.db.types import Dialect
-from mercato_contract.wire import as_json
+from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
+from mercato.features.discovery.text import Listing, document_of
+from mercato.platform.db.engine import AnyRow, Read, Write
+
+_ADD_HOURS: Final = text(
+    "INSERT INTO opening_hours (key, timezone, spans, stores, pickup, delivery) "
+    "VALUES (:key, :timezone, :spans, :number, :pickup, :delivery) "
+    "ON CONFLICT (key) DO UPDATE SET stores = opening_hours.stores + excluded.stores, "
+    "pickup = opening_hours.pickup + excluded.pickup, delivery = opening_hours.delivery + excluded.delivery"
+).bindparams(bindparam("key", type_=BigInteger))
+_SET_WORDS: Final = text(
+    "UPDATE store_search SET words = array_to_tsvector(CAST(:words AS text[])) WHERE number = :number"
+).bindparams(bindparam("words", type_=ARRAY(Text)))
+
 
 MAX_NAME: Final = 200
 """Characters of a name that stores are ordered by: an index entry's length is limited."""
 
-_EMPTY: Final = SetSearch((), ())
+
+class Hours(NamedTuple):
+    """Opening hours and their key."""
+
+    key: int
+    timezone: str
+    spans: bytes
 
 
-async def refresh(tx: Write, store_id: UUID) -> None:
-    """Rewrite the store's search entry; delete that of a store that is hidden or doesn't exist.
+class SearchColumns(Struct, frozen=True):
+    """The columns of `store_search` that a listing decides."""
 
-    The store's row is locked: of two transactions that change one store, the later sees the earlier's changes.
-    """
-    if not await writes.lock_store(tx, store_id):
-        return
-    row = await stores.find_store(tx, store_id)
-    if row is None:
-        await writes.remove(tx, store_id)
-        return
-    packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
-    await writes.put(tx, entry_of(row, unpack_search(packed) if packed is not None else _EMPTY, tx.dialect))
+    name_key: str
+    cell: int | None
+    x: float | None
+    y: float | None
+    z: float | None
+    pickup: bool
+    delivery: bool
+    hours_key: int
+    paused_until: int
 
 
-def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:
-    """Return the store's search entry."""
-    spans = pack_spans(search.spans)
-    return Entry(
-        store_id=row.id,
-        columns={
-            "name_key": name_key_of(row.name)[:MAX_NAME],
-            "pickup": row.pickup_allowed,
-            "delivery": row.delivery_allowed,
-            "paused_until": _paused_until(row.paused, row.resume_at),
-        }
-        | _place(row),
-        words=document_of(row, search.words, dialect),
-        hours=Hours(key=key_of(row.timezone, spans), timezone=row.timezone, spans=spans),
-        card=as_json(_card(row, search)),
+def name_key_of(name: str) -> str:
+    """Return what stores are found by and ordered by: equal for names that differ in letter case alone."""
+    return names.key_of(name)[:MAX_NAME]
+
+
+def hours_of(listing: Listing) -> Hours:
+    """Return the listing's opening hours as they are stored."""
+    spans = pack_spans(listing.spans)
+    return Hours(key_of(listing.timezone, spans), listing.timezone, spans)
+
+
+def columns_of(listing: Listing) -> SearchColumns:
+    """Return the listing's row of `store_search`."""
+    cell = x = y = z = None
+    if listing.place is not None:
+        cell, (x, y, z) = cell_of(*listing.place), point_of(*listing.place)
+    return SearchColumns(
+        name_key=name_key_of(listing.name),
+        cell=cell,
+        x=x,
+        y=y,
+        z=z,
+        pickup=listing.pickup,
+        delivery=listing.delivery,
+        hours_key=hours_of(listing).key,
+        paused_until=listing.paused_until,
     )
 
 
-def _card(row: StoreRow, search: SetSearch) -> Card:
-    return Card(
-        store_id=row.id,
-        catalog_set_id=row.catalog_set_id,
-        name=row.name,
-        description=row.description or UNSET,
-        phone=row.phone or UNSET,
-        logo_url=row.logo_url or UNSET,
-        timezone=row.timezone,
-        address=address_shown(row),
-        availability=windows_in(search.spans),
-        categories=row.categories,
-        fulfillment_types=modes_of(row),
-        minimum_order_amount=row.minimum_text or UNSET,
-    )
+async def put(tx: Write, listing: Listing) -> None:
+    """Insert the store's entry or replace an older one."""
+    old = await _find(tx, listing.store_id)
+    await _count(tx, old, listing)
+    values = asdict(columns_of(listing))
+    card = {"card": listing.card, "version": listing.card_version}
+    if old is None:
+        number = await tx.scalar(
+            insert(store_search).values(store_id=listing.store_id, **values).returning(store_search.c.number)
+        )
+        await tx.execute(insert(store_cards).values(number=number, store_id=listing.store_id, **card))
+    else:
+        number = old.number
+        await tx.execute(update(store_search).where(store_search.c.number == number).values(values))
+        await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card))
+    await _write_words(tx, number, document_of(listing, tx.dialect))
 
 
-def _paused_until(paused: bool, resume_at: datetime | None) -> int:  # noqa: FBT001  # a column of the row
-    if not paused:
-        return 0
-    return INDEFINITELY if resume_at is None else to_ms(resume_at)
+async def list_outdated(tx: Read, version: int, *, limit: int) -> list[UUID]:
+    """Return stores whose card has an earlier version, in the order in which they may be locked."""
+    outdated = select(store_cards.c.store_id).where(store_cards.c.version < version).limit(limit)
+    return sorted(row.store_id for row in await tx.all(outdated))
 
 
-def _place(row: StoreRow) -> dict[str, Any]:
-    if row.latitude is None or row.longitude is None:
-        return {"cell": None, "x": None, "y": None, "z": None}
-    point = point_of(row.latitude, row.longitude)
-    return {"cell": cell_of(row.latitude, row.longitude)} | point._asdict()
+async def remove(tx: Write, store_id: UUID) -> None:
+    """Delete the store's entry, if it has one."""
+    old = await _find(tx, store_id)
+    if old is None:
+        return
+    await _add(tx, None, old.hours_key, -1, -int(old.pickup), -int(old.delivery))
+    await tx.execute(delete(store_cards).where(store_cards.c.number == old.number))
+    if tx.dialect == "sqlite":
+        await tx.execute(delete(store_words).where(store_words.c.rowid == old.number))
+    await tx.execute(delete(store_search).where(store_search.c.number == old.number))
+
+
+async def _find(tx: Write, store_id: UUID) -> AnyRow | None:
+    c = store_search.c
+    return await tx.first(select(c.number, c.hours_key, c.pickup, c.delivery).where(c.store_id == store_id))
+
+
+async def _write_words(tx: Write, number: int, words: Sequence[str]) -> None:
+    if tx.dialect == "postgresql":
+        await tx.execute(_SET_WORDS, {"number": number, "words": list(words)})
+        return
+    await tx.execute(delete(store_words).where(store_words.c.rowid == number))
+    await tx.execute(insert(store_words).values(rowid=number, words=" ".join(words)))
+
+
+async def _count(tx: Write, old: AnyRow | None, listing: Listing) -> None:
+    """Move the store's count from its old opening hours to its new ones."""
+    changes: dict[int, list[int]] = {}
+    if old is not None:
+        changes[old.hours_key] = [-1, -int(old.pickup), -int(old.delivery)]
+    hours = hours_of(listing)
+    now = changes.setdefault(hours.key, [0, 0, 0])
+    for at, more in enumerate((1, listing.pickup, listing.delivery)):
+        now[at] += int(more)
+    # In the order of keys, so that two transactions that swap hours don't deadlock.
+    for key, change in sorted(changes.items()):
+        if any(change):
+            await _add(tx, hours if key == hours.key else None, key, *change)
+
+
+async def _add(tx: Write, hours: Hours | None, key: int, number: int, pickup: int, delivery: int) -> None:
+    c = opening_hours.c
+    values = {"stores": c.stores + number, "pickup": c.pickup + pickup, "delivery": c.delivery + delivery}
+    if hours is None:
+        await tx.execute(update(opening_hours).where(c.key == key).values(values))
+        await tx.execute(delete(opening_hours).where(c.key == key, c.stores == 0))
+        return
+    new = {"number": number, "pickup": pickup, "delivery": delivery}
+    await tx.execute(_ADD_HOURS, {**hours._asdict(), **new})

@@ -1,14 +1,262 @@
-"""Run searches: the page and the total come from one statement, so they are consistent."""
+"""The SQL of searches, composed from parts: one statement for each shape of a search, built once.
+
+The page and the total come from one statement, so they are consistent.
+
+Hits are found in three ways. By location: a covering index of cells; hits in cells completely inside the circle are
+counted without a distance, and the page is searched in the smallest circle that fills it. By words: the full-text
+index, joined with the rows only for other conditions. By name: another covering index, with a total that is summed
+from the opening hours.
+"""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
-from mercato.features.discovery import statements
+from sqlalchemy import ARRAY, BigInteger, Double, Text, TextClause, bindparam, text
+from sqlalchemy.types import TypeEngine
+
 from mercato.features.discovery.places import RINGS, Circle, zones_of
-from mercato.features.discovery.statements import Shape
 from mercato.features.discovery.text import TextQuery, exclude, render_query
 from mercato.platform.db.engine import Read
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.types import Dialect
 from mercato_contract.wire import as_json
+
+
+class Shape(NamedTuple):
+    """The kinds of conditions of a search; `mode` is the column of the fulfilment type.
+
+    `marks` are in the full-text index like words, but alone they give no order: hits are then ordered by name.
+    """
+
+    dialect: Dialect
+    place: bool
+    words: bool
+    marks: bool
+    mode: str | None
+    open_now: bool
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the search uses the full-text index."""
+        return self.words or self.marks
+
+    @property
+    def by_cells(self) -> bool:
+        """Whether the search uses the index of cells."""
+        return self.place and not self.indexed
+
+    @property
+    def counted(self) -> bool:
+        """Whether the hits are counted before the page is read."""
+        return self.open_now or self.by_cells
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the search reads all stores in the order of their names."""
+        return not (self.place or self.indexed)
+
+
+_DISTANCE: Final = "((s.x - :x) * (s.x - :x) + (s.y - :y) * (s.y - :y) + (s.z - :z) * (s.z - :z))"
+
+# The stores of each range, looked up range by range: CROSS JOIN fixes the order on SQLite, OFFSET 0 on
+# PostgreSQL, which otherwise overestimates the ranges and scans the whole index in parallel.
+_IN_RANGE: Final = {
+    "sqlite": "CROSS JOIN store_search s ON s.cell BETWEEN r.low AND r.high",
+    "postgresql": "CROSS JOIN LATERAL (SELECT number, x, y, z, pickup, delivery, hours_key, paused_until "
+    "FROM store_search WHERE cell BETWEEN r.low AND r.high OFFSET 0) s",
+}
+_BY_PLACE: Final = {
+    "sqlite": "(SELECT json_extract(value, '$[0]') AS low, json_extract(value, '$[1]') AS high "  # noqa: S608  # parts of this module
+    f"FROM json_each(:ranges)) r {_IN_RANGE['sqlite']}",  # parts of this module
+    "postgresql": f"unnest(:lows, :highs) AS r (low, high) {_IN_RANGE['postgresql']}",
+}
+_ZONES: Final = {
+    "sqlite": "(SELECT json_extract(value, '$[0]') AS low, json_extract(value, '$[1]') AS high, "
+    "json_extract(value, '$[2]') AS ring FROM json_each(:{0})) r",
+    "postgresql": "unnest(:{0}_lows, :{0}_highs, :{0}_rings) AS r (low, high, ring)",
+}
+_BY_WORDS: Final = {
+    "sqlite": "store_words w CROSS JOIN store_search s ON s.number = w.rowid",
+    "postgresql": "store_search s",
+}
+_WORDS_ONLY: Final = {"sqlite": "store_words w", "postgresql": "store_search s"}
+_NUMBER: Final = {"sqlite": "w.rowid", "postgresql": "s.number"}
+# FTS5 returns this order. PostgreSQL must not scan by it, which would test every store's words.
+_IN_ORDER: Final = {"sqlite": "w.rowid", "postgresql": "s.number + 0"}
+_MATCHES: Final = {
+    "sqlite": "w.store_words MATCH {}",
+    "postgresql": "s.words @@ CAST({} AS tsquery)",
+}
+_NOT_PAUSED: Final = "s.paused_until <= :now"
+_OPEN: Final = {
+    # The sign prevents SQLite from using this column's index.
+    "sqlite": f"{_NOT_PAUSED} AND +s.hours_key IN (SELECT value FROM json_each(:keys))",  # noqa: S608  # no input
+    "postgresql": f"{_NOT_PAUSED} AND s.hours_key = ANY(:keys)",
+}
+_SOLD_OUT: Final = {
+    "sqlite": "group_concat(i.item_id)",
+    "postgresql": "string_agg(CAST(i.item_id AS text), ',')",
+}
+
+_TYPES: Final[dict[str, TypeEngine[Any]]] = {
+    "x": Double(),
+    "y": Double(),
+    "z": Double(),
+    "most": Double(),
+    **{
+        f"{zones}{edge}": ARRAY(BigInteger())
+        for zones in ("", "inside_", "edge_")
+        for edge in ("lows", "highs", "rings")
+    },
+    "now": BigInteger(),
+    "top": BigInteger(),
+    "limit": BigInteger(),
+    "offset": BigInteger(),
+}
+
+
+@cache
+def page_statement(shape: Shape) -> TextClause:
+    """Return rows of (total, chord, paused_until, card, timezone, spans, sold_out) in order.
+
+    `total` is null if the search was counted before. Otherwise there is always a row, with nulls besides the total.
+    """
+    total = "SELECT CAST(NULL AS BIGINT) AS total" if shape.counted else _total(shape)
+    order = _order(shape)
+    hits = f"hits AS ({_hits(shape)})," if not _streams(shape) else ""
+    return _statement(
+        shape,
+        f"""
+        WITH {hits} page AS ({_page(shape)} ORDER BY {order} LIMIT :limit OFFSET :offset)
+        SELECT t.total, p.chord, s.paused_until, c.card, h.timezone, h.spans,
+          (SELECT {_SOLD_OUT[shape.dialect]} FROM sold_out_items i
+           WHERE i.store_id = c.store_id AND (i.until IS NULL OR i.until > :now)) AS sold_out
+        FROM ({total}) t
+        LEFT JOIN page p ON 1 = 1
+        LEFT JOIN store_search s ON s.number = p.number
+        LEFT JOIN store_cards c ON c.number = p.number
+        LEFT JOIN opening_hours h ON h.key = s.hours_key
+        ORDER BY {order}
+        """,  # noqa: S608  # parts of this module
+    )
+
+
+@cache
+def rings_statement(shape: Shape) -> TextClause:
+    """Return rows of (ring, stores): the number of hits in the zones of that ring."""
+    mode = f" AND s.{shape.mode}" if shape.mode else ""
+    counts = (
+        f"SELECT r.ring, (SELECT count(*) FROM store_search s WHERE s.cell BETWEEN r.low AND r.high{more}{mode}) AS n "  # noqa: S608  # parts of this module
+        f"FROM {_ZONES[shape.dialect].format(zones)}"
+        for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :most"))
+    )
+    return _statement(
+        shape,
+        f"SELECT ring, CAST(sum(n) AS BIGINT) FROM ({' UNION ALL '.join(counts)}) a GROUP BY ring",  # noqa: S608  # parts of this module
+    )
+
+
+@cache
+def hours_statement(shape: Shape) -> TextClause:
+    """Return rows of (key, timezone, spans, ring, stores): the opening hours of all hits that are not paused."""
+    if shape.by_name:
+        mode = f" AND {shape.mode}" if shape.mode else ""
+        return _statement(
+            shape,
+            f"""
+            SELECT h.key, h.timezone, h.spans, 0, h.{shape.mode or "stores"} - coalesce(g.paused, 0)
+            FROM opening_hours h LEFT JOIN (
+              SELECT hours_key, count(*) AS paused FROM store_search
+              WHERE paused_until > 0 AND paused_until > :now{mode} GROUP BY hours_key
+            ) g ON g.hours_key = h.key
+            """,  # noqa: S608  # parts of this module
+        )
+    group = (
+        f"SELECT 0 AS ring, s.hours_key, count(*) AS stores {_from(shape, _NOT_PAUSED)} GROUP BY s.hours_key"
+    )
+    if shape.by_cells:
+        mode = f" AND s.{shape.mode}" if shape.mode else ""
+        group = " UNION ALL ".join(
+            f"SELECT r.ring, s.hours_key, count(*) AS stores FROM {_ZONES[shape.dialect].format(zones)} "  # noqa: S608  # parts of this module
+            f"{_IN_RANGE[shape.dialect]} "
+            f"WHERE {_NOT_PAUSED}{more}{mode} GROUP BY r.ring, s.hours_key"
+            for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :most"))
+        )
+    return _statement(
+        shape,
+        f"""
+        SELECT h.key, h.timezone, h.spans, g.ring, g.stores FROM ({group}) g
+        JOIN opening_hours h ON h.key = g.hours_key
+        """,  # noqa: S608  # parts of this module
+    )
+
+
+def _streams(shape: Shape) -> bool:
+    """Return whether a page doesn't need all hits: they are ordered, or already counted."""
+    return shape.by_cells or (not shape.place and (shape.words or shape.by_name))
+
+
+def _total(shape: Shape) -> str:
+    if shape.by_name:
+        return f"SELECT coalesce(sum({shape.mode or 'stores'}), 0) AS total FROM opening_hours"  # noqa: S608  # a column
+    if not _streams(shape):
+        return "SELECT count(*) AS total FROM hits"
+    return f"SELECT count(*) AS total FROM {_WORDS_ONLY[shape.dialect]} WHERE {_matches(shape)}"  # noqa: S608  # parts of this module
+
+
+def _order(shape: Shape) -> str:
+    if shape.place:
+        return "p.chord, p.number"
+    return "p.tier, p.number" if shape.words else "p.name_key, p.number"
+
+
+def _page(shape: Shape) -> str:
+    if not _streams(shape):
+        return "SELECT * FROM hits p"
+    if shape.by_name or shape.by_cells:
+        by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
+        return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
+    # First the stores with the words in their name, then the others; of each at most as many as the page needs.
+    best, rest = (
+        f"SELECT * FROM (SELECT {_NUMBER[shape.dialect]} AS number, {tier} AS tier, NULL AS chord "  # noqa: S608  # parts of this module
+        f"{_from(shape, words=words)} ORDER BY {_IN_ORDER[shape.dialect]} LIMIT :top) {name}"
+        for tier, name, words in ((0, "best", ":best"), (1, "rest", ":rest"))
+    )
+    return f"SELECT * FROM ({best} UNION ALL {rest}) p"  # noqa: S608  # parts of this module
+
+
+def _hits(shape: Shape) -> str:
+    by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
+    return f"SELECT s.number, {by} {_from(shape)}"
+
+
+def _from(shape: Shape, *more: str, words: str = ":words") -> str:
+    """Return the FROM and WHERE clauses of the hits."""
+    source = _BY_WORDS if shape.indexed else _BY_PLACE if shape.place else {shape.dialect: "store_search s"}
+    if _streams(shape) and shape.words and not shape.open_now and not more:
+        source = _WORDS_ONLY
+    conditions = [
+        *([_matches(shape, words)] if shape.indexed else []),
+        *([f"{_DISTANCE} <= :most"] if shape.place else []),
+        *([f"s.{shape.mode}"] if shape.mode and not shape.indexed else []),
+        *([_OPEN[shape.dialect]] if shape.open_now else []),
+        *more,
+    ]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"FROM {source[shape.dialect]} {where}"
+
+
+def _matches(shape: Shape, words: str = ":words") -> str:
+    return _MATCHES[shape.dialect].format(words)
+
+
+def _statement(shape: Shape, sql: str) -> TextClause:
+    made = text(sql)
+    keys: TypeEngine[Any] = ARRAY(BigInteger()) if shape.dialect == "postgresql" else Text()
+    types = _TYPES | {"keys": keys}
+    named = made.compile().params  # the parameters in these parts
+    return prepared(made.bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in named)))
 
 
 class Search(NamedTuple):
@@ -19,6 +267,9 @@ class Search(NamedTuple):
     mode: str | None
     now_ms: int
 
+
+Parameters = dict[str, object]
+"""Values of a statement's parameters by name."""
 
 Hit = tuple[int | None, float | None, int, bytes, str, bytes, str | None]
 """A store of the page: total, squared chord to it, end of its pause, card, time zone, spans, comma-separated ids of its
@@ -31,7 +282,7 @@ Hours = tuple[int, str, bytes, int, int]
 async def count_rings(tx: Read, search: Search) -> list[int]:
     """Return the number of hits in each ring's zones."""
     shape, values = _shape(tx, search), _values(search) | _zones(tx, search)
-    found: dict[int, int] = {row[0]: row[1] for row in await tx.all(statements.rings(shape), values)}
+    found: dict[int, int] = {row[0]: row[1] for row in await tx.all(rings_statement(shape), values)}
     return [found.get(ring, 0) for ring in range(len(RINGS))]
 
 
@@ -41,7 +292,7 @@ async def list_hours(tx: Read, search: Search) -> Sequence[Hours]:
     values = _values(search) | _words(tx, search.text_query)
     if shape.by_cells:
         values |= _zones(tx, search)
-    rows: Sequence[Any] = await tx.all(statements.hours(shape), values)
+    rows: Sequence[Any] = await tx.all(hours_statement(shape), values)
     return rows
 
 
@@ -60,7 +311,7 @@ async def list_hits(
         values |= _ranges(tx, search.circle.ranges)
     if shape.words and not shape.place:
         values |= _tiers(tx, search.text_query) | {"top": offset + limit}
-    rows: Sequence[Any] = await tx.all(statements.page(shape), values)
+    rows: Sequence[Any] = await tx.all(page_statement(shape), values)
     return (rows[0][0] if rows else None), [row for row in rows if row[3] is not None]
 
 
@@ -75,20 +326,20 @@ def _shape(tx: Read, search: Search, *, open_now: bool = False) -> Shape:
     )
 
 
-def _values(search: Search) -> dict[str, Any]:
-    values: dict[str, Any] = {"now": search.now_ms}
+def _values(search: Search) -> Parameters:
+    values: Parameters = {"now": search.now_ms}
     if search.circle is not None:
         values |= search.circle.centre._asdict() | {"most": search.circle.most}
     return values
 
 
-def _zones(tx: Read, search: Search) -> dict[str, Any]:
+def _zones(tx: Read, search: Search) -> Parameters:
     assert search.circle is not None
     inside, edge = zones_of(search.circle)
     return _ranges(tx, inside, "inside") | _ranges(tx, edge, "edge")
 
 
-def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict[str, Any]:
+def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> Parameters:
     if tx.dialect == "sqlite":
         return {name or "ranges": as_json(ranges).decode()}
     columns = zip(*ranges, strict=True) if ranges else ((), (), ())
@@ -99,11 +350,11 @@ def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict
     }
 
 
-def _words(tx: Read, text_query: TextQuery | None) -> dict[str, Any]:
+def _words(tx: Read, text_query: TextQuery | None) -> Parameters:
     return {} if text_query is None else {"words": render_query(tx.dialect, text_query)}
 
 
-def _tiers(tx: Read, text_query: TextQuery | None) -> dict[str, Any]:
+def _tiers(tx: Read, text_query: TextQuery | None) -> Parameters:
     assert text_query is not None
     best = render_query(tx.dialect, text_query.best)
     return {"best": best, "rest": exclude(tx.dialect, render_query(tx.dialect, text_query), best)}

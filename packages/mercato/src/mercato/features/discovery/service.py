@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from mercato.features.discovery import queries
 from mercato.features.discovery.hours import Openings
-from mercato.features.discovery.model import EncodedDiscoverResponse
 from mercato.features.discovery.places import RINGS, Circle, circle_of, metres_of
 from mercato.features.discovery.queries import Hit, Search
-from mercato.features.discovery.text import text_query_of
+from mercato.features.discovery.text import EncodedDiscoverResponse, text_query_of
 from mercato.platform import errors
 from mercato.platform.clock import Clock, to_ms
 from mercato.platform.db.engine import Database, Read

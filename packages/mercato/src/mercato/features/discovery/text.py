@@ -6,14 +6,51 @@ of this category, within these cells" without reading a row.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
+from uuid import UUID
 
+import msgspec
+from msgspec import Struct
+
+from mercato.features.catalogs.model import Windows
 from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, words_of
 from mercato.features.discovery.places import COLUMNS, Circle, cell_of
-from mercato.features.stores.model import StoreRow
 from mercato.platform.db.types import Dialect
+from mercato_contract.wire import Wire
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """A store as it is searched: its words, its place, its hours, and the card that a storefront gets.
+
+    `words` are those of its catalog, `spans` of the local week. `paused_until` is in milliseconds since 1970: 0 if the
+    store isn't paused, INDEFINITELY if it is paused until further notice. `card` is a DiscoveredStore in JSON without
+    what depends on the present time or the search; `card_version` is that of its shape.
+    """
+
+    store_id: UUID
+    name: str
+    description: str | None
+    categories: Sequence[str]
+    place: tuple[float, float] | None
+    timezone: str
+    pickup: bool
+    delivery: bool
+    paused_until: int
+    words: Sequence[str]
+    spans: Windows
+    card: bytes
+    card_version: int
+
+
+class EncodedDiscoverResponse(Wire):
+    """A DiscoverResponse whose stores are already encoded."""
+
+    stores: list[msgspec.Raw]
+    total_count: int
+    has_more: bool
+
 
 _NAME: Final = "\ue000n"
 _CATEGORY: Final = "\ue000c"
@@ -50,24 +87,26 @@ def category_of(text: str) -> str:
     return _CATEGORY + blake2b(plain.encode(), digest_size=8).hexdigest()
 
 
-def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list[str]:
-    """Return the distinct words and marks of a store; `catalog` are the words of its catalog."""
-    named = words_of([row.name])
-    found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
+def document_of(listing: Listing, dialect: Dialect) -> list[str]:
+    """Return the distinct words and marks of a store."""
+    named = words_of([listing.name])
+    found = dict.fromkeys(
+        (*named, *words_of([listing.description or "", *listing.categories]), *listing.words)
+    )
     if dialect == "postgresql":
         starts = [word[:MIN_PREFIX] for word in found if len(word) > MIN_PREFIX]
         found.update(dict.fromkeys(_PREFIX + start for start in starts))
     found.update(dict.fromkeys(_NAME + word for word in named))
-    found.update(dict.fromkeys(map(category_of, row.categories)))
+    found.update(dict.fromkeys(map(category_of, listing.categories)))
     found.update(
         dict.fromkeys(
             _MODE_MISSING[mode]
-            for mode, there in (("pickup", row.pickup_allowed), ("delivery", row.delivery_allowed))
+            for mode, there in (("pickup", listing.pickup), ("delivery", listing.delivery))
             if not there
         )
     )
-    if row.latitude is not None and row.longitude is not None:
-        cell = cell_of(row.latitude, row.longitude)
+    if listing.place is not None:
+        cell = cell_of(*listing.place)
         found.update(dict.fromkeys(_mark(grid, cell) for grid in _GRIDS))
     return list(found)
 

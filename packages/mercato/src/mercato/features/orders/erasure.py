@@ -14,12 +14,12 @@ from msgspec import Struct
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.features.orders.masking import without_address
+from mercato.features.orders.tables import idempotency_keys as keys
+from mercato.features.orders.tables import orders
 from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.patterns import ESCAPE, pattern_of
-from mercato.platform.db.tables import idempotency_keys as keys
-from mercato.platform.db.tables import orders
 from mercato.platform.db.write_behind import FLUSH_SECONDS
 from mercato_contract.orders import Customer, Fulfillment
 from mercato_contract.wire import Wire, as_json

@@ -11,11 +11,13 @@ from mercato.features.orders import queries
 from mercato.features.orders.masking import mask_entry, mask_order, mask_reason, mask_text, private_texts
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.service import list_timeline
+from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Surface
+from mercato.features.partners.tables import partners
+from mercato.features.stores.tables import stores
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read
 from mercato.platform.db.prefixes import get_id
-from mercato.platform.db.tables import orders, partners, stores
 from mercato_contract.money import to_text
 from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError

@@ -1,6 +1,6 @@
 """The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -11,15 +11,16 @@ from msgspec.structs import asdict
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
 from mercato.features.compression import compress, decompress
-from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
+from mercato.features.orders.errors import OrderNotFound
+from mercato.features.orders.record import EntryDetail, OrderContent, OrderRow, StoreAnswer
+from mercato.features.orders.tables import order_history as history
+from mercato.features.orders.tables import order_submissions as submissions
+from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.tables import order_history as history
-from mercato.platform.db.tables import order_submissions as submissions
-from mercato.platform.db.tables import orders, stores
 from mercato.platform.db.types import Instant
-from mercato.platform.errors import OrderNotFound
 from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import as_json
@@ -63,6 +64,8 @@ _DELETE_SUBMISSION: Final = prepared(
     delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
 )
 _INSERT_ENTRY: Final = prepared_insert(history)
+
+_COLUMNS: Final = tuple(orders.c.keys())
 
 _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
 
@@ -143,10 +146,13 @@ async def list_orders(
     return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
 
 
-async def update_order(tx: Write, order_id: UUID, *, if_unchanged: bool = False, **values: Any) -> bool:
-    """Set columns; return whether the order exists, and with `if_unchanged` is as it was stored."""
+async def update_order(tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False) -> bool:
+    """Write the members that differ; return whether the order exists, and with `if_unchanged` is as it was stored."""
+    values = {
+        name: value for name in _COLUMNS if (value := getattr(after, name)) is not getattr(before, name)
+    }
     statement = _update(tuple(values), if_unchanged=if_unchanged)
-    return (await tx.execute(statement, _to_columns(values) | {"where_id": order_id})).rowcount == 1
+    return (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).rowcount == 1
 
 
 @cache
@@ -159,14 +165,15 @@ def _side(caller: Caller) -> Any:
     return orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
 
 
-def _to_columns(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of columns."""
-    for name in _DOCUMENTS.keys() & values.keys():
-        if values[name] is not None:
-            values[name] = as_json(values[name]).decode()
-    if "content" in values:
-        values["content"] = compress(values["content"])
-    return values
+def _to_columns(values: Mapping[str, object]) -> dict[str, object]:
+    """Return the members of an order as the values of their columns."""
+    columns = dict(values)
+    for name in _DOCUMENTS.keys() & columns.keys():
+        if columns[name] is not None:
+            columns[name] = as_json(columns[name]).decode()
+    if isinstance(content := columns.get("content"), bytes):
+        columns["content"] = compress(content)
+    return columns
 
 
 def decode_document(name: str, text: str | None) -> Any:
@@ -233,7 +240,7 @@ async def delete_submission(tx: Write, order_id: UUID) -> None:
 
 
 async def insert_entry(
-    tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: dict[str, Any]
+    tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: EntryDetail
 ) -> None:
     """Add to an order's history."""
     row = {"order_id": order_id, "number": number, "at": at, "actor": actor, "type": type_}

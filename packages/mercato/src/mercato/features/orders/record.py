@@ -1,9 +1,9 @@
 """The stored order, and its representations for the merchant, the storefront and their webhooks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -36,7 +36,9 @@ from mercato_contract.orders import (
     OrderStatus,
 )
 from mercato_contract.problems import OrderError
-from mercato_contract.wire import Wire, rfc3339, uuid_text
+from mercato_contract.wire import Instant, Wire, rfc3339, uuid_text
+
+_Order = TypeVar("_Order", Order, CommerceOrder)
 
 
 class StoreAnswer(StrEnum):
@@ -46,6 +48,16 @@ class StoreAnswer(StrEnum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     GIVEN_UP = "given_up"
+
+
+class EntryDetail(Wire):
+    """The details of an entry in an order's history: what it changed, or why."""
+
+    status: OrderStatus | UnsetType = UNSET
+    state: OrderState | UnsetType = UNSET
+    estimated_ready_at: Instant | UnsetType = UNSET
+    cancel_reason: str | UnsetType = UNSET
+    errors: tuple[OrderError, ...] | UnsetType = UNSET
 
 
 class OrderContent(Wire, frozen=True):
@@ -156,33 +168,33 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
 
 def order_of(row: OrderRow) -> Order:
     """Return the storefront's representation."""
-    return Order(cart=storefront_cart(row.cart), **_members(row))
+    return _represent(Order, storefront_cart(row.cart), row)
 
 
 def commerce_order_of(row: OrderRow) -> CommerceOrder:
     """Return the merchant's representation."""
-    return CommerceOrder(cart=row.cart, **_members(row))
+    return _represent(CommerceOrder, row.cart, row)
 
 
-def _members(row: OrderRow) -> dict[str, Any]:
-    """Return the members that both representations share."""
-    return {
-        "order_id": row.id,
-        "store_id": row.store_id,
-        "partner_store_id": row.partner_store_id,
-        "state": row.state,
-        "status": row.status,
-        "partner_order_id": row.partner_order_id,
-        "estimated_ready_at": row.estimated_ready_at and rfc3339(row.estimated_ready_at),
-        "cancel_reason": row.cancel_reason,
-        "client_context": row.client_context or UNSET,
-        "fulfillment": row.fulfillment,
-        "amounts": row.amounts,
-        "customer": row.customer or UNSET,
-        "errors": row.errors,
-        "created_at": rfc3339(row.created_at),
-        "updated_at": rfc3339(row.updated_at),
-    }
+def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row: OrderRow) -> _Order:
+    return kind(
+        cart=cart,
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        state=row.state,
+        status=row.status,
+        partner_order_id=row.partner_order_id,
+        estimated_ready_at=row.estimated_ready_at and rfc3339(row.estimated_ready_at),
+        cancel_reason=row.cancel_reason,
+        client_context=row.client_context or UNSET,
+        fulfillment=row.fulfillment,
+        amounts=row.amounts,
+        customer=row.customer or UNSET,
+        errors=row.errors,
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
+    )
 
 
 # --- webhook bodies -------------------------------------------------------------------------------
@@ -191,22 +203,36 @@ def _members(row: OrderRow) -> dict[str, Any]:
 def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
     """Return the body of a place call, the same for every attempt."""
     has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
-    data = OrderPlaceData(**_ids(row), order=_webhook_order(row), payment=payment if has_payment else UNSET)
+    data = OrderPlaceData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        order=_webhook_order(row),
+        payment=payment if has_payment else UNSET,
+    )
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
 
 
 def cancelled_data(row: OrderRow) -> OrderCancelledData:
     """Return the data of `order.cancelled`, for the store."""
-    return OrderCancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_webhook_order(row))
+    return OrderCancelledData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        cancel_reason=row.cancel_reason,
+        order=_webhook_order(row),
+    )
 
 
 def event_data(row: OrderRow) -> OrderEventData:
     """Return the data of `order.created` and `order.updated`, for the storefront."""
-    return OrderEventData(**_ids(row), sequence=row.sequence, order=order_of(row))
-
-
-def _ids(row: OrderRow) -> dict[str, Any]:
-    return {"order_id": row.id, "store_id": row.store_id, "partner_store_id": row.partner_store_id}
+    return OrderEventData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        sequence=row.sequence,
+        order=order_of(row),
+    )
 
 
 def _webhook_order(row: OrderRow) -> WebhookOrder:

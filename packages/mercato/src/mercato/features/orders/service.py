@@ -1,16 +1,20 @@
 """Read placed orders, update their status, and list their history."""
 
-from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from mercato.features.orders import queries, transitions
-from mercato.features.orders.changes import CANCELLED, Changes
+from mercato.features.orders.lifecycle import (
+    CANCELLED,
+    PROGRESS,
+    Lifecycle,
+    OrderCancelledByOperator,
+    OrderUpdated,
+)
 from mercato.features.orders.placement.submission import end_record
 from mercato.features.orders.record import OrderRow, StoreAnswer, commerce_order_of
 from mercato.features.orders.transitions import Progress
@@ -40,14 +44,6 @@ CANCELLED_KIND: Final = "order.cancelled"
 MAX_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first. Only the merchant's updates have no limit of their own."""
 
-_MEMBERS: Final = {
-    "status": "status",
-    "state": "state",
-    "estimated_ready_at": "estimatedReadyAt",
-    "cancel_reason": "cancelReason",
-}
-"""The members of a Progress, with their names in a timeline."""
-
 
 class CancelledJob(Struct, frozen=True):
     """The payload of a `CANCELLED_KIND` job."""
@@ -60,7 +56,7 @@ class Orders(Struct, frozen=True):
 
     db: Database
     clock: Clock
-    changes: Changes
+    lifecycle: Lifecycle
 
     async def get(self, caller: Caller, order_id: UUID) -> OrderRow:
         """Return the caller's order. Raises OrderNotFound."""
@@ -92,9 +88,10 @@ class Orders(Struct, frozen=True):
         async with self.db.write() as tx:
             row = await queries.get_own_order(tx, caller, order_id, lock=True)
             # After the wait for the lock: other changes of the order came first.
-            change = transitions.change(_progress(row), request, self.clock())
-            if change is not None:
-                row = await self._update(tx, row, change, actor=Actor.MERCHANT)
+            progress = transitions.change(_progress(row), request, self.clock())
+            if progress is not None:
+                kind = PROGRESS[progress.after.state]
+                row = await self._apply(tx, row, kind(at=progress.at, progress=progress))
                 crash.point("order.moved")
                 await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
         return OrderStatusResponse(
@@ -110,15 +107,14 @@ class Orders(Struct, frozen=True):
         request = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason)
         async with self.db.write() as tx:
             row = await queries.get_order(tx, order_id, lock=True)
-            change = transitions.change(_progress(row), request, self.clock())
-            if change is not None:
+            progress = transitions.change(_progress(row), request, self.clock())
+            if progress is not None:
                 url = await queries.find_webhook_url(tx, row.store_id)
-                row = await self._update(tx, row, change, actor=Actor.SERVICE, records=False)
+                change = OrderCancelledByOperator(at=progress.at, progress=progress, webhook_url=url)
+                row = await self._apply(tx, row, change)
                 await enqueue(tx, CANCELLED_KIND, CancelledJob(order_id=row.id))
                 detail = {"state": row.state, "cancelReason": row.cancel_reason}
                 await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
-                if url is not None:
-                    await self.changes.notify_store(tx, row, url=url, now=change.at)
         return row
 
     async def record_cancelled(self, job: Job[CancelledJob]) -> Outcome:
@@ -126,29 +122,13 @@ class Orders(Struct, frozen=True):
         async with self.db.read() as tx:
             row = await queries.get_order(tx, job.payload.order_id)
         set_partner(partner_id=row.partner_id, store_id=row.store_id, traceparent=row.traceparent)
-        self.changes.record(CANCELLED, row, Actor.SERVICE)
+        self.lifecycle.record(CANCELLED, row, Actor.SERVICE)
         return Done()
 
-    async def _update(
-        self, tx: Write, row: OrderRow, change: transitions.Change, *, actor: Actor, records: bool = True
-    ) -> OrderRow:
-        values = asdict(change.after)
+    async def _apply(self, tx: Write, row: OrderRow, change: OrderUpdated) -> OrderRow:
         if row.answer is StoreAnswer.WAITING:
-            # A merchant that updates an order has received it.
-            has_it = actor is Actor.MERCHANT
-            values["answer"] = StoreAnswer.ACCEPTED if has_it else StoreAnswer.GIVEN_UP
-            await end_record(tx, row.id, delivered=has_it, now=change.at)
-        state = change.after.state
-        return await self.changes.change(
-            tx,
-            row,
-            actor=actor,
-            entry="updated" if state is OrderState.OPEN else state.value,
-            now=change.at,
-            records=records,
-            detail=_detail(change),
-            **values,
-        )
+            await end_record(tx, row.id, delivered=change.actor is Actor.MERCHANT, now=change.at)
+        return await self.lifecycle.apply(tx, row, change)
 
     async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:
         """Return the history of the caller's order with every webhook attempt. Raises OrderNotFound."""
@@ -180,17 +160,12 @@ async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = Non
 
 
 def _progress(row: OrderRow) -> Progress:
-    return Progress(**{name: getattr(row, name) for name in _MEMBERS})
-
-
-def _detail(change: transitions.Change) -> dict[str, Any]:
-    """Return the changed members."""
-    before, after = asdict(change.before), asdict(change.after)
-    return {
-        member: rfc3339(value) if isinstance(value, datetime) else value
-        for name, member in _MEMBERS.items()
-        if (value := after[name]) not in (None, before[name])
-    }
+    return Progress(
+        state=row.state,
+        status=row.status,
+        estimated_ready_at=row.estimated_ready_at,
+        cancel_reason=row.cancel_reason,
+    )
 
 
 def _attempt_entry(attempt: OrderAttempt, reader: Surface | None) -> TimelineEntry:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from mercato.platform import errors
+from mercato.features.orders.errors import InvalidStatusTransition, OrderClosed
 from mercato.platform.wire.checks import refuse
 from mercato_contract.orders import (
     STATE_TRANSITIONS,
@@ -57,7 +57,7 @@ def _moved(current: Progress, update: _Update) -> Progress:
     """Return an open order's progress after the update: status first, then state."""
     status, state = update.status or current.status, update.state or current.state
     if status is not current.status and status not in STATUS_TRANSITIONS[current.status]:
-        raise errors.InvalidStatusTransition(
+        raise InvalidStatusTransition(
             f"The order is {current.status.value} already; its status can't go back to {status.value}."
         )
     return Progress(
@@ -76,7 +76,7 @@ def _closed(current: Progress, update: _Update) -> Progress:
         and update.ready_at in (None, current.estimated_ready_at)
     )
     if not again:
-        raise errors.OrderClosed(f"The order is {current.state.value} and can't change any more.")
+        raise OrderClosed(f"The order is {current.state.value} and can't change any more.")
     return current
 
 

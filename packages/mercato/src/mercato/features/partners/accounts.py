@@ -4,7 +4,6 @@ Every function takes the caller's transaction. A change is announced under `TOPI
 process once the transaction is committed and everywhere within a second.
 """
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -18,15 +17,16 @@ from sqlalchemy.exc import IntegrityError
 from mercato.features.partners import keys, queries
 from mercato.features.partners.credentials import OVERLAP, TOPIC, NewKey, checked_overlap, insert_key
 from mercato.features.partners.model import (
-    SEE_PARTNERS,
     AccountError,
     Limits,
     Partner,
     PartnerKind,
     SigningSecret,
     Surface,
-    UnknownAccountError,
+    TakenNameError,
+    UnknownPartnerError,
 )
+from mercato.features.partners.tables import partners_one_for_each_name
 from mercato.features.partners.vault import Vault, load_keys
 from mercato.features.partners.webhook_tokens import check_has_stores, insert_token
 from mercato.platform import clock
@@ -35,7 +35,6 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.db.tables import partners_one_for_each_name
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato_contract.wire import parse_uuid, redacted
@@ -110,7 +109,7 @@ async def create_partner(
 
 
 async def get_partner(tx: Read, partner_id: UUID) -> Partner:
-    """Return the partner. Raises UnknownAccountError."""
+    """Return the partner. Raises UnknownPartnerError."""
     return _require(await queries.find_partner(tx, partner_id), partner_id)
 
 
@@ -122,7 +121,7 @@ async def get_partner_named(tx: Read, name: str) -> Partner:
     found = await queries.list_partners(tx, name=name.encode(errors="replace").decode(), limit=1)
     if found:
         return found[0]
-    raise UnknownAccountError("There is no partner with this name.", **SEE_PARTNERS)
+    raise UnknownPartnerError
 
 
 async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
@@ -130,14 +129,14 @@ async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
     name = _checked_name(name)
     with _refuse_taken_name(name):
         if not await queries.update_partner(tx, partner_id, name=name):
-            raise _unknown_partner(partner_id)
+            raise UnknownPartnerError(partner_id)
     await _record_change(tx, partner_id, "name")
 
 
 async def set_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> None:
     """Suspend the partner, so that its keys are refused, or resume it with None. Raises AccountError."""
     if not await queries.update_partner(tx, partner_id, suspended_at=at):
-        raise _unknown_partner(partner_id)
+        raise UnknownPartnerError(partner_id)
     await _record_change(tx, partner_id, "suspended")
 
 
@@ -151,7 +150,7 @@ async def delete_partner(tx: Write, partner_id: UUID) -> None:
 async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     """Set the partner's requests a minute; None is the deployment's default. Raises AccountError."""
     if not await queries.update_partner(tx, partner_id, limits=_checked_limits(limits)):
-        raise _unknown_partner(partner_id)
+        raise UnknownPartnerError(partner_id)
     await _record_change(tx, partner_id, "limits")
 
 
@@ -174,7 +173,7 @@ async def rotate_signing_secret(
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> str:
-    """Return a new secret; the previous one also signs during the overlap. Raises UnknownAccountError."""
+    """Return a new secret; the previous one also signs during the overlap. Raises UnknownPartnerError."""
     # Two concurrent rotations would leave two secrets that never expire.
     _require(await queries.lock_partner(tx, partner_id), partner_id)
     await queries.expire_signing_secret(tx, partner_id, until=now() + checked_overlap(overlap))
@@ -242,12 +241,8 @@ async def _insert_secret(tx: Write, vault: Vault, partner_id: UUID, *, now: Cloc
 
 def _require(partner: Partner | None, partner_id: UUID) -> Partner:
     if partner is None:
-        raise _unknown_partner(partner_id)
+        raise UnknownPartnerError(partner_id)
     return partner
-
-
-def _unknown_partner(partner_id: UUID) -> UnknownAccountError:
-    return UnknownAccountError(f"There is no partner {partner_id}.", **SEE_PARTNERS)
 
 
 @contextmanager
@@ -258,12 +253,7 @@ def _refuse_taken_name(name: str) -> Iterator[None]:
     except IntegrityError as error:
         if not is_unique_violation(error, partners_one_for_each_name):
             raise
-        raise AccountError(
-            f"A partner called {name} exists already.",
-            command="Choose another name, or create another key for that partner: "
-            f"mercato key create {shlex.quote(name)}",
-            console="Choose another name, or search for that partner in the field at the top.",
-        ) from None
+        raise TakenNameError(name) from None
 
 
 def _checked_name(name: str) -> str:

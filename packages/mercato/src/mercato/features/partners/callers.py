@@ -1,12 +1,10 @@
 """Find the caller of a key or an access token, from memory when the key is cached and still valid."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from itertools import islice
 from math import ceil
-from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -19,12 +17,12 @@ from mercato.features.partners.model import ApiKey, Caller, KeyState, Surface
 from mercato.features.partners.queries import KeyWithPartner
 from mercato.features.partners.tokens import LIFETIME, AccessToken, Claims, Tokens
 from mercato.platform import clock
+from mercato.platform.cache import Cache
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
 from mercato.platform.errors import Forbidden, Unauthenticated
-from mercato.platform.telemetry import Lookups
 from mercato_contract.wire import rfc3339
 
 log = structlog.get_logger("mercato.partners")
@@ -33,7 +31,7 @@ MAX_CALLERS: Final = 20_000
 """Cached callers, about half a kilobyte each; the least recently used is evicted."""
 
 MAX_REFUSED: Final = 10_000
-"""Cached refusals; the oldest is evicted."""
+"""Invented keys that are cached; the oldest is evicted."""
 
 REFUSED_SECONDS: Final = 10.0
 """How long a wrong key is refused from memory."""
@@ -53,9 +51,6 @@ USE_SECONDS: Final = 5.0
 USES_PER_STATEMENT: Final = 500
 """Keys in one update of last uses."""
 
-READ_ATTEMPTS: Final = 3
-"""Reads of a key that a change may interrupt; the result of the last one is used but not cached."""
-
 
 class SuspendedPartner(Forbidden):
     """The key or token is valid, but its partner is suspended. `caller` is for the request log alone."""
@@ -68,6 +63,9 @@ class SuspendedPartner(Forbidden):
 class _CachedKey(Struct):
     caller: Caller
     expires_at: datetime | None
+    refusal: str | None = None
+    """Why the key is refused, if it is revoked or has expired."""
+
     suspended: bool = False
     used: bool = True
     recorded: datetime | None = None
@@ -91,44 +89,39 @@ class Callers:
         now: Clock = clock.now,
         *,
         max_callers: int = MAX_CALLERS,
+        max_refused: int = MAX_REFUSED,
     ) -> None:
         self._db = db
         self._feed = feed
         self._tokens = tokens
         self._now = now
-        self._max_callers = max_callers
-        self._entries: OrderedDict[bytes, _CachedKey] = OrderedDict()
-        # Why a key is refused, and until when that is cached.
-        self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        # Incremented by every change: a row read before a change must not be cached after it.
-        self._changes = 0
-        self.lookups = Lookups()
+        self._cache = Cache[bytes, _CachedKey](capacity=max_callers)
+        # Keys that don't exist. Apart from the callers, which a flood of invented keys must not evict.
+        self._refused = Cache[bytes, bool](capacity=max_refused, seconds=REFUSED_SECONDS)
+        self.lookups = self._cache.lookups
         self._reads = asyncio.Semaphore(MAX_READS)
         self._suspect_reads = asyncio.Semaphore(1)
         feed.subscribe(TOPIC, self._forget)
 
-    def cached(self, token: bytes) -> Caller | None:
-        """Return the caller of a key or token if it is cached and the change feed is fresh. Never waits."""
-        entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
-        if entry is None or entry.suspended:
-            self.lookups.misses += 1
-            return None
-        self.lookups.hits += 1
-        return entry.caller
+    def find_cached(self, token: bytes) -> Caller | None:
+        """Return the caller of a key or token that is in memory, even of a suspended partner.
 
-    def find_remembered(self, token: bytes) -> Caller | None:
-        """Return the caller of a key or token that is in memory, even of a suspended partner. For the request log."""
+        For the request log: it admits nobody.
+        """
         entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
-        return None if entry is None else entry.caller
+        return None if entry is None or entry.refusal is not None else entry.caller
 
     async def get(self, token: bytes) -> Caller:
         """Return the caller of a key or token. Raises Unauthenticated, with advice but never the key.
 
         Raises SuspendedPartner, DatabaseUnavailable or the database's error when a read fails.
         """
-        entry = await (
-            self._entry_of_token(token) if keys.looks_like_token(token) else self._entry_of_key(token)
-        )
+        is_token = keys.looks_like_token(token)
+        entry = self._find(self._handle(token) if is_token else keys.digest(token))
+        if entry is None:
+            entry = await (self._load_token(token) if is_token else self._load_key(token, self._reads))
+        if entry.refusal is not None or entry.suspended:
+            raise _refusal(entry)
         return entry.caller
 
     async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:
@@ -140,11 +133,15 @@ class Callers:
         Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
         what `get` raises. A token can't be exchanged for another.
         """
-        entry = await self._entry_of_key(key, self._suspect_reads if suspect else self._reads)
+        entry = self._find(keys.digest(key))
+        if entry is None:
+            entry = await self._load_key(key, self._suspect_reads if suspect else self._reads)
+        if entry.refusal is not None or entry.suspended:
+            raise _refusal(entry)
         caller = entry.caller
         if caller.key_id != client_id:
             raise Unauthenticated(
-                "The client id is not the id of this key. See it with: mercato key list", sent=True
+                "The client id is not the id of this key. Lists of keys show the id.", sent=True
             )
         if caller.surface is not Surface.MARKETFRONT:
             raise Forbidden(
@@ -152,8 +149,8 @@ class Callers:
             )
         now = self._now()
         life = LIFETIME if entry.expires_at is None else min(LIFETIME, entry.expires_at - now)
-        if self._entries.get(keys.digest(key)) is entry:
-            self._keep(caller.key_id.bytes, entry)
+        if self._cache.find(keys.digest(key)) is entry:
+            self._cache.put(caller.key_id.bytes, entry)
         claims = Claims(caller.key_id, caller.partner_id, ceil((now + life).timestamp()))
         return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
 
@@ -165,7 +162,7 @@ class Callers:
     def _has_expired(self, claims: Claims) -> bool:
         return claims.expires_at <= self._now().timestamp()
 
-    async def _entry_of_token(self, token: bytes) -> _CachedKey:
+    async def _load_token(self, token: bytes) -> _CachedKey:
         claims = self._tokens.find(token)
         if claims is None:
             raise Unauthenticated(
@@ -177,47 +174,66 @@ class Callers:
             raise Unauthenticated(
                 "The access token has expired. Get another with POST /v1/oauth/token.", sent=True
             )
-        return await self._get(
+        return await self._load(
             claims.key_id.bytes,
             lambda tx: queries.find_caller_by_key_id(tx, claims.key_id, claims.partner_id),
             unknown="The key of this access token no longer exists.",
+            reads=self._reads,
         )
 
-    async def _entry_of_key(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _CachedKey:
+    async def _load_key(self, token: bytes, reads: asyncio.Semaphore) -> _CachedKey:
         if not keys.is_whole(token):
             raise Unauthenticated(keys.malformed_reason(token), sent=True)
         digest = keys.digest(token)
-        return await self._get(
+        return await self._load(
             digest,
             lambda tx: queries.find_caller_by_digest(tx, digest),
             unknown=f"There is no key {keys.prefix(token.decode())}. Check where you copied it from.",
             reads=reads,
         )
 
-    async def _get(
-        self, handle: bytes, look_up: _LookUp, *, unknown: str, reads: asyncio.Semaphore | None = None
+    async def _load(
+        self, handle: bytes, look_up: _LookUp, *, unknown: str, reads: asyncio.Semaphore
     ) -> _CachedKey:
-        entry = self._find(handle)
-        if entry is None:
-            entry = await self._look_up(handle, look_up, unknown, reads or self._reads)
-        if entry.suspended:
-            raise SuspendedPartner(entry.caller)
-        return entry
+        if self._refused.find(handle) is None:
+            # Without the change feed, a read that is under way may be older than a revocation.
+            load = self._cache.read_shared if self._feed.age() <= TRUST_SECONDS else self._cache.refresh
+            entry = await load(handle, self._read, handle, look_up, reads)
+            if entry is not None:
+                return entry
+            self._refused.put(handle, True)  # that it's refused is all that is known
+        raise Unauthenticated(unknown, sent=True)
 
-    async def _look_up(
-        self, handle: bytes, look_up: _LookUp, unknown: str, reads: asyncio.Semaphore
-    ) -> _CachedKey:
-        self._raise_cached_refusal(handle)
+    async def _read(self, handle: bytes, look_up: _LookUp, reads: asyncio.Semaphore) -> _CachedKey | None:
+        """Return the key, also one that is refused; None if there is no such key."""
         try:
             async with asyncio.timeout(READ_SECONDS), reads:
-                # Checked again after the wait: of a hundred requests with one new key, only the first few read.
-                entry = self._find(handle)
-                if entry is not None:
-                    return entry
-                self._raise_cached_refusal(handle)
-                return await self._read(handle, look_up, unknown)
+                # Checked after the wait: of a hundred requests with one invented key, only the first few read.
+                if self._refused.find(handle) is not None:
+                    return None
+                async with self._db.read() as tx:
+                    found = await look_up(tx)
         except TimeoutError:
             raise DatabaseUnavailable("keys could not be looked up in time") from None
+        if found is None:
+            return None
+        key, now = found.key, self._now()
+        caller = Caller(key.partner_id, key.id, key.surface, found.limits)
+        if key.state(now) is not KeyState.ACTIVE:
+            return _CachedKey(caller, None, refusal=_inactive_reason(key, now), used=False)
+        return _CachedKey(caller, key.expires_at, suspended=found.suspended)
+
+    def _find(self, handle: bytes | None) -> _CachedKey | None:
+        """Return a cached key, also one that is refused, if the change feed is current."""
+        if handle is None:
+            return None
+        entry = self._cache.find(handle)
+        if entry is None or self._feed.age() > TRUST_SECONDS:
+            return None
+        if entry.expires_at is not None and entry.expires_at <= self._now():
+            return None
+        entry.used = entry.refusal is None
+        return entry
 
     async def run(self) -> None:
         """Record key uses every few seconds until cancelled. A crash loses the last ones."""
@@ -236,7 +252,7 @@ class Callers:
         now = self._now()
         used = [
             entry
-            for entry in self._entries.values()
+            for entry in self._cache.values()
             if entry.used and (entry.recorded is None or now - entry.recorded >= queries.USE_STEP)
         ]
         for entry in used:
@@ -246,65 +262,19 @@ class Callers:
             async with self._db.write() as tx:
                 await queries.record_key_uses(tx, batch, now=now)
 
-    def _find(self, handle: bytes | None) -> _CachedKey | None:
-        if handle is None:
-            return None
-        entry = self._entries.get(handle)
-        if entry is None or self._feed.age() > TRUST_SECONDS:
-            return None
-        if entry.expires_at is not None and entry.expires_at <= self._now():
-            del self._entries[handle]
-            return None
-        entry.used = True
-        self._entries.move_to_end(handle)
-        return entry
-
-    def _raise_cached_refusal(self, handle: bytes) -> None:
-        detail, until = self._refused.get(handle, ("", 0.0))
-        if until > monotonic():
-            raise Unauthenticated(detail, sent=True)
-
-    async def _read(self, handle: bytes, look_up: _LookUp, unknown: str) -> _CachedKey:
-        for _ in range(READ_ATTEMPTS):
-            changes = self._changes
-            async with self._db.read() as tx:
-                found = await look_up(tx)
-            if changes == self._changes:
-                break
-        if found is None:
-            raise self._cache_refusal(handle, unknown)
-        key = found.key
-        caller = Caller(key.partner_id, key.id, key.surface, found.limits)
-        if key.state(self._now()) is not KeyState.ACTIVE:
-            raise self._cache_refusal(handle, _inactive_reason(key, self._now()))
-        entry = _CachedKey(caller, key.expires_at, suspended=found.suspended)
-        if changes == self._changes:
-            self._keep(handle, entry)
-        return entry
-
-    def _keep(self, handle: bytes, entry: _CachedKey) -> None:
-        self._entries[handle] = entry
-        self._entries.move_to_end(handle)
-        if len(self._entries) > self._max_callers:
-            self._entries.popitem(last=False)
-
-    def _cache_refusal(self, handle: bytes, detail: str) -> Unauthenticated:
-        self._entries.pop(handle, None)
-        self._refused[handle] = detail, monotonic() + REFUSED_SECONDS
-        self._refused.move_to_end(handle)
-        if len(self._refused) > MAX_REFUSED:
-            self._refused.popitem(last=False)
-        return Unauthenticated(detail, sent=True)
-
     def _forget(self, partner: str | None) -> None:
-        self._changes += 1
         if partner is None:
-            self._entries.clear()
+            self._cache.forget_all()
             return
         # Changes of partners are rare: a scan of all callers is cheaper than an index.
-        gone = UUID(partner)
-        for handle in [h for h, entry in self._entries.items() if entry.caller.partner_id == gone]:
-            del self._entries[handle]
+        changed = UUID(partner)
+        self._cache.forget_if(lambda entry: entry.caller.partner_id == changed)
+
+
+def _refusal(entry: _CachedKey) -> Unauthenticated | SuspendedPartner:
+    return (
+        SuspendedPartner(entry.caller) if entry.refusal is None else Unauthenticated(entry.refusal, sent=True)
+    )
 
 
 def _inactive_reason(key: ApiKey, now: datetime) -> str:

@@ -7,7 +7,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.features.partners import keys, queries
-from mercato.features.partners.model import AccountError, ApiKey, Partner, Surface, UnknownAccountError
+from mercato.features.partners.model import (
+    AccountError,
+    ApiKey,
+    InactiveKeyError,
+    Partner,
+    Surface,
+    UnknownKeyError,
+)
 from mercato.platform import clock
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
@@ -75,7 +82,7 @@ async def create_key(
 
 
 async def get_key(tx: Read, name: str) -> ApiKey:
-    """Return the key with this id, listed prefix or text. Raises UnknownAccountError."""
+    """Return the key with this id, listed prefix or text. Raises UnknownKeyError."""
     token = name.encode(errors="replace")
     if (key_id := parse_uuid(name)) is not None:
         key = await queries.find_key(tx, key_id)
@@ -85,7 +92,7 @@ async def get_key(tx: Read, name: str) -> ApiKey:
         key = await queries.find_key_by_prefix(tx, token.decode())
     if key is None:
         shown = keys.prefix(name) if keys.looks_like_key(token) else "of that name"
-        raise UnknownAccountError(f"There is no key {shown}. See them with: mercato key list")
+        raise UnknownKeyError(shown)
     return key
 
 
@@ -101,16 +108,12 @@ async def roll_key(
     """Create a key that replaces an active one, which expires after the overlap.
 
     The new key has the lifetime of the old one, but expires no later than that one's parent did, and than its own. The
-    parent is the key whose session rolls; an operator's command keeps the old one's. Raises AccountError if the key
+    parent is the key whose session rolls; an operator's command keeps the old one's. Raises InactiveKeyError if the key
     isn't active.
     """
     at = now()
     if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
-        raise AccountError(
-            f"The key {key.prefix} is {key.state(at)} and cannot be rolled.",
-            command=f"Create a new one with: mercato key create {key.partner_id} --surface {key.surface}",
-            console="Create a new one.",
-        )
+        raise InactiveKeyError(key, key.state(at))
     await announce(tx, TOPIC, str(key.partner_id))
     life = None if key.expires_at is None else key.expires_at - key.created_at
     latest = _earliest(key.latest_expiry, None if parent is None else parent.expires_at)

@@ -9,10 +9,10 @@ from sqlalchemy import select
 from mercato.features.partners.credentials import revoke_key
 from mercato.features.partners.model import ApiKey, KeyState
 from mercato.features.partners.queries import is_active, key_of
+from mercato.features.partners.tables import api_keys
 from mercato.platform import clock
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import api_keys
 
 
 async def lock_parent(tx: Write, key_id: UUID, *, now: datetime) -> ApiKey | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from mercato.features.partners.model import Caller
 from mercato.platform.clock import Clock, now
-from mercato.platform.settings import Settings
+from mercato.settings import Settings
 
 WINDOW: Final = 60
 """Seconds. All partners' windows begin with the minute, so that one reset clears every counter."""

@@ -1,6 +1,6 @@
 """Partners, their keys and limits, and the caller of a request."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -37,8 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
     discovery: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The partner and key of a request: every query that a partner can reach takes one."""
 
     partner_id: UUID
@@ -104,19 +103,62 @@ class SigningSecret(Struct, frozen=True, kw_only=True):
 
 
 class AccountError(ValueError):
-    """The request can't be granted. The text says why, and what to do with a command or in the console."""
-
-    def __init__(self, why: str, *, command: str = "", console: str = "") -> None:
-        super().__init__(f"{why} {command}".rstrip())
-        self.in_console: Final = f"{why} {console}".rstrip()
-
-
-SEE_PARTNERS: Final = {
-    "command": "See them with: mercato partner list",
-    "console": "See them on the page Partners.",
-}
-"""What to do about a partner that doesn't exist."""
+    """A partner or its credentials can't be changed so. The text says why; who shows it adds what to do."""
 
 
 class UnknownAccountError(AccountError):
     """The partner or key doesn't exist."""
+
+
+class UnknownPartnerError(UnknownAccountError):
+    """There is no partner with this id or name."""
+
+    def __init__(self, partner_id: UUID | None = None) -> None:
+        super().__init__(f"There is no partner {'with this name' if partner_id is None else partner_id}.")
+
+
+class UnknownKeyError(UnknownAccountError):
+    """There is no key with this id, prefix or text. `shown` is what of it may be repeated."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(f"There is no key {shown}.")
+
+
+class InactiveKeyError(AccountError):
+    """The key has expired or is revoked, so it can't be rolled."""
+
+    def __init__(self, key: ApiKey, state: KeyState) -> None:
+        super().__init__(f"The key {key.prefix} is {state} and cannot be rolled.")
+        self.key: Final = key
+
+
+class TakenNameError(AccountError):
+    """Another partner has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"A partner called {name} exists already.")
+        self.name: Final = name
+
+
+class NoStoresError(AccountError):
+    """A partner without the Commerce surface has no webhook token."""
+
+    def __init__(self, kind: PartnerKind) -> None:
+        super().__init__(f"A {kind.value} partner has no stores, and its events carry no token.")
+
+
+class SeveralOriginsError(AccountError):
+    """The token is for one of several origins."""
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        super().__init__(f"The partner's stores use {len(origins)} origins: {', '.join(origins[:5])}.")
+
+
+class OpenOrdersError(AccountError):
+    """The partner has open orders, so it can't be deleted."""
+
+    def __init__(self, partner_id: UUID, count: int) -> None:
+        super().__init__(
+            f"The partner has open orders: {count:,}. Deleting it would leave the other side without an answer."
+        )
+        self.partner_id: Final = partner_id

@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 
 from mercato.features.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
+from mercato.features.partners.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.patterns import ESCAPE, pattern_of
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.platform.db.types import Instant
 from mercato_contract.wire import as_json
 

@@ -1,21 +1,20 @@
 """Replace the encryption key: reseal with the first key what older keys have sealed, so that those can be removed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import select, update
 
 from mercato.features.partners.accounts import secret_context
+from mercato.features.partners.tables import partners, signing_secrets, webhook_tokens
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.partners.webhook_tokens import token_context
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import partners, signing_secrets, webhook_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Resealed:
+class Resealed(Struct, frozen=True):
     """The result of one step. `last` is the partner to continue after; None at the end."""
 
     count: int

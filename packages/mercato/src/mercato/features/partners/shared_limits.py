@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from mercato.features.partners.limits import WINDOW, Limiter, Quota
 from mercato.features.partners.model import Caller
 from mercato.platform.clock import Clock
-from mercato.platform.settings import SettingsError
+from mercato.settings import SettingsError
 
 log = structlog.get_logger("mercato.partners")
 

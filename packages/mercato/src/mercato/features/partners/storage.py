@@ -11,10 +11,10 @@ from msgspec import Struct
 from sqlalchemy import Insert, bindparam, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mercato.features.partners.tables import stored_bytes
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.tables import stored_bytes
 from mercato.platform.db.types import Dialect
 
 ORDER_BYTES: Final = 12_000

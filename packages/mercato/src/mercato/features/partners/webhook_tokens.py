@@ -15,17 +15,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 from mercato.features.partners import queries
 from mercato.features.partners.credentials import TOPIC
 from mercato.features.partners.model import (
-    SEE_PARTNERS,
     AccountError,
+    NoStoresError,
     PartnerKind,
+    SeveralOriginsError,
     Surface,
-    UnknownAccountError,
+    UnknownPartnerError,
 )
+from mercato.features.partners.tables import webhook_tokens
 from mercato.features.partners.vault import Vault
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import webhook_tokens
 from mercato.platform.outbound.urls import origin_of
 from mercato_contract.stores import webhook_token_fault
 
@@ -87,7 +88,7 @@ async def set_webhook_token(
     """
     partner = await queries.lock_partner(tx, partner_id)
     if partner is None:
-        raise UnknownAccountError(f"There is no partner {partner_id}.", **SEE_PARTNERS)
+        raise UnknownPartnerError(partner_id)
     if token is not None:
         check_has_stores(partner.kind)
     if url is not None:
@@ -111,12 +112,9 @@ async def set_webhook_token(
 
 
 def check_has_stores(kind: PartnerKind) -> None:
-    """Refuse a webhook token for a partner without the Commerce surface. Raises AccountError."""
+    """Refuse a webhook token for a partner without the Commerce surface. Raises NoStoresError."""
     if Surface.COMMERCE not in kind.surfaces:
-        raise AccountError(
-            f"A {kind.value} partner has no stores, and its events carry no token. "
-            "Leave --webhook-token out: it verifies events by its signing secret."
-        )
+        raise NoStoresError(kind)
 
 
 async def insert_token(tx: Write, vault: Vault, partner_id: UUID, token: str, *, url: str | None) -> None:
@@ -181,9 +179,5 @@ def _origin(url: str) -> str:
 def _single_origin(urls: Collection[str]) -> list[str]:
     origins = sorted({origin for url in urls if (origin := origin_of(url)) is not None})
     if len(origins) > 1:
-        raise AccountError(
-            f"The partner's stores use {len(origins)} origins: {', '.join(origins[:5])}.",
-            command="Name the one that gets the token with --webhook-origin",
-            console="Name the one that gets the token in the field beside it.",
-        )
+        raise SeveralOriginsError(origins)
     return origins

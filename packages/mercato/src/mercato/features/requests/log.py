@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Caller
 from mercato.features.requests import queries
 from mercato.features.requests.queries import Filter, Refusal
@@ -16,9 +17,8 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.write_behind import WriteBehind
 from mercato.platform.errors import ValidationFailed
-from mercato.platform.telemetry import Metrics
-from mercato.platform.telemetry.activity import EventLog
 from mercato.platform.telemetry.context import current_context
+from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.problems import OrderError
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
@@ -59,7 +59,14 @@ class RequestLog:
     """Logs and stores requests. Nothing here makes a request wait: what can't be queued is dropped and counted."""
 
     def __init__(
-        self, db: Database, event_log: EventLog, metrics: Metrics, *, clock: Clock, new_id: MakeId, mode: Mode
+        self,
+        db: Database,
+        event_log: EventLog,
+        metrics: CommerceMetrics,
+        *,
+        clock: Clock,
+        new_id: MakeId,
+        mode: Mode,
     ) -> None:
         self._event_log = event_log
         self._metrics = metrics
@@ -109,7 +116,7 @@ class RequestLog:
                 status=request.status,
                 error_code=_bounded(request.error_code),
                 errors=tuple(_bounded_error(error) for error in request.errors[:MAX_ERRORS]),
-                store_id=None if context is None else context.store_id,
+                store_id=None if context is None else context.subjects.get("store_id"),
                 milliseconds=milliseconds,
                 detail=None if request.detail is None else _bounded(request.detail),
             )

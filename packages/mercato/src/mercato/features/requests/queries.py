@@ -10,19 +10,18 @@ from msgspec import Struct
 from sqlalchemy import Column, ColumnElement, Row, Select, delete, func, select
 
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.requests.tables import refused_requests
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared_insert
-from mercato.platform.db.tables import refused_requests
-from mercato.platform.errors import all_problems
-from mercato_contract.problems import OTHER, OrderError
+from mercato_contract.problems import OTHER, PROBLEMS, OrderError
 from mercato_contract.wire import as_json
 
 _INSERT: Final = prepared_insert(refused_requests)
 
 Errors = tuple[OrderError, ...]
 
-_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
 _OWN_WORDS: Final = frozenset(_TITLES.values())
 
 

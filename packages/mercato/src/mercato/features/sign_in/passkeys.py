@@ -20,11 +20,11 @@ from sqlalchemy import delete, insert, or_, select, update
 
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
+from mercato.features.sign_in.tables import console_passkeys
 from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
-from mercato.platform.db.tables import console_passkeys
 from mercato.platform.errors import Forbidden
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import Wire, redacted

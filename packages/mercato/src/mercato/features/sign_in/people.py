@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mercato.features.sign_in.model import Grant
-from mercato.platform.settings import SettingsError
+from mercato.settings import SettingsError
 
 ACTOR: Final = "oidc:"
 """What a session's `created_by` begins with: `oidc:<person>`, then a space and the claim that let the person in."""

@@ -18,8 +18,9 @@ from msgspec import Struct
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import NotModified, Outbound, PullLimits, RequestFailed
-from mercato.platform.settings import Settings, SettingsError
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, Options, PullLimits, RequestFailed
+from mercato.settings import Settings, SettingsError
 from mercato_contract.wire import redacted
 
 log = structlog.get_logger("mercato.console")
@@ -51,11 +52,7 @@ ALGORITHMS: Final = (
 _LIMITS: Final = PullLimits(
     connect=5.0, total=SECONDS, max_raw=MAX_REPLY, max_decoded=MAX_REPLY, redirects=0, waits=()
 )
-INSTEAD: Final = (
-    "Until it works, sign in with a passkey or with a link of mercato console link --operator. "
-    "The service's log has the cause."
-)
-AGAIN: Final = "Start again with Sign in with single sign-on."
+AGAIN: Final = "Start the sign-in again."
 
 
 class Configuration(Struct, frozen=True):
@@ -94,6 +91,10 @@ class ProviderFailed(Exception):  # noqa: N818  # a refusal, as Problem is
         self.reason = reason
 
 
+class InvalidIdToken(Exception):  # noqa: N818  # a refusal, as Problem is
+    """The provider's ID token isn't valid for this service. The log has the cause."""
+
+
 class Provider:
     """The provider, read when it is needed."""
 
@@ -102,7 +103,7 @@ class Provider:
         self.issuer, self.client_id, self._secret = check_settings(settings)
         self._clock = clock
         # The operator has chosen the provider, which is often in a private network.
-        self._outbound = Outbound(AddressPolicy(allow_private=True), clock=clock)
+        self._outbound = Outbound(Options(policy=AddressPolicy(allow_private=True), clock=clock))
         self._known: _Known | None = None
         self._failed_at: datetime | None = None
         self._reading = asyncio.Lock()
@@ -161,9 +162,7 @@ class Provider:
                 return self._claims(token, nonce, await self._read_known(has_new_key=True))
         except (JoseError, ValueError, TypeError, RecursionError) as error:
             log.warning("single sign-on refused", step="ID token", reason=f"{type(error).__name__}: {error}")
-            raise Forbidden(
-                f"The provider's ID token isn't valid for this service. {AGAIN} {INSTEAD}"
-            ) from error
+            raise InvalidIdToken from error
 
     def _claims(self, token: str, nonce: str, known: _Known) -> dict[str, object]:
         from authlib.oidc.core import CodeIDToken

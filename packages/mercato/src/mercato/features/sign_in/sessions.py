@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from mercato.features.partners.model import Limits, Partner, PartnerKind, Surface
+from mercato.features.partners.tables import api_keys, partners
 from mercato.features.sign_in.model import (
     IDLE_LIFE,
     LINK_LIFE,
@@ -40,11 +41,11 @@ from mercato.features.sign_in.model import (
     digest,
     new_token,
 )
+from mercato.features.sign_in.tables import console_links, console_sessions
 from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import api_keys, console_links, console_sessions, partners
 
 MAX_LISTED: Final = 200
 """Sessions of one account that a page shows, the newest first."""

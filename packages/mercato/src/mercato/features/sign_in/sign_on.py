@@ -21,10 +21,10 @@ from mercato.features.partners.limits import network_of
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.people import People
-from mercato.features.sign_in.provider import AGAIN, INSTEAD, Provider, ProviderFailed
+from mercato.features.sign_in.provider import AGAIN, Provider, ProviderFailed
 from mercato.platform.clock import Clock
-from mercato.platform.errors import Forbidden, Problem, RateLimited, ServiceUnavailable
-from mercato.platform.settings import Settings
+from mercato.platform.errors import Forbidden, RateLimited, ServiceUnavailable
+from mercato.settings import Settings
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json
 
@@ -81,11 +81,9 @@ class SignOn:
         await self._provider.close()
 
     async def begin(self, callback_url: str) -> tuple[str, str]:
-        """Return where to send the browser, and what it keeps for the way back. Raises Problem."""
-        try:
+        """Return where to send the browser, and what it keeps for the way back. Raises ProviderFailed."""
+        with _logged():
             configuration = await self._provider.configuration()
-        except ProviderFailed as failed:
-            raise _unavailable(failed) from failed
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
         attempt = _Attempt(
@@ -112,7 +110,9 @@ class SignOn:
     async def finish(
         self, answer: Callback, kept: str | None, callback_url: str, *, address: str
     ) -> tuple[Grant, str]:
-        """Return what the person may open, and the token for the one link of this attempt. Raises Problem.
+        """Return what the person may open, and the token for the one link of this attempt.
+
+        Raises Problem, ProviderFailed, InvalidIdToken.
 
         The provider is called only for what began in this browser, for a few browsers of one address at a time.
         """
@@ -124,12 +124,9 @@ class SignOn:
         if answer.error or not answer.code:
             reason = f"{answer.error} {answer.error_description}".strip()[:200] or "no code"
             raise Forbidden(f"The provider refused the sign-in: {reason}. {AGAIN}")
-        with self._slot(network_of(address)):
-            try:
-                token = await self._provider.exchange(answer.code, attempt.verifier, callback_url)
-                grant = self._admit(await self._provider.verify(token, attempt.nonce))
-            except ProviderFailed as failed:
-                raise _unavailable(failed) from failed
+        with self._slot(network_of(address)), _logged():
+            token = await self._provider.exchange(answer.code, attempt.verifier, callback_url)
+            grant = self._admit(await self._provider.verify(token, attempt.nonce))
         link = hmac_sha256(self._link_key, attempt.state.encode())
         return grant, base64.urlsafe_b64encode(link).decode().rstrip("=")
 
@@ -176,6 +173,11 @@ class SignOn:
         return grant
 
 
-def _unavailable(failed: ProviderFailed) -> Problem:
-    log.warning("single sign-on failed", step=failed.step, reason=failed.reason)
-    return ServiceUnavailable(f"The sign-in provider is unavailable. Try again in a minute. {INSTEAD}")
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Log why the provider failed."""
+    try:
+        yield
+    except ProviderFailed as failed:
+        log.warning("single sign-on failed", step=failed.step, reason=failed.reason)
+        raise

@@ -7,23 +7,21 @@ transaction. An acknowledged change then applies in every process: an order is s
 checked against, and a validation reads the version first.
 """
 
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.catalogs.queries import find_owner_of_set
+from mercato.features.catalogs.queries import CompiledCatalogs, find_owner_of_set
 from mercato.features.partners.model import Caller
-from mercato.features.stores import queries
+from mercato.features.stores import queries, search
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
-from mercato.platform import errors
+from mercato.platform.cache import Cache
 from mercato.platform.db.changes import ChangeFeed, announce
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.telemetry import Lookups
 
 TOPIC: Final = "store"
 """The change feed's topic for a change of a store or of its current set."""
@@ -37,65 +35,38 @@ class StoreCache:
 
     def __init__(self, db: Database, feed: ChangeFeed, *, max_stores: int = MAX_STORES) -> None:
         self._db = db
-        self._max_stores = max_stores
-        # By the UUID's integer: a UUID hashes and compares in Python, an integer in C.
-        self._rows: OrderedDict[int, StoreRow] = OrderedDict()
-        self.lookups = Lookups()
-        # Incremented by every change: a row read before a change must not be cached after it.
-        self._changes = 0
-        feed.subscribe(TOPIC, self._forget)
-
-    def cached(self, store_id: UUID) -> StoreRow | None:
-        """Return the store if it is in memory."""
-        row = self._rows.get(store_id.int)
-        if row is not None:
-            self.lookups.hits += 1
-            self._rows.move_to_end(store_id.int)
-        return row
+        self.rows = Cache[int, StoreRow](capacity=max_stores)
+        self.rows.follow(feed, TOPIC, lambda key: UUID(key).int)
+        self.lookups = self.rows.lookups
 
     async def find(self, store_id: UUID) -> StoreRow | None:
         """Return a store of any partner; another process's change may be missing for half a second."""
-        return self.cached(store_id) or await self._read(store_id)
+        return await self.rows.get(store_id.int, self.read, store_id)
 
     async def find_in_force(self, store_id: UUID) -> StoreRow | None:
         """Return a store of any partner with every change that any process had committed before this call.
 
         For a cached store that hasn't changed, this costs one read of its version on the primary.
         """
-        row = self.cached(store_id)
-        if row is None:
-            return await self._read(store_id)
-        async with self._db.read() as tx:
-            version = await queries.find_version(tx, store_id)
-        if version == row.version:
-            return row
-        self._rows.pop(store_id.int, None)
-        return await self._read(store_id)
+        row = self.rows.find(store_id.int)
+        if row is not None:
+            async with self._db.read() as tx:
+                version = await queries.find_version(tx, store_id)
+            if version == row.version:
+                return row
+        return await self.rows.refresh(store_id.int, self.read, store_id)
 
     async def get_own(self, caller: Caller, store_id: UUID) -> StoreRow:
         """Return the caller's store with every committed change. Raises StoreNotFound, also for another partner's."""
         row = await self.find_in_force(store_id)
         if row is None or row.partner_id != caller.partner_id:
-            raise errors.StoreNotFound(store_id)
+            raise StoreNotFound(store_id)
         return row
 
-    async def _read(self, store_id: UUID) -> StoreRow | None:
-        self.lookups.misses += 1
-        seen = self._changes
+    async def read(self, store_id: UUID) -> StoreRow | None:
+        """Return the store from the database."""
         async with self._db.read() as tx:
-            row = await queries.find_store(tx, store_id)
-        if row is not None and seen == self._changes:
-            self._rows[store_id.int] = row
-            if len(self._rows) > self._max_stores:
-                self._rows.popitem(last=False)
-        return row
-
-    def _forget(self, key: str | None) -> None:
-        self._changes += 1
-        if key is None:
-            self._rows.clear()
-        else:
-            self._rows.pop(UUID(key).int, None)
+            return await queries.find_store(tx, store_id)
 
 
 class Menus(Struct, frozen=True):
@@ -105,14 +76,6 @@ class Menus(Struct, frozen=True):
     cache: StoreCache
     compiled: CompiledCatalogs
 
-    def cached(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog] | None:
-        """Return the store and its current set if both are cached and `catalog_set_id` is that set."""
-        store = self.cache.cached(store_id)
-        if store is None or store.catalog_set_id.int != catalog_set_id.int:
-            return None
-        catalog = self.compiled.cached(store.catalog_set_id)
-        return None if catalog is None else (store, catalog)
-
     async def get(
         self, store_id: UUID, catalog_set_id: UUID, *, in_force: bool = False
     ) -> tuple[StoreRow, CompiledCatalog]:
@@ -121,32 +84,39 @@ class Menus(Struct, frozen=True):
         `in_force`: with every change that any process had committed before this call.
         Raises StoreNotFound, and CatalogSetNotFound for a set that was never the store's.
         """
-        store = await (self.cache.find_in_force(store_id) if in_force else self.cache.find(store_id))
+        cache = self.cache
+        store = await (
+            cache.find_in_force(store_id) if in_force else cache.rows.get(store_id.int, cache.read, store_id)
+        )
         if store is None:
-            raise errors.StoreNotFound(store_id)
+            raise StoreNotFound(store_id)
         current = store.catalog_set_id
-        if catalog_set_id != current:
+        if catalog_set_id.int != current.int:
             async with self.db.read() as tx:
                 owner_id = await find_owner_of_set(tx, catalog_set_id)
             if owner_id != store.onboarding_id:
-                raise errors.CatalogSetNotFound(catalog_set_id)
-        return store, self.compiled.cached(current) or await self.compiled.get(current)
+                raise CatalogSetNotFound(catalog_set_id)
+        return store, await self.compiled.get(current)
 
 
 # --- changes --------------------------------------------------------------------------------------
 
-OnChange = Callable[[Write, UUID], Awaitable[None]]
-"""Called for a store that was created or changed or has a new current set; it may not exist yet."""
+
+async def publish_change(tx: Write, store_id: UUID) -> None:
+    """Publish the change of a store or of its current set: call this after all writes of the change.
+
+    Its search entry is rewritten in the same transaction. The store may not exist yet.
+    """
+    # This locks the store's row before any other, so that two changes never deadlock.
+    if await invalidate(tx, store_id):
+        await search.refresh(tx, store_id)
 
 
-async def publish_change(tx: Write, store_id: UUID, on_change: OnChange) -> None:
-    """Call this after all writes of the change: `on_change` reads them in the same transaction."""
-    # Every change locks the store's row first, so that two changes never deadlock.
-    await invalidate(tx, store_id)
-    await on_change(tx, store_id)
+async def invalidate(tx: Write, store_id: UUID) -> bool:
+    """Increment the store's version and evict it from caches: for a change that no search entry depends on.
 
-
-async def invalidate(tx: Write, store_id: UUID) -> None:
-    """Increment the store's version and evict it from caches: for a change that no search entry depends on."""
-    await queries.increment_version(tx, store_id)
+    Returns whether the store exists.
+    """
+    exists = await queries.increment_version(tx, store_id)
     await announce(tx, TOPIC, str(store_id))
+    return exists

@@ -1,25 +1,25 @@
-"""Served catalogs, and the mappings of a merchant's ids to served ids: bytes that are immutable under a set's id."""
+"""What is served of CatalogSets: their bytes, the mapping of ids, and the places of a menu. Sets never change."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from time import monotonic
 from typing import Final
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.building.compress import CODINGS, decompress
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.building.packed import CODINGS, decompress
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.catalogs.menu import Menu, Node, hours
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
-from mercato.platform import errors
+from mercato.platform.cache import Cache
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.settings import MiB
-from mercato.platform.telemetry import Lookups
+from mercato.settings import MiB
 from mercato_contract.wire import as_json
 
 MAX_BYTES: Final = 64 * MiB
@@ -35,7 +35,7 @@ IDENTITY: Final = "identity"
 
 
 class Body(Struct, frozen=True):
-    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `expires_at` in monotonic seconds.
+    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes.
 
     `partner_id` is the merchant's. A set never changes, so `modified_at` is when it was made, in whole seconds.
     """
@@ -46,7 +46,6 @@ class Body(Struct, frozen=True):
     tag: str
     tags: frozenset[str]
     modified_at: datetime
-    expires_at: float
 
 
 class CatalogBodies:
@@ -54,71 +53,43 @@ class CatalogBodies:
 
     def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = db
-        self._max_bytes = max_bytes
-        # By the UUID's integer: a UUID hashes and compares in Python, an integer in C.
-        self._bodies: OrderedDict[tuple[int, str], Body] = OrderedDict()
-        self._bytes = 0
-        self.lookups = Lookups()
-
-    def cached(self, set_id: UUID, coding: str) -> Body | None:
-        """Return the set's bytes if they are cached and haven't expired."""
-        key = set_id.int, coding
-        body = self._bodies.get(key)
-        if body is None or body.expires_at <= monotonic():
-            return None
-        self.lookups.hits += 1
-        self._bodies.move_to_end(key)
-        return body
+        self._cache = Cache[tuple[int, str], Body](
+            capacity=max_bytes, weigh=lambda body: len(body.content), seconds=TTL_SECONDS
+        )
+        self.lookups = self._cache.lookups
 
     async def get(self, set_id: UUID, coding: str) -> Body:
         """Return the set's bytes in a coding of CODINGS or IDENTITY. Raises CatalogSetNotFound.
 
         Only sets of live stores are found: a set of an onboarding isn't public yet.
         """
-        body = self.cached(set_id, coding)
-        if body is not None:
-            return body
-        self.lookups.misses += 1
-        stored = coding if coding != IDENTITY else CODINGS[0]
-        found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
-        if found is None:
-            self._forget((set_id.int, coding))
-            raise errors.CatalogSetNotFound(set_id)
-        live, content = found
-        if coding == IDENTITY:
-            content = decompress(content, stored)
-        return self._store(set_id, coding, content, live)
+        body = await self._cache.get((set_id.int, coding), self._read, set_id, coding)
+        if body is None:
+            raise CatalogSetNotFound(set_id)
+        return body
 
     async def get_own(self, caller: Caller, set_id: UUID, coding: str) -> Body:
         """Return the bytes of a set of the caller. Raises CatalogSetNotFound, also for another partner's."""
         body = await self.get(set_id, coding)
         if body.partner_id != caller.partner_id:
-            raise errors.CatalogSetNotFound(set_id)
+            raise CatalogSetNotFound(set_id)
         return body
 
-    def _store(self, set_id: UUID, coding: str, content: bytes, live: queries.LiveSet) -> Body:
+    async def _read(self, set_id: UUID, coding: str) -> Body | None:
+        stored = coding if coding != IDENTITY else CODINGS[0]
+        found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
+        if found is None:
+            return None
+        live, content = found
         tags = {name: _tag(live.content_hash, name) for name in (IDENTITY, *CODINGS)}
-        body = Body(
+        return Body(
             live.partner_id,
             coding,
-            content,
+            decompress(content, stored) if coding == IDENTITY else content,
             tags[coding],
             frozenset(tags.values()),
             live.created_at.replace(microsecond=0),
-            monotonic() + TTL_SECONDS,
         )
-        key = set_id.int, coding
-        self._forget(key)
-        self._bodies[key] = body
-        self._bytes += len(content)
-        while self._bytes > self._max_bytes and len(self._bodies) > 1:
-            self._forget(next(iter(self._bodies)))
-        return body
-
-    def _forget(self, key: tuple[int, str]) -> None:
-        evicted = self._bodies.pop(key, None)
-        if evicted is not None:
-            self._bytes -= len(evicted.content)
 
 
 async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, bytes] | None:
@@ -140,27 +111,17 @@ class IdMappings:
 
     def __init__(self, compiled: CompiledCatalogs, *, max_bytes: int = MAX_MAPPING_BYTES) -> None:
         self._compiled = compiled
-        self._max_bytes = max_bytes
-        self._mappings: OrderedDict[int, bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = asyncio.Lock()
+        self._cache = Cache[int, bytes](capacity=max_bytes, weigh=len)
 
     async def get(self, set_id: UUID) -> bytes:
         """Return the mapping of a set. Raises CatalogSetNotFound."""
-        async with self._lock:
-            if set_id.int not in self._mappings:
-                catalog = await self._compiled.get(set_id)
-                # A menu of a hundred thousand items takes a tenth of a second.
-                self._store(set_id.int, await asyncio.to_thread(write_ids, catalog))
-            self._mappings.move_to_end(set_id.int)
-            return self._mappings[set_id.int]
+        found = await self._cache.get(set_id.int, self._encode, set_id)
+        assert found is not None
+        return found
 
-    def _store(self, key: int, text: bytes) -> None:
-        self._mappings[key] = text
-        self._bytes += len(text)
-        while self._bytes > self._max_bytes and len(self._mappings) > 1:
-            _, oldest = self._mappings.popitem(last=False)
-            self._bytes -= len(oldest)
+    async def _encode(self, set_id: UUID) -> bytes:
+        # A menu of a hundred thousand items takes a tenth of a second.
+        return await asyncio.to_thread(write_ids, await self._compiled.get(set_id))
 
 
 def write_ids(catalog: CompiledCatalog) -> bytes:
@@ -178,3 +139,83 @@ def _by_document_id(served: Mapping[Key, CompiledItem] | Mapping[Key, CompiledGr
         text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
         found[text if entity.document_id is None else entity.document_id] = text
     return found
+
+
+MAX_KEPT: Final = 500_000
+"""Items and places that are kept of all sets together, some hundred bytes each. One set is always kept."""
+
+
+MAX_PATH: Final = 6
+"""Names of a section and of those that it is in, the innermost: sections may be nested deeply."""
+
+
+class Place(Struct, frozen=True):
+    """A catalog, a section at the end of its path, or the items that are in no section."""
+
+    path: tuple[str, ...]
+    note: str | None
+    items: Sequence[Key]
+
+
+class MenuPlaces:
+    """The places of the menus that were looked at last. A set never changes, so each is read once."""
+
+    def __init__(
+        self, bodies: CatalogBodies, compiled: CompiledCatalogs, *, max_kept: int = MAX_KEPT
+    ) -> None:
+        self._bodies = bodies
+        self._compiled = compiled
+        self._cache = Cache[int, Sequence[Place]](capacity=max_kept, weigh=_size)
+
+    async def get(self, set_id: UUID) -> Sequence[Place]:
+        """Return the places of a live store's set. Raises CatalogSetNotFound."""
+        found = await self._cache.get(set_id.int, self._read, set_id)
+        assert found is not None
+        return found
+
+    async def _read(self, set_id: UUID) -> Sequence[Place]:
+        catalog = await self._compiled.get(set_id)
+        body = await self._bodies.get(set_id, IDENTITY)
+        # A menu of several megabytes takes longer than a request may hold up others.
+        return await asyncio.to_thread(_parse, body.content, catalog)
+
+
+def _size(places: Sequence[Place]) -> int:
+    return sum(1 + len(place.items) for place in places)
+
+
+def _parse(body: bytes, catalog: CompiledCatalog) -> Sequence[Place]:
+    return places_of(msgspec.json.decode(body, type=Menu), catalog)
+
+
+def places_of(menu: Menu, catalog: CompiledCatalog) -> list[Place]:
+    """Return every catalog and section in the document's order; a shared section once, where it first occurs."""
+    found: list[Place] = []
+    listed: set[Key] = set()
+    seen: set[str] = set()
+    sections = menu.sections or {}
+    times = {one.catalog_id: one for one in catalog.catalogs}
+    # Depth first, with a stack of its own: sections may be nested deeply.
+    rest: list[tuple[tuple[str, ...], str | None, Node]] = [
+        (
+            ((times[key].name if key in times else "") or "Menu",),
+            hours(times[key].windows) if key in times else "always",
+            node,
+        )
+        for key, node in reversed(menu.catalogs.items())
+    ]
+    while rest:
+        path, note, node = rest.pop()
+        items = [item.int for item in node.item_ids or ()]
+        listed.update(items)
+        found.append(Place(path, note, items))
+        for key in reversed(node.section_ids or ()):
+            if key not in seen:
+                seen.add(key)
+                rest.append(
+                    ((*path[1 - MAX_PATH :], catalog.sections[key].name or "no name"), None, sections[key])
+                )
+    for group in catalog.groups.values():
+        listed.update(group.choices)
+    others = [key for key in catalog.items if key not in listed]
+    return [*found, Place(("In no section",), None, others)] if others else found

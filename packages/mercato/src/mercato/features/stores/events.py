@@ -12,10 +12,10 @@ from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.partners.vault import Vault
 from mercato.features.partners.webhook_tokens import TooManyOriginsError, list_token_origins
-from mercato.features.stores import places, queries
-from mercato.features.stores.cache import OnChange, publish_change
+from mercato.features.stores import queries, views
+from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import StoreRow
-from mercato.features.webhooks.outbox import announce_change, origin_changed, push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, announce_change, origin_changed, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
 from mercato.platform.outbound.urls import origin_of
@@ -34,37 +34,33 @@ class StoreEvents(Struct, frozen=True):
     """Listens to catalog runs."""
 
     new_id: MakeId
-    on_change: OnChange
 
     async def finished(self, tx: Write, finished: EndedRun) -> None:
         """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
         run = finished.run
         if finished.built is not None:
-            await publish_change(tx, run.owner.store_id, self.on_change)
+            await publish_change(tx, run.owner.store_id)
         if not run.notified:
             return
         store = await queries.find_store(tx, run.owner.store_id)
         if store is None or store.webhook_url is None:
             return
-        await push(
-            tx,
+        event = NewEvent(
             delivery_id=self.new_id(),
-            partner_id=run.owner.partner_id,
-            store_id=run.owner.store_id,
-            base_url=store.webhook_url,
-            type=SYNC_EVENTS[finished.status],
             webhook_id=run.id,
+            type=SYNC_EVENTS[finished.status],
+            store_id=run.owner.store_id,
             data=CatalogSyncWebhookData(
                 catalog_ingest_id=run.id,
                 store_id=run.owner.store_id,
                 status=finished.status,
                 errors=finished.errors,
-                warnings=(*places.warnings_of(store), *finished.warnings),
+                warnings=(*views.warnings_of(store), *finished.warnings),
             ),
-            now=finished.at,
             traceparent=tracing.current(run.traceparent),
-            surface=Surface.COMMERCE,
         )
+        recipient = Recipient(run.owner.partner_id, Surface.COMMERCE, store.webhook_url)
+        await push(tx, event, to=recipient, now=finished.at)
 
 
 async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, token: str | None) -> None:

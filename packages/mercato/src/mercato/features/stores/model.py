@@ -1,19 +1,27 @@
-"""Onboardings and stores: requests, responses and rows."""
+"""Onboardings and stores as they are stored, and what changes of them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.runs import Run
-from mercato.features.stores.availability import SoldOut
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.money import to_text
 from mercato_contract.stores import (
     Address,
     OnboardingState,
 )
+
+
+class SoldOut(Struct, frozen=True):
+    """An item that is sold out until an instant, or until further notice."""
+
+    item_id: UUID
+    until: datetime | None
+
 
 # --- onboarding -----------------------------------------------------------------------------------
 
@@ -46,6 +54,15 @@ class Onboarding(Struct, frozen=True):
     activated_at: datetime | None
     cancelled_at: datetime | None
     holds_name: bool
+
+
+class OnboardingChange(Struct, frozen=True, kw_only=True):
+    """New values of an onboarding; what is UNSET stays."""
+
+    catalog_callback_url: str | UnsetType = UNSET
+    activated_at: datetime | UnsetType = UNSET
+    cancelled_at: datetime | UnsetType = UNSET
+    holds_name: bool | UnsetType = UNSET
 
 
 def state_of(onboarding: Onboarding, newest: Run) -> OnboardingState:
@@ -113,3 +130,31 @@ class StoreRow(Struct, frozen=True):
         if not self.sold_out:
             return ()
         return tuple(item.item_id for item in self.sold_out if item.until is None or item.until > now)
+
+
+class StoreChange(Struct, frozen=True, kw_only=True):
+    """New values of a store; what is UNSET stays."""
+
+    name: str | UnsetType = UNSET
+    address: Address | UnsetType = UNSET
+    latitude: float | UnsetType | None = UNSET
+    longitude: float | UnsetType | None = UNSET
+    phone: str | UnsetType | None = UNSET
+    timezone: str | UnsetType = UNSET
+    timezone_given: bool | UnsetType = UNSET
+    logo_url: str | UnsetType | None = UNSET
+    description: str | UnsetType | None = UNSET
+    webhook_url: str | UnsetType | None = UNSET
+    categories: Sequence[str] | UnsetType = UNSET
+    delivery_allowed: bool | UnsetType = UNSET
+    pickup_allowed: bool | UnsetType = UNSET
+    minimum_order_amount: int | UnsetType | None = UNSET
+    minimum_order_currency: str | UnsetType | None = UNSET
+    paused: bool | UnsetType = UNSET
+    pause_reason: str | UnsetType | None = UNSET
+    resume_at: datetime | UnsetType | None = UNSET
+
+    @property
+    def members(self) -> list[str]:
+        """The names of what changes."""
+        return [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]

@@ -13,17 +13,23 @@ from mercato.features.catalogs.runs import Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, onboarding_queries, places, queries
-from mercato.features.stores.address import address_of
-from mercato.features.stores.cache import OnChange, publish_change
-from mercato.features.stores.model import Onboarding, StoreRow, first_error, state_of
-from mercato.features.stores.rules import token_fault
+from mercato.features.stores import events, places, queries, views
+from mercato.features.stores.cache import publish_change
+from mercato.features.stores.errors import (
+    OnboardingActive,
+    OnboardingNotFailed,
+    OnboardingNotFound,
+    OnboardingNotReady,
+    StoreAlreadyRegistered,
+)
+from mercato.features.stores.model import Onboarding, OnboardingChange, StoreRow, first_error, state_of
+from mercato.features.stores.rules import address_of, token_fault
+from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.db.tables import onboardings_one_for_each_name
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.cursor import page_of
@@ -45,7 +51,6 @@ class Onboardings(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
-    on_change: OnChange
     vault: Vault
 
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
@@ -54,7 +59,7 @@ class Onboardings(Struct, frozen=True):
         onboarding = self._new(caller, request, await places.find(address_of(request.address)))
         async with self._claim_name(onboarding) as tx:
             await self._release_failed_name(tx, onboarding)
-            await onboarding_queries.insert_onboarding(tx, onboarding)
+            await queries.insert_onboarding(tx, onboarding)
             if onboarding.webhook_url is not None:
                 await events.bind_token(
                     tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
@@ -75,9 +80,7 @@ class Onboardings(Struct, frozen=True):
     async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
         """Return the caller's onboardings, newest first."""
         async with self.db.read() as tx:
-            rows = await onboarding_queries.list_onboardings(
-                tx, caller.partner_id, before=before, limit=limit + 1
-            )
+            rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
             page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
             statuses = await _statuses(tx, page)
         return OnboardingPage(onboardings=statuses, next_cursor=cursor)
@@ -87,10 +90,10 @@ class Onboardings(Struct, frozen=True):
         now = self.clock()
         async with self.db.write() as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
-            if not await onboarding_queries.update_onboarding(
-                tx, onboarding.id, cancelled_at=now, holds_name=False
+            if not await queries.update_onboarding(
+                tx, onboarding.id, OnboardingChange(cancelled_at=now, holds_name=False)
             ):
-                raise errors.OnboardingActive
+                raise OnboardingActive
             await ingest.abandon(tx, onboarding.id, now=now)
             await audit(tx, "onboarding", onboarding.id)
 
@@ -107,31 +110,35 @@ class Onboardings(Struct, frozen=True):
             failed = await _newest(tx, onboarding)
             state = state_of(onboarding, failed)
             if state is not OnboardingState.CATALOG_FAILED:
-                raise errors.OnboardingNotFailed(state)
+                raise OnboardingNotFailed(state)
             if not onboarding.holds_name:
                 await self._release_failed_name(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
-            await onboarding_queries.update_onboarding(
-                tx, onboarding.id, catalog_callback_url=url, holds_name=True
+            await queries.update_onboarding(
+                tx, onboarding.id, OnboardingChange(catalog_callback_url=url, holds_name=True)
             )
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
         return _status(onboarding, run, onboarding)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
-        """Create the onboarding's store with the validated catalog. Raises OnboardingNotReady."""
+        """Create the onboarding's store with the validated catalog, or return the one that exists.
+
+        Raises OnboardingNotReady.
+        """
         now = self.clock()
         async with self.db.write() as tx:
             if not await lock_active_partner(tx, caller.partner_id):
                 raise errors.Forbidden("This partner is suspended. Ask the operator of this service.")
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
-            if state is not OnboardingState.READY_TO_ACTIVATE:
-                raise errors.OnboardingNotReady(state)
-            await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
-            await queries.insert_store(tx, onboarding, now=now)
-            await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-            await publish_change(tx, onboarding.store_id, self.on_change)
+            if state is OnboardingState.READY_TO_ACTIVATE:
+                await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
+                await queries.insert_store(tx, onboarding, now=now)
+                await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
+                await publish_change(tx, onboarding.store_id)
+            elif state is not OnboardingState.ACTIVE:
+                raise OnboardingNotReady(state)
             store = await queries.find_store(tx, onboarding.store_id)
             crash.point("store.written")
         assert store is not None
@@ -173,14 +180,12 @@ class Onboardings(Struct, frozen=True):
 
     async def _release_failed_name(self, tx: Write, onboarding: Onboarding) -> None:
         """Release a failed onboarding's name. Raises StoreAlreadyRegistered if its holder hasn't failed."""
-        holder = await onboarding_queries.find_name_holder(
-            tx, onboarding.partner_id, onboarding.partner_store_id
-        )
+        holder = await queries.find_name_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
         if holder is None:
             return
         if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
             raise _already(holder)
-        await onboarding_queries.update_onboarding(tx, holder.id, holds_name=False)
+        await queries.update_onboarding(tx, holder.id, OnboardingChange(holds_name=False))
 
     async def _pull(
         self,
@@ -207,9 +212,7 @@ class Onboardings(Struct, frozen=True):
 
     async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
         async with self.db.write() as tx:
-            holder = await onboarding_queries.find_name_holder(
-                tx, onboarding.partner_id, onboarding.partner_store_id
-            )
+            holder = await queries.find_name_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
         return _already(holder or onboarding)
 
 
@@ -225,7 +228,7 @@ def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -
         error=first_error(newest.errors) if failed else UNSET,
         errors=newest.errors if failed else (),
         created_at=instant(onboarding.created_at) or "",
-        warnings=(*places.warnings_of(place), *newest.warnings),
+        warnings=(*views.warnings_of(place), *newest.warnings),
     )
 
 
@@ -240,9 +243,9 @@ async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStat
 
 
 async def _get(tx: Read, caller: Caller, onboarding_id: UUID, *, lock: bool = False) -> Onboarding:
-    onboarding = await onboarding_queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
+    onboarding = await queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
     if onboarding is None:
-        raise errors.OnboardingNotFound(onboarding_id)
+        raise OnboardingNotFound(onboarding_id)
     return onboarding
 
 
@@ -254,8 +257,8 @@ def _owner(onboarding: Onboarding) -> Owner:
     return Owner(id=onboarding.id, store_id=onboarding.store_id, partner_id=onboarding.partner_id)
 
 
-def _already(holder: Onboarding) -> errors.StoreAlreadyRegistered:
-    return errors.StoreAlreadyRegistered(holder.id, holder.partner_store_id, location=f"{PATH}/{holder.id}")
+def _already(holder: Onboarding) -> StoreAlreadyRegistered:
+    return StoreAlreadyRegistered(holder.id, holder.partner_store_id, location=f"{PATH}/{holder.id}")
 
 
 def _check(request: OnboardingRequest) -> None:

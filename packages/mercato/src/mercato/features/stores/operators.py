@@ -7,14 +7,14 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import Row, and_, func, or_, select
 
-from mercato.features.stores.cache import OnChange
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.partners.tables import partners
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.service import set_status
+from mercato.features.stores.tables import sold_out_items, stores
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.prefixes import get_id
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import partners, sold_out_items, stores
-from mercato.platform.errors import StoreNotFound
 from mercato.platform.outbound.urls import origin_of
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 
@@ -106,12 +106,10 @@ async def get_store(tx: Read, store_id: UUID, *, now: datetime) -> StoreDetail:
     )
 
 
-async def change_status(
-    tx: Write, store_id: UUID, request: StoreStatusUpdate, *, now: datetime, on_change: OnChange
-) -> None:
+async def change_status(tx: Write, store_id: UUID, request: StoreStatusUpdate, *, now: datetime) -> None:
     """Pause or resume the store as its merchant would. Raises StoreNotFound, ValidationFailed."""
     partner_id = await tx.scalar(select(stores.c.partner_id).where(stores.c.id == store_id))
-    if not await set_status(tx, partner_id, store_id, request, now=now, on_change=on_change):
+    if not await set_status(tx, partner_id, store_id, request, now=now):
         raise StoreNotFound(store_id)
 
 

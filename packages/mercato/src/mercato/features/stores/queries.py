@@ -1,4 +1,4 @@
-"""The SQL of stores. What a partner can reach takes the caller's partner id: another's row isn't found."""
+"""The SQL of stores and onboardings. What a partner can reach takes its id: another's row isn't found."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
@@ -24,13 +24,14 @@ from sqlalchemy import (
     update,
 )
 
-from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
+from mercato.features.catalogs.tables import catalog_owners as owners
+from mercato.features.catalogs.tables import catalog_sets as sets
+from mercato.features.partners.tables import partners
+from mercato.features.stores.model import Onboarding, OnboardingChange, SoldOut, StoreChange, StoreRow
+from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.tables import catalog_owners as owners
-from mercato.platform.db.tables import catalog_sets as sets
-from mercato.platform.db.tables import onboardings, partners, sold_out_items, stores
 from mercato_contract.stores import Address, StoreStatusValue
 from mercato_contract.wire import as_json
 
@@ -86,9 +87,12 @@ async def find_version(tx: Read, store_id: UUID) -> int | None:
     return version
 
 
-async def increment_version(tx: Write, store_id: UUID) -> None:
-    """Invalidate every earlier plan for the store. It may not exist yet."""
-    await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
+async def increment_version(tx: Write, store_id: UUID) -> bool:
+    """Invalidate every earlier plan for the store, and lock its row; return whether it exists."""
+    changed = await tx.execute(
+        update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1)
+    )
+    return changed.rowcount == 1
 
 
 async def list_stores_by_id(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
@@ -147,10 +151,19 @@ async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limi
     return [row.id for row in await tx.all(query)]
 
 
-async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
+async def update_store(
+    tx: Write, partner_id: UUID, store_id: UUID, change: StoreChange, *, now: datetime
+) -> bool:
     """Change the partner's store; return whether it exists."""
+    values = {
+        name: _text(value) if name in ("address", "categories") else value
+        for name in change.members
+        for value in [getattr(change, name)]
+    }
     moved = await tx.execute(
-        update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
+        update(stores)
+        .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
+        .values(**values, updated_at=now)
     )
     return moved.rowcount == 1
 
@@ -195,6 +208,11 @@ async def _set_timezone(
         .values(timezone=timezone)
     )
     return moved.rowcount == 1
+
+
+async def lock(tx: Write, store_id: UUID) -> bool:
+    """Lock the row of a store of any partner until the transaction ends; return whether it exists."""
+    return await tx.first(select(stores.c.id).where(stores.c.id == store_id).with_for_update()) is not None
 
 
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
@@ -260,3 +278,101 @@ def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
     values["categories"] = _words.decode(values["categories"])
     values["catalog_set_id"] = values.pop("current_set_id")
     return StoreRow(**values, sold_out=sold_out)
+
+
+# --- onboardings -----------------------------------------------------------------------------------
+
+
+async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
+    """The unique index refuses a second onboarding that holds the same partnerStoreId."""
+    address = as_json(onboarding.address).decode()
+    await tx.execute(insert(onboardings).values(asdict(onboarding) | {"address": address}))
+
+
+async def find_onboarding(
+    tx: Read, partner_id: UUID, onboarding_id: UUID, *, lock: bool = False
+) -> Onboarding | None:
+    """Return the partner's onboarding unless it is cancelled; `lock` locks its row until the transaction ends."""
+    query = select(onboardings).where(
+        onboardings.c.id == onboarding_id,
+        onboardings.c.partner_id == partner_id,
+        onboardings.c.cancelled_at.is_(None),
+    )
+    row = await tx.first(query.with_for_update() if lock else query)
+    return None if row is None else _onboarding(row)
+
+
+async def find_name_holder(tx: Read, partner_id: UUID, partner_store_id: str) -> Onboarding | None:
+    """Return the onboarding that holds this partnerStoreId, and lock its row until the transaction ends."""
+    row = await tx.first(
+        select(onboardings)
+        .where(
+            onboardings.c.partner_id == partner_id,
+            onboardings.c.partner_store_id == partner_store_id,
+            onboardings.c.holds_name,
+        )
+        .with_for_update()
+    )
+    return None if row is None else _onboarding(row)
+
+
+async def list_onboardings(
+    tx: Read, partner_id: UUID, *, before: UUID | None, limit: int
+) -> list[Onboarding]:
+    """Return the partner's onboardings, newest first."""
+    query = select(onboardings).where(
+        onboardings.c.partner_id == partner_id, onboardings.c.cancelled_at.is_(None)
+    )
+    if before is not None:
+        query = query.where(onboardings.c.id < before)
+    return [_onboarding(row) for row in await tx.all(query.order_by(onboardings.c.id.desc()).limit(limit))]
+
+
+async def update_onboarding(tx: Write, onboarding_id: UUID, change: OnboardingChange) -> bool:
+    """Change an onboarding that is neither active nor cancelled; return False for others."""
+    moved = await tx.execute(
+        update(onboardings)
+        .where(
+            onboardings.c.id == onboarding_id,
+            onboardings.c.activated_at.is_(None),
+            onboardings.c.cancelled_at.is_(None),
+        )
+        .values({name: value for name, value in asdict(change).items() if value is not UNSET})
+    )
+    return moved.rowcount == 1
+
+
+async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
+    """Return an onboarding of any partner, for background work."""
+    row = await tx.first(select(onboardings).where(onboardings.c.id == onboarding_id))
+    return None if row is None else _onboarding(row)
+
+
+async def delete_onboardings(tx: Write, partner_id: UUID, *, limit: int) -> Sequence[UUID]:
+    """Delete at most `limit` onboardings with their stores, catalogs and runs; return the ids of the stores."""
+    rows = await tx.all(
+        select(onboardings.c.id, onboardings.c.store_id)
+        .where(onboardings.c.partner_id == partner_id)
+        .order_by(onboardings.c.id)
+        .limit(limit)
+        .with_for_update()
+    )
+    owners, gone = [row.id for row in rows], [row.store_id for row in rows]
+    if not rows:
+        return gone
+    await tx.execute(delete(sold_out_items).where(sold_out_items.c.store_id.in_(gone)))
+    await tx.execute(delete(stores).where(stores.c.id.in_(gone)))
+    # The owner first: a run that is about to switch has locked it, or doesn't find it afterwards.
+    await tx.execute(delete(catalog_owners).where(catalog_owners.c.id.in_(owners)))
+    sets = select(catalog_sets.c.id).where(catalog_sets.c.owner_id.in_(owners))
+    await tx.execute(delete(catalog_bodies).where(catalog_bodies.c.set_id.in_(sets)))
+    await tx.execute(delete(catalog_sets).where(catalog_sets.c.owner_id.in_(owners)))
+    await tx.execute(delete(catalog_runs).where(catalog_runs.c.owner_id.in_(owners)))
+    await tx.execute(delete(onboardings).where(onboardings.c.id.in_(owners)))
+    return gone
+
+
+def _onboarding(row: Row[Any]) -> Onboarding:
+    values = row._asdict()
+    values["address"] = _address.decode(values["address"])
+    return Onboarding(**values)

@@ -1,23 +1,24 @@
-"""The columns that a request changes of a store, or all its faults, without database or network."""
+"""What a request changes of a store, or all its faults, without database or network."""
 
 from datetime import datetime
-from typing import Any, Final
+from types import NoneType
+from typing import Annotated, Final, get_args
 from uuid import UUID, uuid5
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType, structs
 
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.stores.address import address_of
-from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import refusal
+from mercato.platform.wire.parts import read_shallow
 from mercato.platform.wire.walk import FieldFault
 from mercato_contract.money import MoneyError, to_minor
 from mercato_contract.stores import (
     MINIMUM_NEGATIVE,
+    Address,
     AddressRequest,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
@@ -28,56 +29,97 @@ from mercato_contract.stores import (
     timezone_fault,
     webhook_token_fault,
 )
-from mercato_contract.wire import as_json, parse_instant, parse_uuid
+from mercato_contract.wire import Wire, parse_instant, parse_uuid
 
-CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_order_amount")
-"""Members of a StoreUpdate that null clears; for any other, null is the same as absent."""
+NULL: Final = Raw(b"null")
+
+
+class _SentStatus(Wire):
+    status: Annotated[str, Meta(min_length=1)]
+    pause_reason: Raw = NULL
+    resume_at: Raw = NULL
+
+
+_read_status: Final = msgspec.json.Decoder(_SentStatus).decode
+
+
+def read_status_update(body: bytes) -> StoreStatusUpdate:
+    """Decode like msgspec, but of a list or an object in place of a text read only its type.
+
+    With `online` these members may hold anything, and msgspec takes a second for 1 MiB of floats.
+    """
+    sent = _read_status(body)
+    return StoreStatusUpdate(
+        status=sent.status,
+        pause_reason=read_shallow(bytes(sent.pause_reason)),
+        resume_at=read_shallow(bytes(sent.resume_at)),
+    )
+
+
+def address_of(sent: AddressRequest) -> Address:
+    return Address(
+        street=sent.street or sent.address1 or UNSET,
+        address2=sent.address2 or UNSET,
+        city=sent.city or UNSET,
+        state=sent.state or UNSET,
+        postal_code=sent.postal_code or UNSET,
+        country=sent.country or UNSET,
+        coordinates=sent.coordinates or UNSET,
+    )
+
 
 REASON_LENGTH: Final = 1000
 
+_CLEARABLE: Final = {field.name for field in structs.fields(StoreChange) if NoneType in get_args(field.type)}
+"""Members that null clears; for any other, null is the same as absent."""
 
-def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> dict[str, Any]:
-    """Return the columns to change; `found` is the location of the request's address.
+_COPIED: Final = {*StoreUpdate.__struct_fields__} & {*StoreChange.__struct_fields__} - {
+    "address",
+    "minimum_order_amount",
+}
+"""Members that are stored as they are sent."""
+
+
+def change_of(request: StoreUpdate, row: StoreRow, *, found: Location) -> StoreChange:
+    """Return what the request changes; `found` is the location of its address.
 
     Raises ValidationFailed for every value that is not allowed.
     """
-    changes = {
-        name: value
-        for name in StoreUpdate.__struct_fields__
-        if name != "webhook_token"
-        and (value := getattr(request, name)) is not UNSET
-        and (value is not None or name in CLEARABLE)
-    }
-    url = changes.get("webhook_url", row.webhook_url)
-    refuse([*_update_faults(changes, row), ("/webhookToken", token_fault(request.webhook_token, url))])
-    if "timezone" in changes:
-        changes["timezone_given"] = True
-    if "address" in changes:
-        changes = _address_columns(changes.pop("address"), row, found) | changes
-    if "categories" in changes:
-        changes["categories"] = as_json(changes["categories"]).decode()
-    if "minimum_order_amount" in changes:
-        text = changes["minimum_order_amount"]
-        changes["minimum_order_amount"] = None if text is None else to_minor(text, row.currency)
-        changes["minimum_order_currency"] = None if text is None else row.currency
-    return changes
+    url = row.webhook_url if request.webhook_url is UNSET else request.webhook_url
+    refuse([*_update_faults(request, row), ("/webhookToken", token_fault(request.webhook_token, url))])
+    sent = {name: getattr(request, name) for name in _COPIED}
+    change = StoreChange(
+        **{name: value for name, value in sent.items() if value is not None or name in _CLEARABLE}
+    )
+    if change.timezone is not UNSET:
+        change = structs.replace(change, timezone_given=True)
+    if isinstance(request.address, AddressRequest):
+        change = _with_address(change, request.address, row, found)
+    text = request.minimum_order_amount
+    if text is None:
+        change = structs.replace(change, minimum_order_amount=None, minimum_order_currency=None)
+    elif text is not UNSET:
+        amount = to_minor(text, row.currency)
+        change = structs.replace(change, minimum_order_amount=amount, minimum_order_currency=row.currency)
+    return change
 
 
-def _address_columns(sent: AddressRequest, row: StoreRow, found: Location) -> dict[str, Any]:
-    """Return the columns of an address: with the coordinates that were sent, else, if it is new, those found.
+def _with_address(change: StoreChange, sent: AddressRequest, row: StoreRow, found: Location) -> StoreChange:
+    """Return the change with an address: with the coordinates that were sent, else, if it is new, those found.
 
     The time zone follows, unless the merchant set one or the address doesn't determine it.
     """
     address = address_of(sent)
-    columns: dict[str, Any] = {"address": as_json(address).decode()}
+    change = structs.replace(change, address=address)
     if sent.coordinates is not None:
-        return columns | {"latitude": sent.coordinates.lat, "longitude": sent.coordinates.lng}
-    if address == msgspec.structs.replace(row.address, coordinates=UNSET):
-        return columns
+        return structs.replace(change, latitude=sent.coordinates.lat, longitude=sent.coordinates.lng)
+    if address == structs.replace(row.address, coordinates=UNSET):
+        return change
     latitude, longitude = found.coordinates or (None, None)
-    columns |= {"latitude": latitude, "longitude": longitude}
-    follows = found.timezone is not None and not row.timezone_given
-    return columns | {"timezone": found.timezone} if follows else columns
+    change = structs.replace(change, latitude=latitude, longitude=longitude)
+    if found.timezone is None or row.timezone_given or change.timezone is not UNSET:
+        return change
+    return structs.replace(change, timezone=found.timezone)
 
 
 def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
@@ -87,19 +129,23 @@ def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
     return webhook_token_fault(token) or ("webhookToken needs a webhookUrl." if url is None else None)
 
 
-def _update_faults(changes: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:
+def _update_faults(request: StoreUpdate, row: StoreRow) -> list[tuple[str, str | None]]:
     faults: list[tuple[str, str | None]] = [
-        (f"/{wire}", uri_fault(changes[name], wire))
-        for name, wire in (("logo_url", "logoUrl"), ("webhook_url", "webhookUrl"))
-        if changes.get(name) is not None
+        (f"/{wire}", uri_fault(url, wire))
+        for url, wire in ((request.logo_url, "logoUrl"), (request.webhook_url, "webhookUrl"))
+        if isinstance(url, str)
     ]
-    if "timezone" in changes:
-        faults.append(("/timezone", timezone_fault(changes["timezone"])))
-    if changes.get("minimum_order_amount") is not None:
-        faults.append(("/minimumOrderAmount", _minimum_fault(changes["minimum_order_amount"], row.currency)))
-    delivery = changes.get("delivery_allowed", row.delivery_allowed)
-    if not delivery and not changes.get("pickup_allowed", row.pickup_allowed):
-        at = "/deliveryAllowed" if "delivery_allowed" in changes else "/pickupAllowed"
+    if isinstance(request.timezone, str):
+        faults.append(("/timezone", timezone_fault(request.timezone)))
+    if isinstance(request.minimum_order_amount, str):
+        faults.append(("/minimumOrderAmount", _minimum_fault(request.minimum_order_amount, row.currency)))
+    delivery, pickup = request.delivery_allowed, request.pickup_allowed
+    modes = (
+        delivery if isinstance(delivery, bool) else row.delivery_allowed,
+        pickup if isinstance(pickup, bool) else row.pickup_allowed,
+    )
+    if not any(modes):
+        at = "/deliveryAllowed" if isinstance(delivery, bool) else "/pickupAllowed"
         faults.append((at, "A store must allow delivery or pickup: at least one of the two stays true."))
     return faults
 
@@ -111,11 +157,11 @@ def _minimum_fault(text: str, currency: str) -> str | None:
         return f"minimumOrderAmount: {fault}"
 
 
-def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
-    """Return the columns to set. With `online` the other members are ignored."""
+def status_change_of(request: StoreStatusUpdate, now: datetime) -> StoreChange:
+    """Return what the request changes. With `online` its other members are ignored."""
     wanted = request.status.lower()
     if wanted == StoreStatusValue.ONLINE.value:
-        return {"paused": False, "pause_reason": None, "resume_at": None}
+        return StoreChange(paused=False, pause_reason=None, resume_at=None)
     reason, resume = request.pause_reason, request.resume_at
     at = parse_instant(resume) if isinstance(resume, str) else None
     faults: list[FieldFault] = []
@@ -135,7 +181,7 @@ def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
         faults.append(FieldFault("/resumeAt", message, form=False))
     if faults:
         raise refusal(faults)
-    return {"paused": True, "pause_reason": reason, "resume_at": at}
+    return StoreChange(paused=True, pause_reason=reason, resume_at=at)
 
 
 def availability_changes(

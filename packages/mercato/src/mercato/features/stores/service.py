@@ -8,19 +8,22 @@ from msgspec import UNSET, Struct, structs
 
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.compiled import CompiledCatalogs
+from mercato.features.catalogs.errors import CatalogIngestNotFound
+from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, places, queries, rules
-from mercato.features.stores.address import address_of
-from mercato.features.stores.cache import OnChange, StoreCache, invalidate, publish_change
+from mercato.features.stores import events, places, queries, rules, views
+from mercato.features.stores.cache import StoreCache, invalidate, publish_change
 from mercato.features.stores.catalogs import IdMappings
+from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
+from mercato.features.stores.rules import address_of
+from mercato.features.stores.views import status_of, store_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
-from mercato.platform import crash, errors
+from mercato.platform import crash
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
@@ -38,7 +41,6 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato_contract.wire import instant, rfc3339
 
 
 class Stores(Struct, frozen=True):
@@ -51,7 +53,6 @@ class Stores(Struct, frozen=True):
     compiled: CompiledCatalogs
     id_mappings: IdMappings
     runs_waiting: int
-    on_change: OnChange
     vault: Vault
     quota: StorageQuota
 
@@ -91,25 +92,25 @@ class Stores(Struct, frozen=True):
         async with self.db.write() as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
-                raise errors.StoreNotFound(store_id)
-            values = rules.update_values(request, row, found=found)
-            await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
-            if values.get("webhook_url"):
+                raise StoreNotFound(store_id)
+            change = rules.change_of(request, row, found=found)
+            await queries.update_store(tx, caller.partner_id, store_id, change, now=now)
+            if isinstance(change.webhook_url, str):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
-                await enable_endpoints_below(tx, caller.partner_id, values["webhook_url"])
+                await enable_endpoints_below(tx, caller.partner_id, change.webhook_url)
             after = await queries.find_store(tx, store_id)
             assert after is not None
-            if "address" in values:
+            if change.address is not UNSET:
                 await places.enqueue_for_store(tx, after)
             token = request.webhook_token if isinstance(request.webhook_token, str) else None
-            if after.webhook_url is not None and ("webhook_url" in values or token is not None):
+            if after.webhook_url is not None and (change.webhook_url is not UNSET or token is not None):
                 await events.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
             await events.announce_webhook_url(
                 tx, before=row, after=after, now=now, new_id=self.new_id, trace=trace
             )
-            members = sorted(values) if token is None else [*sorted(values), "webhook_token"]
+            members = sorted(change.members) if token is None else [*sorted(change.members), "webhook_token"]
             await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
-            await publish_change(tx, store_id, self.on_change)
+            await publish_change(tx, store_id)
         return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
@@ -122,10 +123,8 @@ class Stores(Struct, frozen=True):
         """Pause or resume. Pausing a paused store replaces reason and end. Raises StoreNotFound, ValidationFailed."""
         now = self.clock()
         async with self.db.write() as tx:
-            if not await set_status(
-                tx, caller.partner_id, store_id, request, now=now, on_change=self.on_change
-            ):
-                raise errors.StoreNotFound(store_id)
+            if not await set_status(tx, caller.partner_id, store_id, request, now=now):
+                raise StoreNotFound(store_id)
             row = await queries.find_store(tx, store_id)
         assert row is not None
         return status_of(row, now)
@@ -141,7 +140,7 @@ class Stores(Struct, frozen=True):
         async with self.db.write() as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
-                raise errors.StoreNotFound(store_id)
+                raise StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
             await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
             await invalidate(tx, store_id)
@@ -154,7 +153,7 @@ class Stores(Struct, frozen=True):
         async with self.db.read() as tx:
             row = await queries.find_store(tx, store_id)
         if row is None or row.partner_id != caller.partner_id:
-            raise errors.StoreNotFound(store_id)
+            raise StoreNotFound(store_id)
         return await self.id_mappings.get(row.catalog_set_id)
 
     async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
@@ -182,7 +181,7 @@ class Stores(Struct, frozen=True):
         async with self.db.read() as tx:
             run = await catalogs.find_run(tx, run_id)
         if run is None or run.owner.id != store.onboarding_id or not run.notified:
-            raise errors.CatalogIngestNotFound(run_id)
+            raise CatalogIngestNotFound(run_id)
         return _with_store_warnings(run, store)
 
     async def list_runs(
@@ -203,14 +202,13 @@ async def set_status(
     request: StoreStatusUpdate,
     *,
     now: datetime,
-    on_change: OnChange,
 ) -> bool:
     """Pause or resume the partner's store; return whether it exists. Raises ValidationFailed."""
-    values = rules.status_values(request, now)
-    if not await queries.update_store(tx, partner_id, store_id, **values, updated_at=now):
+    change = rules.status_change_of(request, now)
+    if not await queries.update_store(tx, partner_id, store_id, change, now=now):
         return False
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
-    await publish_change(tx, store_id, on_change)
+    await publish_change(tx, store_id)
     return True
 
 
@@ -218,45 +216,7 @@ def _with_store_warnings(run: Run, store: StoreRow) -> Run:
     """Return an ended run with the warnings about the store's address before its own."""
     if run.status in OPEN:
         return run
-    return structs.replace(run, warnings=(*places.warnings_of(store), *run.warnings))
-
-
-def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
-    """Return a store's status at an instant."""
-    if not row.paused_at(now):
-        return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
-    return StoreStatusResponse(
-        status=StoreStatusValue.PAUSED, pause_reason=row.pause_reason, resume_at=instant(row.resume_at)
-    )
-
-
-def store_of(row: StoreRow, now: datetime) -> Store:
-    """Return a store as its merchant sees it at an instant."""
-    status = status_of(row, now)
-    return Store(
-        store_id=row.id,
-        onboarding_id=row.onboarding_id,
-        partner_store_id=row.partner_store_id,
-        catalog_set_id=row.catalog_set_id,
-        name=row.name,
-        address=row.address,
-        phone=row.phone or UNSET,
-        timezone=row.timezone,
-        logo_url=row.logo_url or UNSET,
-        description=row.description or UNSET,
-        status=status.status,
-        pause_reason=status.pause_reason,
-        resume_at=status.resume_at,
-        webhook_url=row.webhook_url or UNSET,
-        minimum_order_amount=row.minimum_text or UNSET,
-        delivery_allowed=row.delivery_allowed,
-        pickup_allowed=row.pickup_allowed,
-        categories=row.categories,
-        unavailable_item_ids=row.unavailable_at(now),
-        warnings=places.warnings_of(row),
-        created_at=rfc3339(row.created_at),
-        updated_at=rfc3339(row.updated_at),
-    )
+    return structs.replace(run, warnings=(*views.warnings_of(store), *run.warnings))
 
 
 def _origin_detail(before: StoreRow, after: StoreRow) -> dict[str, str | None]:

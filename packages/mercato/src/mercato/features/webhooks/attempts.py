@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import (
     ARRAY,
     Executable,
@@ -25,9 +26,9 @@ from sqlalchemy import (
 
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.db.types import Dialect, Instant
 from mercato.platform.jobs import enqueue
 from mercato_contract.webhooks import DeliveryStatus
@@ -41,6 +42,13 @@ BASE: Final = orders.c.content.label("base")
 """The stored order, which the body of a delivery about it is compressed with."""
 
 
+class Due(Struct, frozen=True):
+    """When the next attempt of a delivery is due, and the job that makes it."""
+
+    at: datetime
+    job_id: int
+
+
 async def enqueue_attempt(
     tx: Write,
     job: DeliverJob,
@@ -50,8 +58,8 @@ async def enqueue_attempt(
     attempts: int = 0,
     faults: int = 0,
     delay: timedelta | None = None,
-) -> dict[str, object] | None:
-    """Enqueue the job of an attempt. Return the delivery's columns that refer to it.
+) -> Due | None:
+    """Enqueue the job of an attempt.
 
     Return None if the job is enqueued already: a repeat is harmless, and replaces a dead job.
     """
@@ -64,7 +72,7 @@ async def enqueue_attempt(
         dedup=f"{delivery_id}:{round}:{attempts}:{faults}",
         group=job.partner_id.hex,
     )
-    return None if enqueued is None else {"due_at": enqueued.run_at, "job_id": enqueued.id}
+    return None if enqueued is None else Due(enqueued.run_at, enqueued.id)
 
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -161,11 +169,51 @@ def _update(columns: tuple[str, ...]) -> Update:
     return prepared_update(deliveries, *columns, where=_UNCHANGED)
 
 
-async def update_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
-    """Update the delivery. Return False if another transaction has changed it since it was read."""
-    values = columns | {"updated_at": now}
-    moved = await tx.execute(_update(tuple(values)), _unchanged(delivery) | values)
-    return moved.rowcount == 1
+class Failed(Struct, frozen=True):
+    """The delivery isn't attempted again."""
+
+    reason: str
+
+
+class Retried(Struct, frozen=True):
+    """The delivery is attempted again at an instant of its schedule."""
+
+    at: datetime
+    error: str | None
+    due: Due | None
+
+
+class Postponed(Struct, frozen=True):
+    """The delivery is attempted again after so many internal faults in a row. Its error and its schedule stay."""
+
+    faults: int
+    due: Due | None
+
+
+DeliveryChange = Failed | Retried | Postponed
+
+
+async def update_delivery(
+    tx: Write, delivery: Delivery, change: DeliveryChange, *, attempts: int, now: datetime
+) -> bool:
+    """Write what follows from an attempt, and the number of attempts so far.
+
+    Return False if another transaction has changed the delivery since it was read.
+    """
+    values: dict[str, object] = {"attempts": attempts, "updated_at": now}
+    due: Due | None = None
+    match change:
+        case Failed(reason=reason):
+            values |= {"status": DeliveryStatus.FAILED, "error": reason, "next_attempt_at": None}
+            values |= {"due_at": None, "job_id": None}
+        case Retried(at=at, error=error, due=due):
+            values |= {"error": error, "next_attempt_at": at, "faults": 0}
+        case Postponed(faults=faults, due=due):
+            values |= {"faults": faults}
+    if due is not None:
+        values |= {"due_at": due.at, "job_id": due.job_id}
+    updated = await tx.execute(_update(tuple(values)), _unchanged(delivery) | values)
+    return updated.rowcount == 1
 
 
 def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, first: int) -> None:

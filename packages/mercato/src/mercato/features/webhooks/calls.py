@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks.call_limits import (
     Breaker,
     ConcurrencyLimiter,
@@ -24,8 +25,9 @@ from mercato.features.webhooks.call_limits import (
 from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.platform.clock import Clock
-from mercato.platform.outbound.client import Fault, Outbound, Reply, RequestFailed
-from mercato.platform.telemetry import Metrics, tracing
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import Fault, Reply, RequestFailed
+from mercato.platform.telemetry import tracing
 from mercato_contract.signing import webhook_headers
 
 log = structlog.get_logger("mercato.webhooks")
@@ -112,7 +114,7 @@ class StoreCalls:
         outbound: Outbound,
         credentials: WebhookCredentials,
         clock: Clock,
-        metrics: Metrics,
+        metrics: CommerceMetrics,
         monotonic: Callable[[], float] = monotonic,
         limiter: ConcurrencyLimiter | None = None,
         max_stores: int = MAX_STORES,
@@ -141,9 +143,7 @@ class StoreCalls:
         """
         time = asyncio.get_running_loop().time
         deadline = time() + seconds
-        credentials = self._credentials.cached(call.partner_id)
-        if credentials is None:
-            credentials = await self._credentials.get(call.partner_id)
+        credentials = await self._credentials.get(call.partner_id)
         store = self._store(call)
         breaker = store.breaker(call.url)
         if wait := breaker.wait(self._monotonic()):
@@ -201,7 +201,7 @@ class StoreCalls:
                 span="store.call",
                 ids={"partner_id": call.partner_id, "store_id": call.store_id},
                 timeout=seconds,
-                for_order=True,
+                urgent=True,
             )
         except RequestFailed as failure:
             return failed_result(at, failure), failure.fault.value

@@ -6,14 +6,17 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
 from sqlalchemy import Row
 
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks import endpoints, queries
 from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.queries import DeliveryFilter, NewDelivery
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
@@ -55,9 +58,7 @@ async def record_store_call(
     if the order has a call of the type already; the transaction has to lock the order.
     """
     attempts = [result for result in results if result.was_sent]
-    insert = queries.insert_first if once else queries.insert_delivery
-    is_written = await insert(
-        tx,
+    delivery = NewDelivery(
         id=delivery_id,
         partner_id=call.partner_id,
         surface=Surface.COMMERCE,
@@ -75,9 +76,12 @@ async def record_store_call(
         created_at=now,
         updated_at=now,
     )
-    if is_written:
-        insert_attempts(tx, delivery_id, attempts, first=1)
-    return is_written
+    if not once:
+        queries.insert_delivery(tx, delivery)
+    elif not await queries.insert_first(tx, delivery):
+        return False
+    insert_attempts(tx, delivery_id, attempts, first=1)
+    return True
 
 
 async def update_store_call(
@@ -85,10 +89,10 @@ async def update_store_call(
 ) -> None:
     """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned."""
     attempts = [result for result in results if result.was_sent]
-    columns: dict[str, object] = {"status": status, "updated_at": now}
-    if results or status is DeliveryStatus.SUCCEEDED:
-        columns["error"] = _last_error(results, status)
-    total = await queries.update_store_call(tx, delivery_id, added=len(attempts), columns=columns)
+    error = _last_error(results, status) if results or status is DeliveryStatus.SUCCEEDED else UNSET
+    total = await queries.update_store_call(
+        tx, delivery_id, added=len(attempts), status=status, error=error, now=now
+    )
     if total is not None:
         insert_attempts(tx, delivery_id, attempts, first=total - len(attempts) + 1)
 
@@ -123,7 +127,7 @@ async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery)
     )
     rows = await queries.list_rows(tx, criteria, limit=query.limit + 1)
     page, next_cursor = page_of(rows, query.limit, lambda row: row.id)
-    deliveries = [WebhookDelivery(**_members(row)) for row in page]
+    deliveries = [_delivery(row) for row in page]
     return WebhookDeliveryPage(deliveries=deliveries, next_cursor=next_cursor)
 
 
@@ -135,7 +139,7 @@ async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDe
 async def detail_of(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
     """Return a row with its body and attempts."""
     return WebhookDeliveryDetail(
-        **_members(row),
+        **asdict(_delivery(row)),
         attempt_log=[
             DeliveryAttempt(
                 number=attempt.number,
@@ -185,17 +189,17 @@ async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> 
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     row = await queries.find_row(tx, caller, delivery_id)
     if row is None:
-        raise errors.DeliveryNotFound(delivery_id)
+        raise DeliveryNotFound(delivery_id)
     return row
 
 
-def _members(row: Row[Any]) -> dict[str, Any]:
-    """Return the members of a `WebhookDelivery`."""
-    return {name: getattr(row, name) for name in _COPIED} | {
-        "delivery_id": row.id,
-        "status": DeliveryStatus(row.status),
-        "next_attempt_at": instant(row.next_attempt_at),
-        "endpoint_disabled": row.disabled_reason,
-        "created_at": instant(row.created_at),
-        "updated_at": instant(row.updated_at),
-    }
+def _delivery(row: Row[Any]) -> WebhookDelivery:
+    return WebhookDelivery(
+        **{name: getattr(row, name) for name in _COPIED},
+        delivery_id=row.id,
+        status=DeliveryStatus(row.status),
+        next_attempt_at=instant(row.next_attempt_at),
+        endpoint_disabled=row.disabled_reason,
+        created_at=instant(row.created_at) or "",
+        updated_at=instant(row.updated_at) or "",
+    )

@@ -7,11 +7,12 @@ from uuid import UUID
 from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mercato.features.partners.tables import partners
 from mercato.features.webhooks.call_limits import MIN_CALLS
+from mercato.features.webhooks.tables import deliveries, endpoints
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.tables import deliveries, endpoints, partners
 from mercato.platform.db.types import Instant
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.webhooks import DeliveryStatus

@@ -14,7 +14,7 @@ from mercato.features.partners.accounts import get_ending_secrets
 from mercato.features.partners.model import Caller
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import queries
-from mercato.platform import errors
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Read
 from mercato.platform.wire.checks import refuse
@@ -117,7 +117,7 @@ async def list_copies(
         row = await queries.find_row(tx, caller, named)
         rows = [row] if row is not None else await queries.list_sent(tx, caller, named)
         if not rows:
-            raise errors.DeliveryNotFound(named)
+            raise DeliveryNotFound(named)
     else:
         written = next((text for name, text in webhook.headers.items() if name.lower() == "webhook-id"), "")
         webhook_id = parse_uuid(written.strip())

@@ -1,24 +1,25 @@
 """Deliveries of all partners, for operators: listed, counted, shown masked, and redelivered."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Row, Select, func, select
 
 from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.tables import partners
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.deliveries import detail_of, redeliver
+from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.masking import mask_body, mask_reply
 from mercato.features.webhooks.queries import DeliveryFilter
-from mercato.platform import errors
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.db.tables import deliveries, partners
 from mercato.platform.wire.cursor import page_of
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.pages import cursor_of
@@ -33,8 +34,7 @@ MAX_SEARCHED: Final = 10_000
 _IS_REDELIVERABLE: Final = deliveries.c.type.not_in(STORE_CALLS)
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryCount:
+class DeliveryCount(Struct, frozen=True):
     """The number of a partner's deliveries of a type and status."""
 
     partner: str | None
@@ -92,7 +92,7 @@ async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
     """Return a delivery of any partner without what operators don't see. Raises DeliveryNotFound."""
     row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
     if row is None:
-        raise errors.DeliveryNotFound(delivery_id)
+        raise DeliveryNotFound(delivery_id)
     found = await detail_of(tx, row)
     return replace(
         found,
@@ -154,7 +154,7 @@ async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
     caller = Caller(owner.partner_id, owner.partner_id, Surface(owner.surface), Limits())
     try:
         await redeliver(tx, caller, delivery_id, now=now)
-    except errors.DeliveryNotFound:
+    except DeliveryNotFound:
         return False
     return True
 

@@ -3,6 +3,8 @@
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
+
 from mercato.features.compression import compress
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
@@ -18,58 +20,67 @@ from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 
 
-async def push(
-    tx: Write,
-    *,
-    delivery_id: UUID,
-    partner_id: UUID,
-    surface: Surface,
-    store_id: UUID | None,
-    base_url: str,
-    type: EventType,  # noqa: A002  # the envelope's own word
-    webhook_id: UUID,
-    data: object,
-    traceparent: str,
-    now: datetime,
-    order_id: UUID | None = None,
-    order_content: bytes = b"",
-) -> None:
-    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction.
+class Recipient(Struct, frozen=True):
+    """Who gets an event, and where: at a webhookUrl (Commerce) or an event URL (Marketfront)."""
 
-    `base_url` is a webhookUrl of the Commerce surface, or an event URL of the Marketfront surface.
+    partner_id: UUID
+    surface: Surface
+    base_url: str
+
+    def url(self, event_type: EventType) -> str:
+        return (
+            target(self.base_url, SUFFIXES[event_type]) if self.surface is Surface.COMMERCE else self.base_url
+        )
+
+
+class NewEvent(Struct, frozen=True, kw_only=True):
+    """What happened, and to which order or store. `order_content` is the content of the order as it is stored."""
+
+    delivery_id: UUID
+    webhook_id: UUID
+    type: EventType
+    data: object
+    traceparent: str
+    store_id: UUID | None = None
+    order_id: UUID | None = None
+    order_content: bytes = b""
+
+
+async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> None:
+    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction.
 
     The body is compressed with the order's content, so that content isn't stored twice. Deliveries about one order to
     one address are sent one after the other in the order of their pushes; one that waits for a retry blocks none.
     While the address is disabled the delivery is stored as failed, so that it can be redelivered.
     """
-    url = target(base_url, SUFFIXES[type]) if surface is Surface.COMMERCE else base_url
-    partition = partition_of(order_id or webhook_id)
-    disabled = await endpoints.find_disabled_reason(tx, partner_id, url)
-    due: dict[str, object] = {
-        "status": DeliveryStatus.FAILED,
-        "error": None if disabled is None else endpoints.disabled_error(disabled),
-    }
+    url = to.url(event.type)
+    partition = partition_of(event.order_id or event.webhook_id)
+    disabled = await endpoints.find_disabled_reason(tx, to.partner_id, url)
+    due = None
     if disabled is None:
-        job = DeliverJob(partner_id=partner_id, url=url, partition=partition)
-        due = {"status": DeliveryStatus.PENDING, "next_attempt_at": now}
-        due |= await enqueue_attempt(tx, job, delivery_id) or {}
-    await queries.insert_delivery(
-        tx,
-        id=delivery_id,
-        partner_id=partner_id,
-        surface=surface,
-        store_id=store_id,
-        order_id=order_id,
-        type=type,
-        webhook_id=webhook_id,
+        job = DeliverJob(partner_id=to.partner_id, url=url, partition=partition)
+        due = await enqueue_attempt(tx, job, event.delivery_id)
+    delivery = queries.NewDelivery(
+        id=event.delivery_id,
+        partner_id=to.partner_id,
+        surface=to.surface,
+        store_id=event.store_id,
+        order_id=event.order_id,
+        type=event.type,
+        webhook_id=event.webhook_id,
         url=url,
-        body=compress(envelope(type, occurred_at=now, data=data), base=order_content),
-        traceparent=traceparent,
+        body=compress(envelope(event.type, occurred_at=now, data=event.data), base=event.order_content),
+        traceparent=event.traceparent,
         partition=partition,
         created_at=now,
         updated_at=now,
-        **due,
+        status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
+        error=None if disabled is None else endpoints.disabled_error(disabled),
+        next_attempt_at=now if disabled is None else None,
+        due_at=None if due is None else due.at,
+        job_id=None if due is None else due.job_id,
     )
+    queries.insert_delivery(tx, delivery)
 
 
 async def announce_change(
@@ -88,19 +99,16 @@ async def announce_change(
     if base_url is None:
         return
     event_id = new_id()
-    await push(
-        tx,
+    event = NewEvent(
         delivery_id=event_id,
-        partner_id=partner_id,
-        surface=Surface.COMMERCE if event_url is None else Surface.MARKETFRONT,
-        store_id=data.store_id if isinstance(data.store_id, UUID) else None,
-        base_url=base_url,
-        type=EventType.ENDPOINT_CHANGED,
         webhook_id=event_id,
+        type=EventType.ENDPOINT_CHANGED,
         data=data,
-        now=now,
         traceparent=trace,
+        store_id=data.store_id if isinstance(data.store_id, UUID) else None,
     )
+    surface = Surface.COMMERCE if event_url is None else Surface.MARKETFRONT
+    await push(tx, event, to=Recipient(partner_id, surface, base_url), now=now)
 
 
 def origin_changed(before: str | None, after: str | None) -> bool:

@@ -1,11 +1,12 @@
 """The SQL of the delivery log; that of the sender is in `attempts`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
     Row,
@@ -23,12 +24,13 @@ from sqlalchemy import (
 
 from mercato.features.compression import decompress
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY
+from mercato.features.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY, Due
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
-from mercato.platform.db.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.wire import redacted
 
 
 class DeliveryFilter(Struct, frozen=True, kw_only=True):
@@ -83,12 +85,6 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
 
 
 _INSERT_DELIVERY = prepared_insert(deliveries)
-_ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
-    "attempts": 0,
-    "round": 0,
-    "attempts_before_round": 0,
-    "faults": 0,
-}
 _other = deliveries.alias("other")
 _INSERT_FIRST = prepared(
     insert(deliveries).from_select(
@@ -109,30 +105,62 @@ _OF_ORDER = prepared(
 )
 
 
-async def insert_delivery(tx: Write, **columns: Any) -> bool:
-    """Insert a delivery before the transaction commits. Return True."""
-    tx.defer(_INSERT_DELIVERY, _ABSENT | columns)
-    return True
+@redacted("body")
+class NewDelivery(Struct, frozen=True, kw_only=True):
+    """A delivery to be inserted. `body` is compressed."""
+
+    id: UUID
+    partner_id: UUID
+    surface: Surface
+    store_id: UUID | None = None
+    order_id: UUID | None = None
+    type: str
+    webhook_id: UUID
+    url: str
+    body: bytes
+    traceparent: str
+    partition: int
+    status: DeliveryStatus
+    created_at: datetime
+    updated_at: datetime
+    error: str | None = None
+    next_attempt_at: datetime | None = None
+    due_at: datetime | None = None
+    job_id: int | None = None
+    attempts: int = 0
+    round: int = 0
+    attempts_before_round: int = 0
+    faults: int = 0
 
 
-async def insert_first(tx: Write, **columns: Any) -> bool:
+def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
+    """Insert a delivery before the transaction commits."""
+    tx.defer(_INSERT_DELIVERY, asdict(delivery))
+
+
+async def insert_first(tx: Write, delivery: NewDelivery) -> bool:
     """Insert a delivery if its order has none of its type. Return whether it was inserted."""
-    return (await tx.execute(_INSERT_FIRST, _ABSENT | columns)).rowcount == 1
+    return (await tx.execute(_INSERT_FIRST, asdict(delivery))).rowcount == 1
 
 
 # --- calls to stores ------------------------------------------------------------------------------
 
 
 async def update_store_call(
-    tx: Write, delivery_id: UUID, *, added: int, columns: Mapping[str, Any]
+    tx: Write,
+    delivery_id: UUID,
+    *,
+    added: int,
+    status: DeliveryStatus,
+    error: str | UnsetType | None,
+    now: datetime,
 ) -> int | None:
     """Add to the number of attempts. Return the sum, or None if the delivery doesn't exist."""
-    updated = await tx.execute(
-        update(deliveries)
-        .where(deliveries.c.id == delivery_id)
-        .values(attempts=deliveries.c.attempts + added, **columns)
-        .returning(deliveries.c.attempts)
-    )
+    statement = update(deliveries).where(deliveries.c.id == delivery_id)
+    statement = statement.values(attempts=deliveries.c.attempts + added, status=status, updated_at=now)
+    if error is not UNSET:
+        statement = statement.values(error=error)
+    updated = await tx.execute(statement.returning(deliveries.c.attempts))
     total: int | None = updated.scalar()
     return total
 
@@ -228,7 +256,7 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
     )
 
 
-async def start_next_round(tx: Write, row: Row[Any], due: Mapping[str, object], *, now: datetime) -> bool:
+async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime) -> bool:
     """Make the delivery due and restart its schedule. Return False if it has changed since it was read."""
     updated = await tx.execute(
         update(deliveries)
@@ -246,7 +274,8 @@ async def start_next_round(tx: Write, row: Row[Any], due: Mapping[str, object], 
             next_attempt_at=now,
             faults=0,
             updated_at=now,
-            **due,
+            due_at=due.at,
+            job_id=due.job_id,
         )
     )
     return updated.rowcount == 1

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.webhooks import attempts, endpoints
+from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Retried
 from mercato.features.webhooks.model import (
     MAX_FAULTS,
     CallResult,
@@ -28,7 +29,6 @@ from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.jobs import Job, JobLost, fence
 from mercato.platform.jobs.model import exponential
-from mercato_contract.webhooks import DeliveryStatus
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -108,8 +108,8 @@ async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datet
     """Record a failed attempt, and that the endpoint fails, and is disabled if that is the verdict."""
     delivery, result, verdict = sent.delivery, sent.result, sent.verdict
     number = delivery.attempts if result is None else delivery.attempts + 1
-    columns = await _columns(tx, job, sent, number=number, now=now)
-    is_updated = await attempts.update_delivery(tx, delivery, now=now, attempts=number, **columns)
+    change = await _follow_up(tx, job, sent, number=number, now=now)
+    is_updated = await attempts.update_delivery(tx, delivery, change, attempts=number, now=now)
     if not is_updated or result is None:
         return  # not updated: a redelivery has begun a new round meanwhile, and its attempts count
     await attempts.insert_attempt_of_each(tx, [(delivery, result)])
@@ -130,36 +130,30 @@ def _log_disabled(delivery: Delivery, reason: str) -> None:
     )
 
 
-async def _columns(
+async def _follow_up(
     tx: Write, job: DeliverJob, sent: Attempt, *, number: int, now: datetime
-) -> dict[str, object]:
-    """Enqueue the next attempt, if there is one, and return the delivery's new columns."""
+) -> DeliveryChange:
+    """Enqueue the next attempt, if there is one, and return what follows from the last."""
     delivery = sent.delivery
-    faults, delay, retried = 0, None, {}
     match sent.verdict:
         case GiveUp(reason=reason):
-            return failed(reason)
+            return Failed(reason)
         case Retry(at=at):
-            delay = at - now
-            retried = {"error": None if sent.result is None else sent.result.error, "next_attempt_at": at}
-        case _:
-            faults = delivery.faults + 1
-            delay = exponential(faults)
+            due = await attempts.enqueue_attempt(
+                tx, job, delivery.id, round=delivery.round, attempts=number, delay=at - now
+            )
+            return Retried(at, None if sent.result is None else sent.result.error, due)
+    faults = delivery.faults + 1
     if faults >= MAX_FAULTS:
         log.error("webhook delivery given up", delivery_id=str(delivery.id), reason="internal faults")
-        return failed(INTERNAL_FAULT)
+        return Failed(INTERNAL_FAULT)
     due = await attempts.enqueue_attempt(
-        tx, job, delivery.id, round=delivery.round, attempts=number, faults=faults, delay=delay
+        tx,
+        job,
+        delivery.id,
+        round=delivery.round,
+        attempts=number,
+        faults=faults,
+        delay=exponential(faults),
     )
-    return retried | {"faults": faults} | (due or {})
-
-
-def failed(reason: str) -> dict[str, object]:
-    """Return the columns of a delivery that isn't retried."""
-    return {
-        "status": DeliveryStatus.FAILED,
-        "error": reason,
-        "next_attempt_at": None,
-        "due_at": None,
-        "job_id": None,
-    }
+    return Postponed(faults, due)

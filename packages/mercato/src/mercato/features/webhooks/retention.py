@@ -8,9 +8,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, delete, literal_column, select
 
 from mercato.features.compression import decompress
+from mercato.features.webhooks.tables import answered_validations, deliveries, delivery_attempts, endpoints
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.tables import answered_validations, deliveries, delivery_attempts, endpoints
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 

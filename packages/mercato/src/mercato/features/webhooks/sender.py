@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from mercato.features.compression import decompress
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import attempts, endpoints
 from mercato.features.webhooks.calls import failed_result, post_signed
@@ -31,15 +32,16 @@ from mercato.features.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.features.webhooks.recording import INTERNAL_FAULT, Attempt, Recorder, Settle, failed
+from mercato.features.webhooks.recording import INTERNAL_FAULT, Attempt, Recorder, Settle
 from mercato.platform import crash
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.jobs import Done, Handler, Job, Settled, fence, finish, put_back
 from mercato.platform.jobs import Outcome as JobOutcome
-from mercato.platform.outbound.client import Outbound, RequestFailed
-from mercato.platform.telemetry import Metrics, is_debug_enabled
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import RequestFailed
+from mercato.platform.telemetry import is_debug_enabled
 from mercato.platform.telemetry.context import set_partner
 
 log = structlog.get_logger("mercato.webhooks")
@@ -71,7 +73,7 @@ class Sender:
         clock: Clock,
         random: Callable[[], float],
         seconds: float,
-        metrics: Metrics | None = None,
+        metrics: CommerceMetrics | None = None,
     ) -> None:
         """`random` returns a number in [0, 1); `seconds` bound one call, including the connection."""
         self._db = db
@@ -80,7 +82,7 @@ class Sender:
         self._clock = clock
         self._random = random
         self._seconds = seconds
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics or CommerceMetrics()
         self._recorder = Recorder(db, clock)
         # When an endpoint was last disabled here, in seconds of the event loop's clock. Other runs may send to it: they
         # end, and read again.
@@ -150,7 +152,13 @@ class Sender:
         if due:
             delivery = due[0]
             log.error("webhook delivery given up", delivery_id=str(delivery.id), reason=reason)
-            await attempts.update_delivery(tx, delivery, now=self._clock(), **failed(INTERNAL_FAULT))
+            await attempts.update_delivery(
+                tx,
+                delivery,
+                attempts.Failed(INTERNAL_FAULT),
+                attempts=delivery.attempts,
+                now=self._clock(),
+            )
         if len(due) > 1:
             await attempts.enqueue_attempt(tx, job.payload, new_id())
 
@@ -194,9 +202,7 @@ class Sender:
         if body is None:
             async with self._db.read() as tx:
                 body, base = await attempts.get_body(tx, delivery.id)
-        credentials = self._credentials.cached(delivery.partner_id)
-        if credentials is None:
-            credentials = await self._credentials.get(delivery.partner_id)
+        credentials = await self._credentials.get(delivery.partner_id)
         return decompress(body, base=base), credentials
 
     async def _perform(

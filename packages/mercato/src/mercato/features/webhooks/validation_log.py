@@ -16,15 +16,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Integer, bindparam, literal_column, select
 
+from mercato.features.metrics import CommerceMetrics
+from mercato.features.partners.tables import partners
 from mercato.features.webhooks.deliveries import record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.retention import delete_validations
+from mercato.features.webhooks.tables import answered_validations
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared, prepared_insert
-from mercato.platform.db.tables import answered_validations, partners
 from mercato.platform.db.write_behind import BATCH, WriteBehind
-from mercato.platform.telemetry import Metrics
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -52,7 +53,7 @@ class AnsweredValidation(Struct, frozen=True):
 class ValidationLog:
     """Records validations. Nothing here makes a request wait: what can't be queued is dropped and counted."""
 
-    def __init__(self, db: Database, metrics: Metrics, *, clock: Clock, new_id: MakeId) -> None:
+    def __init__(self, db: Database, metrics: CommerceMetrics, *, clock: Clock, new_id: MakeId) -> None:
         self._clock = clock
         self._new_id = new_id
         self._waiting: WriteBehind[AnsweredValidation] = WriteBehind(

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.platform.errors import Problem
+from mercato_contract.problems import ProblemKind
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "URL": "the address of the service, without a trailing slash",
@@ -95,7 +95,7 @@ def _read(name: str) -> str:
     return resources.files(__name__).joinpath(name).read_text("utf-8")
 
 
-def as_markdown(kind: type[Problem], base_url: str) -> str:
+def as_markdown(kind: ProblemKind, base_url: str) -> str:
     """Return the page as Markdown. `base_url` is the service's address in the example."""
     page = error_page(kind.code)
     return (
@@ -105,7 +105,7 @@ def as_markdown(kind: type[Problem], base_url: str) -> str:
     )
 
 
-def as_html(kind: type[Problem], base_url: str) -> str:
+def as_html(kind: ProblemKind, base_url: str) -> str:
     """Return the page as HTML, which loads nothing."""
     page = error_page(kind.code)
     names = "".join(
@@ -140,7 +140,7 @@ def _introduction(page: ErrorPage) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _facts(kind: type[Problem]) -> str:
+def _facts(kind: ProblemKind) -> str:
     retry = "A retry can succeed." if kind.retryable else "A retry can't succeed unless the request changes."
     return f"HTTP {kind.status}, category `{kind.category}`. {retry}"
 

@@ -3,22 +3,22 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
+from msgspec.structs import replace
 from sqlalchemy import Executable, Row
 
 from mercato.platform.db import postgresql, sqlite, sqlite_backend
+from mercato.platform.db.backend import Backend, Connection, WritingConnection
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.replica import Replica
 from mercato.platform.db.servers import ANY, Servers
-from mercato.platform.db.statements import Parameters, Result
+from mercato.platform.db.statements import Parameters
 from mercato.platform.db.types import Dialect
-from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
-from mercato.platform.settings import Settings
+from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresql, sqlite_path
 
 T = TypeVar("T")
 
@@ -27,45 +27,6 @@ REPLICA_TIMEOUT: Final = timedelta(seconds=3)
 
 AnyRow = Row[*tuple[Any, ...]]
 """A row of any columns: mypy does not know their types."""
-
-
-class Connection(Protocol):
-    """The part of a backend's connection that readers use."""
-
-    async def execute(
-        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
-    ) -> Result:
-        """Return the buffered result; its `rowcount` is the number of rows that a change touched."""
-
-
-class WritingConnection(Connection, Protocol):
-    """The part of a backend's connection that transactions use."""
-
-    def defer(self, statement: Executable, parameters: Parameters) -> None:
-        """Run a prepared statement whose result isn't needed, before the next statement or the commit.
-
-        On PostgreSQL all deferred statements are one round trip. Each sees the rows as they were before all of them,
-        so no two of them may change the same row.
-        """
-
-
-class Backend(Protocol):
-    """A kind of database. `reading` opens a connection that can't write, `writing` one in a transaction."""
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    @property
-    def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
-
-    @property
-    def writing(self) -> "Callable[[BeginWrite], AbstractAsyncContextManager[Write]]": ...
-
-    async def close(self) -> None: ...
-
-
-BeginWrite = Callable[[WritingConnection], "Write"]
-"""Makes the handle of a transaction on a connection. The backend calls its `committed` after the commit."""
 
 
 class Read:
@@ -250,7 +211,7 @@ class Database:
         await self.close()
 
 
-def open_database(settings: Settings) -> Database:
+def open_database(settings: DatabaseSettings) -> Database:
     """Return the database with the pools and the timeouts of the settings."""
     return Database.open(
         database_url(settings),

@@ -29,15 +29,12 @@ from sqlalchemy.engine.mock import MockConnection
 from mercato.platform.db import sqlite
 from mercato.platform.db.engine import Read
 from mercato.platform.db.errors import UnusableUrl, is_unavailable, no_connection
-from mercato.platform.db.schema import list_differences
+from mercato.platform.db.schema import Schema, list_differences
 from mercato.platform.db.servers import Servers, refuse_pooler
 from mercato.platform.db.tables import metadata
 from mercato.platform.db.url import is_postgresql, sqlite_path
 
 T = TypeVar("T")
-
-HEAD = "0005"
-"""The newest revision. Written here so that an up-to-date start doesn't import Alembic; a test checks it."""
 
 # Alembic's own table, as Alembic creates it.
 _VERSION = Table(
@@ -66,13 +63,6 @@ SHOWN: Final = 3
 """Differences that a message lists."""
 
 
-DIFFERS_ADVICE: Final = (
-    "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
-    "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
-    "for a new database, and register partners and stores there."
-)
-
-
 class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Problem` is
     """The database was migrated by a newer version of the service."""
 
@@ -88,8 +78,8 @@ class SchemaDiffers(Exception):  # noqa: N818  # the same
         )
 
 
-async def migrate(url: str) -> str | None:
-    """Upgrade to `HEAD` in one transaction, all of it or nothing; return the revision it was at, None if it is new.
+async def migrate(url: str, schema: Schema) -> str | None:
+    """Upgrade to the schema in one transaction, all of it or nothing; return the revision it was at, None if it is new.
 
     A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
     Raises SchemaIsNewer for a database of a newer version, SchemaDiffers for one with other tables than its
@@ -98,7 +88,7 @@ async def migrate(url: str) -> str | None:
     """
     if is_postgresql(url):
         await refuse_pooler(Servers(url))
-    return await run_in_transaction(url, _upgrade)
+    return await run_in_transaction(url, lambda connection: _upgrade(connection, schema))
 
 
 async def run_in_transaction(url: str, function: Callable[[Connection], T]) -> T:
@@ -163,49 +153,50 @@ async def find_revision(tx: Read) -> str | None:
     return revision
 
 
-def _upgrade(connection: Connection) -> str | None:
+def _upgrade(connection: Connection, schema: Schema) -> str | None:
     revision = _revision(connection)
     if revision is None:
-        _create(connection)
+        _create(connection, schema)
         return None
-    if revision != HEAD:
-        _run_steps(connection, revision)
-    if differences := list_differences(connection):
+    if revision != schema.head:
+        _run_steps(connection, revision, schema)
+    if differences := list_differences(connection, schema):
         raise SchemaDiffers(revision, differences)
     return revision
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: Connection, schema: Schema) -> None:
     """Make a new database from the tables: no revision runs, and Alembic isn't imported.
 
     Rows that a revision inserts would have to be inserted here, too.
     """
     for statement in schema_statements(connection.engine.url):
         connection.exec_driver_sql(statement)
-    connection.execute(_VERSION.insert().values(version_num=HEAD))
+    connection.execute(_VERSION.insert().values(version_num=schema.head))
 
 
 def schema_statements(url: URL | str) -> list[str]:
-    """Return the DDL of a new database at `HEAD`, for the kind of database at the URL."""
+    """Return the DDL of a new database, for the kind of database at the URL."""
     statements: list[str] = []
 
     def record(statement: ClauseElement, *_: object) -> None:
         statements.append(str(statement.compile(dialect=recorder.dialect)))
 
     recorder: MockConnection = create_mock_engine(url, record)
-    metadata.create_all(recorder, checkfirst=False)
+    # In an order that doesn't depend on which module is imported first.
+    metadata.create_all(recorder, tables=metadata.sorted_tables, checkfirst=False)
     _VERSION.create(recorder, checkfirst=False)
     return statements
 
 
-def _run_steps(connection: Connection, revision: str) -> None:
-    """Run the steps from the revision to `HEAD`. Raises SchemaIsNewer, and SchemaDiffers if one can't be run."""
+def _run_steps(connection: Connection, revision: str, schema: Schema) -> None:
+    """Run the steps from the revision to the newest. Raises SchemaIsNewer, and SchemaDiffers if one can't be run."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(schema.revisions))
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision not in known:
@@ -219,7 +210,9 @@ def _run_steps(connection: Connection, revision: str) -> None:
         # What the steps would have added is a difference, too, so the step's own error comes first.
         why = (str(getattr(error, "orig", error)).splitlines() or [type(error).__name__])[0]
         why = why.rpartition("'>: ")[2]
-        raise SchemaDiffers(revision, [f"a step fails ({why})", *list_differences(connection)]) from error
+        raise SchemaDiffers(
+            revision, [f"a step fails ({why})", *list_differences(connection, schema)]
+        ) from error
 
 
 def _revision(connection: Connection) -> str | None:

@@ -4,16 +4,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec import Struct
 from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
 from mercato.platform.clock import MILLISECOND
+from mercato.platform.db.backend import H, WritingConnection
 from mercato.platform.db.errors import (
     DatabaseUnavailable,
     UnusableUrl,
@@ -28,8 +29,6 @@ from mercato.platform.db.statements import CompiledStatement, Parameters, Result
 if TYPE_CHECKING:
     # Imported when it is used: a start on SQLite doesn't load it.
     import asyncpg
-
-    from mercato.platform.db.engine import BeginWrite, Write
 
 T = TypeVar("T")
 DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
@@ -57,8 +56,7 @@ GRACE: Final = timedelta(seconds=2)
 """How long a statement is waited for beyond the server's own timeout: after that the network is at fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """How many connections a pool has, and how long getting one, a statement, and its wait for a lock may take."""
 
     pool_size: int
@@ -204,7 +202,7 @@ class Sessions:
             await pool.release(driver)
 
     @asynccontextmanager
-    async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
+    async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
         async with self.connection() as connection:
             await connection.command("BEGIN")

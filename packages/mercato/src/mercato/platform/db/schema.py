@@ -5,7 +5,8 @@ first release, or changed by hand. What a database has in addition is no differe
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,7 +15,6 @@ from sqlalchemy.engine.interfaces import Dialect
 
 from mercato.platform.db.engine import Read
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.tables.discovery import WORDS_COLUMN
 
 # Table, column, type, whether a row must have a value, and whether the database fills it in.
 _COLUMNS: Final = {
@@ -26,7 +26,7 @@ _COLUMNS: Final = {
         SELECT made.relname, part.attname, format_type(part.atttypid, part.atttypmod), part.attnotnull, part.atthasdef
         FROM pg_class AS made JOIN pg_attribute AS part ON part.attrelid = made.oid
         WHERE made.relkind IN ('r', 'p') AND pg_table_is_visible(made.oid) AND part.attnum > 0
-            AND NOT part.attisdropped AND made.relnamespace <> 'pg_catalog'::regnamespace
+            AND NOT part.attisdropped AND made.relnamespace::regnamespace::text !~ '^pg_'
     """),
 }
 
@@ -41,10 +41,21 @@ _INDEXES: Final = {
         SELECT made.relname, about.indisunique, part.attname
         FROM pg_index AS about JOIN pg_class AS made ON made.oid = about.indexrelid
         JOIN pg_attribute AS part ON part.attrelid = made.oid
-        WHERE pg_table_is_visible(made.oid) AND about.indisvalid AND made.relnamespace <> 'pg_catalog'::regnamespace
+        WHERE pg_table_is_visible(made.oid) AND about.indisvalid AND made.relnamespace::regnamespace::text !~ '^pg_'
         ORDER BY made.relname, part.attnum
     """),
 }
+
+
+class Schema(Struct, frozen=True, kw_only=True):
+    """The tables of this version, which are all in the metadata, and how those of earlier ones become them."""
+
+    head: str
+    """The newest revision. Written here so that an up-to-date start doesn't import Alembic."""
+    revisions: Path
+    """Alembic's directory, with `env.py` and `versions`."""
+    undescribed: Mapping[str, tuple[str, str]]
+    """For each kind of database a table and a column that SQLAlchemy can't describe."""
 
 
 class _Column(Struct, frozen=True):
@@ -55,22 +66,22 @@ class _Column(Struct, frozen=True):
     """The database fills it in."""
 
 
-async def find_differences(tx: Read) -> list[str]:
+async def find_differences(tx: Read, schema: Schema) -> list[str]:
     """Return how the database's tables differ from this version's, as sentences; none if it can be used."""
     columns = await tx.all(_COLUMNS[tx.dialect])
     dialect = URL.create("postgresql+asyncpg" if tx.dialect == "postgresql" else tx.dialect).get_dialect()
-    return list(_compare(columns, await tx.all(_INDEXES[tx.dialect]), dialect()))
+    return list(_compare(schema, columns, await tx.all(_INDEXES[tx.dialect]), dialect()))
 
 
-def list_differences(connection: Connection) -> list[str]:
+def list_differences(connection: Connection, schema: Schema) -> list[str]:
     """Return the same, read by SQLAlchemy's own connection."""
     dialect = connection.dialect
     columns = connection.execute(_COLUMNS[dialect.name]).all()
-    return list(_compare(columns, connection.execute(_INDEXES[dialect.name]).all(), dialect))
+    return list(_compare(schema, columns, connection.execute(_INDEXES[dialect.name]).all(), dialect))
 
 
 def _compare(
-    columns: Iterable[Sequence[Any]], indexes: Iterable[Sequence[Any]], dialect: Dialect
+    schema: Schema, columns: Iterable[Sequence[Any]], indexes: Iterable[Sequence[Any]], dialect: Dialect
 ) -> Iterator[str]:
     """Yield the differences: tables that are missing first, then columns, then indexes."""
     tables: defaultdict[str, dict[str, _Column]] = defaultdict(dict)
@@ -82,15 +93,15 @@ def _compare(
         present[index].append(column)
         unique[index] = bool(is_unique)
 
-    words_table, words_column = WORDS_COLUMN[dialect.name]
-    for name in sorted({*metadata.tables, words_table}):
+    other_table, other_column = schema.undescribed[dialect.name]
+    for name in sorted({*metadata.tables, other_table}):
         if name not in tables:
             yield f"there is no table {name}"
     expected = [table for name, table in sorted(metadata.tables.items()) if name in tables]
     for table in expected:
         yield from _compare_columns(table, tables[table.name], dialect)
-    if words_table in tables and words_column not in tables[words_table]:
-        yield f"{words_table} has no column {words_column}"
+    if other_table in tables and other_column not in tables[other_table]:
+        yield f"{other_table} has no column {other_column}"
     for table in expected:
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             name = str(index.name)

@@ -9,8 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from mercato.platform.db.errors import UnusableUrl, connection_errors
-from mercato.platform.db.url import database_url, is_postgresql, server_urls
-from mercato.platform.settings import Settings
+from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresql, server_urls
 
 if TYPE_CHECKING:
     # Imported when it is used: a start on SQLite doesn't load it.
@@ -61,7 +60,7 @@ class Servers:
         raise next((one for one in failures if isinstance(one, asyncpg.PostgresError)), failures[-1])
 
 
-async def refuse_pooled_replica(settings: Settings) -> None:
+async def refuse_pooled_replica(settings: DatabaseSettings) -> None:
     """Return if no pooler is in front of the replica, or there is no replica. Raises UnusableUrl."""
     if settings.database_replica_url is not None and is_postgresql(database_url(settings)):
         replicas = Servers(settings.database_replica_url.reveal(), target=ANY)

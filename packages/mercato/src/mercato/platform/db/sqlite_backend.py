@@ -6,18 +6,16 @@ block the event loop: it tries again after a pause.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from mercato.platform.db.backend import H, WritingConnection
 from mercato.platform.db.errors import DatabaseUnavailable, database_error, is_locked
 from mercato.platform.db.sqlite import Connection, Readers, acquire, open_connection, result_of_thread, submit
-
-if TYPE_CHECKING:
-    from mercato.platform.db.engine import BeginWrite, Write
 
 BATCH_WINDOW: Final = 3
 """Iterations of the event loop for which a commit waits: transactions that are ready by then share it."""
@@ -59,7 +57,7 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
 
     @asynccontextmanager
-    async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
+    async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
         async with acquire(self._lock, self._seconds):
             connection = self._connection or await self._open()

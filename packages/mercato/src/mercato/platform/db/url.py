@@ -2,18 +2,37 @@
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from sqlalchemy import URL, exc, make_url
 
 from mercato.platform.db.errors import UnusableUrl
-from mercato.platform.settings import Settings
+from mercato.platform.texts import Secret
 
 FILE: Final = "mercato.db"
 """The embedded database in the data directory."""
 
 
-def database_url(settings: Settings) -> str:
+class DatabaseSettings(Protocol):
+    """What the settings say about the database. Durations are in seconds."""
+
+    @property
+    def data_dir(self) -> Path: ...
+    @property
+    def database_url(self) -> Secret | None: ...
+    @property
+    def database_replica_url(self) -> Secret | None: ...
+    @property
+    def database_pool(self) -> int: ...
+    @property
+    def database_pool_seconds(self) -> float: ...
+    @property
+    def database_lock_seconds(self) -> float: ...
+    @property
+    def database_statement_seconds(self) -> float: ...
+
+
+def database_url(settings: DatabaseSettings) -> str:
     """Return the URL for `Database.open` and `migrate`: the setting, else SQLite in the data directory."""
     if settings.database_url is not None:
         return settings.database_url.reveal()

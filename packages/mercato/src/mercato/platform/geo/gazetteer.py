@@ -45,7 +45,7 @@ MAX_NAMESAKES: Final = 1_000
 """Cities of one name that are examined, the most populous first."""
 
 CACHED: Final = 256
-"""Cached locations: a merchant polls the status of one store."""
+"""Cached locations: clients ask for one of them again and again."""
 
 _US: Final = "US"
 _US_DIGITS: Final = 5

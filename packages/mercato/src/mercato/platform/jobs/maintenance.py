@@ -32,7 +32,7 @@ from mercato.platform.db.types import now_ms
 from mercato.platform.jobs.settle import IDLE
 from mercato.platform.telemetry.metrics import QueueDepth
 
-_IN_ORDER: Final = {
+_SORTED_BY: Final = {
     "ready": (jobs.c.kind, jobs.c.group_key, jobs.c.ordering_key, jobs.c.id),
     "waiting": (jobs.c.run_at,),
     "running": (jobs.c.kind, jobs.c.group_key),
@@ -98,7 +98,7 @@ def _poll_of(kinds: tuple[str, ...]) -> Select[Any]:
 
 def _first_ready(kind: str) -> ColumnElement[int]:
     # In the order of the index: else SQLite reads the whole table if it thinks that the kind selects little.
-    order = _IN_ORDER["ready"][1:]
+    order = _SORTED_BY["ready"][1:]
     first = select(jobs.c.id).where(_in_state("ready"), jobs.c.kind == kind).order_by(*order).limit(1)
     return first.scalar_subquery()
 
@@ -201,7 +201,7 @@ async def list_depths(tx: Read, *, most: int = MAX_COUNTED) -> list[QueueDepth]:
     for state, condition in (*counted, *((state, true()) for state in ("waiting", "running", "dead"))):
         # In the order of the index: else PostgreSQL reads the table from its beginning.
         rows = select(jobs.c.kind, jobs.c.run_at).where(_in_state(state), condition)
-        some = rows.order_by(*_IN_ORDER[state]).limit(most).subquery()
+        some = rows.order_by(*_SORTED_BY[state]).limit(most).subquery()
         age = now_ms() - func.min(some.c.run_at, type_=Integer)
         for kind, count, oldest in await tx.all(select(some.c.kind, func.count(), age).group_by(some.c.kind)):
             depth = kinds.setdefault(kind, {})
@@ -224,7 +224,7 @@ async def _ready_kinds(tx: Read) -> list[str]:
 
 def is_capped(depths: Sequence[QueueDepth], *, most: int = MAX_COUNTED) -> bool:
     """Return whether there may be more jobs than `list_depths` counted."""
-    others = (sum(getattr(depth, state) for depth in depths) for state in _IN_ORDER if state != "ready")
+    others = (sum(getattr(depth, state) for depth in depths) for state in _SORTED_BY if state != "ready")
     return most in {*others, *(depth.ready for depth in depths)}
 
 

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -53,8 +52,7 @@ def exponential(failures: int) -> timedelta:
     return timedelta(seconds=seconds * random.uniform(0.9, 1.1))  # noqa: S311  # jitter needs no secrecy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler(Generic[P]):
+class Handler(Struct, Generic[P], frozen=True, kw_only=True):
     """How jobs of one kind are run.
 
     `concurrency` bounds the runs of one worker, `total_concurrency` and `group_concurrency` those of all workers.

@@ -1,1 +1,1 @@
-"""Guarded calls to partners' servers: catalog pulls and webhooks. Nothing here knows commerce."""
+"""Guarded calls to partners' servers: pulls of documents, and webhooks."""

@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 
 DEVELOPMENT = frozenset({Verdict.LOOPBACK, Verdict.PRIVATE, Verdict.SHARED})
-"""Verdicts that `allow_private` allows. Never metadata or link-local: nobody serves a catalog from there."""
+"""Verdicts that `allow_private` allows. Never metadata or link-local: nobody serves a document from there."""
 
 
 def _table(*rows: tuple[Verdict, str]) -> tuple[tuple[Network, Verdict], ...]:

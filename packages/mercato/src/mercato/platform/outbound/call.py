@@ -14,10 +14,10 @@ from yarl import URL
 from mercato.platform.clock import Clock
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.body import BodyRefused, read_body
-from mercato.platform.outbound.client import Fault, Reply, RequestFailed, elapsed_ms
+from mercato.platform.outbound.connections import connection_was_reused
 from mercato.platform.outbound.document import Document
 from mercato.platform.outbound.failures import body_failure, connection_failure, url_failure
-from mercato.platform.outbound.pool import connection_was_reused
+from mercato.platform.outbound.results import Fault, Reply, RequestFailed, elapsed_ms
 from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato_contract import USER_AGENT
 from mercato_contract.wire import parse_retry_after

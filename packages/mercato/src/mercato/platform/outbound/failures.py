@@ -1,7 +1,7 @@
 """Failures of calls to other servers, with messages for the partner whose URL was called.
 
 No message contains a resolved address, an internal host or a library's text. "Subject" is the name of the URL, such as
-"catalog URL".
+"webhook URL".
 """
 
 import socket
@@ -14,8 +14,8 @@ import aiohttp
 
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.body import BodyFault
-from mercato.platform.outbound.client import Fault, RequestFailed
-from mercato.platform.outbound.guard import AddressRefused
+from mercato.platform.outbound.connections import AddressRefused
+from mercato.platform.outbound.results import Fault, RequestFailed
 from mercato.platform.outbound.urls import UrlFault
 
 CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."

@@ -9,30 +9,28 @@ from urllib.parse import urljoin
 
 import aiohttp
 from aiohttp import ClientResponse, ClientSession, hdrs
+from msgspec import Struct
 
 from mercato.platform.outbound import failures
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.platform.outbound.client import (
+from mercato.platform.outbound.document import Document
+from mercato.platform.outbound.results import (
     Fault,
     NotModified,
-    Outbound,
+    Options,
     PulledDocument,
     PullLimits,
     RequestFailed,
     elapsed_ms,
 )
-from mercato.platform.outbound.document import Document
 from mercato.platform.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato_contract.wire import parse_retry_after
-
-SUBJECT = "catalog URL"
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,250}"')
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """The head of one response. `location` is the target of a redirect; `ms` counts from the pull's start."""
 
     url: ParsedUrl
@@ -46,7 +44,7 @@ class Pull:
     """One pull, with its retries. `responses` are those of the last attempt, redirects included."""
 
     http: ClientSession
-    options: Outbound
+    options: Options
     limits: PullLimits
     etag: str | None
     document: Document = field(init=False)
@@ -66,7 +64,7 @@ class Pull:
                 return pulled
         except TimeoutError:
             message = (
-                f"The {SUBJECT} could not be read within {self.limits.total:g} seconds. "
+                f"The {self.limits.subject} could not be read within {self.limits.total:g} seconds. "
                 "Check how fast its server answers, or send a compressed document."
             )
             failure = RequestFailed(Fault.TIMEOUT, message, retryable=True)
@@ -95,7 +93,7 @@ class Pull:
 
     async def _attempt(self, url: str, number: int) -> PulledDocument | NotModified:
         """Follow redirects from the URL to a response."""
-        subject, limits = SUBJECT, self.limits
+        subject, limits = self.limits.subject, self.limits
         headers = {hdrs.ACCEPT: "application/json, */*;q=0.5", hdrs.ACCEPT_ENCODING: ACCEPT_ENCODING}
         if self.etag:
             headers[hdrs.IF_NONE_MATCH] = self.etag
@@ -113,7 +111,7 @@ class Pull:
                     if response.status not in _REDIRECTS:
                         return await self._receive(response, subject, number)
                     target = self._next(target, location)
-                subject = f"address to which the {SUBJECT} redirects"
+                subject = f"address to which the {limits.subject} redirects"
         except aiohttp.ClientError as error:
             policy, seconds = self.options.policy, limits.connect
             raise failures.connection_failure(error, subject, policy, connect_seconds=seconds) from error
@@ -124,14 +122,14 @@ class Pull:
     def _next(self, target: ParsedUrl, location: str | None) -> ParsedUrl:
         """Return the URL to which the target redirects. Raises RequestFailed."""
         if not location:
-            raise _redirect_failed("redirects without a Location")
+            raise self._redirect_failed("redirects without a Location")
         if len(self.responses) > self.limits.redirects:
-            raise _redirect_failed(f"redirects more than {self.limits.redirects} times")
+            raise self._redirect_failed(f"redirects more than {self.limits.redirects} times")
         url = self._check(location, base=target.text)
         if target.scheme == "https" and url.scheme != "https":
-            raise _redirect_failed("redirects from https to http")
+            raise self._redirect_failed("redirects from https to http")
         if url.text in {response.url.text for response in self.responses}:
-            raise _redirect_failed("redirects in a circle")
+            raise self._redirect_failed("redirects in a circle")
         return url
 
     def _check(self, url: str, *, base: str | None = None) -> ParsedUrl:
@@ -140,7 +138,12 @@ class Pull:
             return check_url(url if base is None else urljoin(base, url), policy, https_only=False)
         except ValueError as error:  # `urljoin` raises its own for a host in unbalanced brackets
             fault = error.fault if isinstance(error, UrlRefused) else UrlFault.HOST
-            raise failures.url_failure(fault, SUBJECT, policy, redirected=base is not None) from error
+            raise failures.url_failure(
+                fault, self.limits.subject, policy, redirected=base is not None
+            ) from error
+
+    def _redirect_failed(self, problem: str) -> RequestFailed:
+        return failures.redirect_failure(problem, self.limits.subject)
 
     async def _receive(
         self, response: ClientResponse, subject: str, number: int
@@ -167,10 +170,6 @@ class Pull:
             raw_size=raw_size,
             elapsed_ms=elapsed_ms(self.started),
         )
-
-
-def _redirect_failed(problem: str) -> RequestFailed:
-    return failures.redirect_failure(problem, SUBJECT)
 
 
 def _usable_etag(value: str | None) -> str | None:

@@ -3,7 +3,7 @@
 Each request and each job is a task of its own, with its own context.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Final
 from uuid import UUID
@@ -26,7 +26,8 @@ class WorkContext(Struct, frozen=True, kw_only=True):
     """The actor who made the sign-in link of a console session: `key:<id>` or `cli:<user>`."""
     surface: str | None = None
     partner_id: UUID | None = None
-    store_id: UUID | None = None
+    subjects: Mapping[str, UUID | None] = {}
+    """Ids of what it is about, by the names of their log fields."""
     request_id: str | None = None
     trace_id: str | None = None
 
@@ -42,8 +43,8 @@ class WorkContext(Struct, frozen=True, kw_only=True):
     def log_fields(self) -> Iterator[tuple[str, str]]:
         """Yield the fields that every log line gets."""
         yield "action", self.action
-        for name in ("request_id", "trace_id", "partner_id", "store_id"):
-            value = getattr(self, name)
+        ids = {name: getattr(self, name) for name in ("request_id", "trace_id", "partner_id")}
+        for name, value in (ids | dict(self.subjects)).items():
             if value is not None:
                 yield name, str(value)
 
@@ -51,11 +52,11 @@ class WorkContext(Struct, frozen=True, kw_only=True):
 _context: ContextVar[WorkContext | Callable[[], WorkContext] | None] = ContextVar("context", default=None)
 
 
-def set_partner(*, partner_id: UUID, store_id: UUID | None = None, traceparent: str) -> None:
-    """Set the partner, store and trace of the job that this task runs, once its row has been read."""
+def set_partner(*, partner_id: UUID, traceparent: str, **subjects: UUID) -> None:
+    """Set the partner, the subjects and the trace of the job that this task runs, once its row has been read."""
     context = current_context() or WorkContext(action=SERVICE)
     trace_id = traceparent[3:35] or None
-    _context.set(replace(context, partner_id=partner_id, store_id=store_id, trace_id=trace_id))
+    _context.set(replace(context, partner_id=partner_id, subjects=subjects, trace_id=trace_id))
 
 
 set_context: Final = _context.set

@@ -1,11 +1,10 @@
-"""Metrics for Prometheus: of one process, or of all that share a port, and of the job queue.
+"""Metrics for Prometheus: of one process, or of all that share a port, and of the job queue. Features declare theirs.
 
 No label names a partner or store: there are too many, and metrics must not disclose them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from time import monotonic
 from typing import Final
 
@@ -90,19 +89,20 @@ ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
 
 
 class _Timed:
-    """Counts and times work by its name. The children of both metrics are cached, because `labels()` locks."""
+    """Counts and times work by its name. What counts is cached, because `labels()` locks."""
 
     def __init__(self, counter: Counter, histogram: Histogram) -> None:
         self._counter, self._histogram = counter, histogram
-        self._children: dict[tuple[str, int | str], tuple[Counter, Histogram]] = {}
+        self._children: dict[tuple[str, int | str], tuple[Callable[[], None], Callable[[float], None]]] = {}
 
     def observe(self, name: str, outcome: int | str, seconds: float) -> None:
         children = self._children.get((name, outcome))
         if children is None:
-            children = self._counter.labels(name, outcome), self._histogram.labels(name)
+            children = self._counter.labels(name, outcome).inc, self._histogram.labels(name).observe
             self._children[name, outcome] = children
-        children[0].inc()
-        children[1].observe(seconds)
+        count, observe_seconds = children
+        count()
+        observe_seconds(seconds)
 
 
 _QUEUE: Final = (
@@ -184,98 +184,48 @@ class Metrics:
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
         self._described: list[MetricDescription] = []
-        self._requests = self._counter("mercato_requests", "Requests answered.", "operation", "status")
-        self._request_seconds = self._histogram(
+        self._updates: list[Callable[[], None]] = []
+        self._requests = self.counter("mercato_requests", "Requests answered.", "operation", "status")
+        self._request_seconds = self.histogram(
             "mercato_request_seconds", "Seconds from a request's head to its response.", "operation"
         )
         self.answered: Final = _Timed(self._requests, self._request_seconds).observe
         """Count one response: operation, status and seconds."""
-        self._ingests = self._counter(
-            "mercato_ingest_runs", "Catalog runs that ended, by outcome.", "outcome"
-        )
-        self._stages = self._histogram(
-            "mercato_ingest_stage_seconds", "Seconds a catalog run spent in a stage.", "stage"
-        )
         self.ran: Final = _Timed(
-            self._counter("mercato_job_runs", "Runs of background jobs, by outcome.", "kind", "outcome"),
-            self._histogram("mercato_job_seconds", "Seconds a run of a job took.", "kind"),
+            self.counter("mercato_job_runs", "Runs of background jobs, by outcome.", "kind", "outcome"),
+            self.histogram("mercato_job_seconds", "Seconds a run of a job took.", "kind"),
         ).observe
         """Count one run of a job: kind, outcome and seconds."""
-        self._deliveries = self._counter(
-            "mercato_deliveries", "Attempts to deliver a webhook, by outcome.", "outcome"
-        )
-        self._delivery_seconds = self._histogram(
-            "mercato_delivery_seconds", "Seconds until a webhook's receiver answered or the attempt failed."
-        )
-        self._store_calls = self._counter(
-            "mercato_store_calls", "Calls to stores on behalf of a waiting customer, by outcome.", "outcome"
-        )
-        self._breaker_openings = self._counter(
-            "mercato_store_breaker_openings",
-            "Times that the circuit breaker of a store's address opened.",
-        )
-        self._breakers_open = self._gauge(
-            "mercato_store_breakers_open", "Addresses of stores whose circuit breaker is open."
-        )
         self._queue = _QueueCollector([self._describe("gauge", *gauge) for gauge in _QUEUE])
         self.registry.register(self._queue)
         self._replication = _ReplicationCollector([self._describe("gauge", *gauge) for gauge in _REPLICATION])
         self.registry.register(self._replication)
-        self._activity = {
-            "carts": self._counter("mercato_carts", "Carts priced."),
-            "validations": self._counter("mercato_validations", "Answers of Validate order.", "result"),
-            "orders_placed": self._counter("mercato_orders_placed", "Orders stored for their stores."),
-            "orders_refused": self._counter(
-                "mercato_orders_refused", "Placements refused by the service or a store.", "code"
-            ),
-            "orders_cancelled": self._counter("mercato_orders_cancelled", "Orders cancelled.", "reason"),
-            "catalogs": self._counter(
-                "mercato_catalogs", "Catalog runs that switched their store, or failed.", "result"
-            ),
-        }
-        self._unlogged = self._counter(
-            "mercato_request_log_dropped", "Refused requests that the request log dropped.", "reason"
-        )
-        self._unlogged_validations = self._counter(
-            "mercato_validation_log_dropped", "Answered validations that the delivery log dropped.", "reason"
-        )
-        self._lookups = self._counter(
+        self._lookups = self.counter(
             "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
         )
-        self._updates: list[Callable[[], None]] = []
-        """Functions that copy figures into metrics."""
         if multiprocess.is_joined():
-            self._updates.append(multiprocess.ProcessMetrics().update)
+            self.on_read(multiprocess.ProcessMetrics().update)
         else:
             ProcessCollector(registry=self.registry)
 
-    def stage(self, name: str) -> AbstractContextManager[object]:
-        """Measure a stage of a catalog run while the block runs."""
-        return self._stages.labels(name).time()
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        """Declare a counter; `name` is without `_total`."""
+        self._describe("counter", f"{name}_total", text, *labels)
+        return Counter(name, text, labels, registry=self.registry)
 
-    def ingested(self, outcome: str) -> None:
-        """Count one catalog run that has ended."""
-        self._ingests.labels(outcome).inc()
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Declare a gauge, which is the sum over the processes."""
+        self._describe("gauge", name, text, *labels)
+        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
 
-    def delivered(self, outcome: str, seconds: float) -> None:
-        """Count one attempt to deliver a webhook; `outcome` is one of a few constants."""
-        self._deliveries.labels(outcome).inc()
-        self._delivery_seconds.observe(seconds)
+    def histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        """Declare a histogram of seconds."""
+        self._describe("histogram", name, text, *labels)
+        return Histogram(name, text, labels, registry=self.registry, buckets=BUCKETS)
 
-    def called_store(self, outcome: str) -> None:
-        """Count one call to a store; `outcome` is one of a few constants."""
-        self._store_calls.labels(outcome).inc()
-
-    def breaker_opened(self) -> None:
-        """Count that the circuit breaker of a store's address opened."""
-        self._breaker_openings.inc()
-
-    def watch_open_breakers(self, count: Callable[[], int]) -> None:
-        """Call `count` for the number of open circuit breakers whenever the metrics are read."""
-        if multiprocess.is_joined():
-            self._updates.append(lambda: self._breakers_open.set(count()))
-        else:
-            self._breakers_open.set_function(count)
+    def on_read(self, update: Callable[[], None]) -> None:
+        """Call `update`, which copies figures into metrics, whenever the metrics are read."""
+        self._updates.append(update)
 
     def watch_cache(self, name: str, lookups: Lookups) -> None:
         """Count a cache's lookups whenever the metrics are read."""
@@ -286,26 +236,7 @@ class Metrics:
             misses.inc(lookups.misses)
             lookups.hits = lookups.misses = 0
 
-        self._updates.append(update)
-
-    def watch_activity(self, take: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
-        """Add what `take` returns, counts by name and label, whenever the metrics are read."""
-
-        def update() -> None:
-            for name, counts in take().items():
-                metric = self._activity[name]
-                for label, count in counts.items():
-                    (metric.labels(label) if label else metric).inc(count)
-
-        self._updates.append(update)
-
-    def request_not_logged(self, reason: str, count: int = 1) -> None:
-        """Count refused requests that the request log drops; `reason` is one of a few constants."""
-        self._unlogged.labels(reason).inc(count)
-
-    def validation_not_logged(self, reason: str, count: int) -> None:
-        """Count answered validations that the delivery log drops; `reason` is one of a few constants."""
-        self._unlogged_validations.labels(reason).inc(count)
+        self.on_read(update)
 
     def watch_queue(self, read: ReadQueue) -> None:
         """Call `read` for the figures of the queue whenever the metrics are read."""
@@ -352,15 +283,3 @@ class Metrics:
         described = MetricDescription(name=name, kind=kind, help=text, labels=labels)
         self._described.append(described)
         return described
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        self._describe("counter", f"{name}_total", text, *labels)
-        return Counter(name, text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        self._describe("gauge", name, text, *labels)
-        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
-
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        self._describe("histogram", name, text, *labels)
-        return Histogram(name, text, labels, registry=self.registry, buckets=BUCKETS)

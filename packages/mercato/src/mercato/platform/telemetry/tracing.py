@@ -1,6 +1,6 @@
-"""OpenTelemetry, if an endpoint for traces is set: spans of requests, catalog runs and calls to partners.
+"""OpenTelemetry, if an endpoint for traces is set: spans of requests, jobs and calls to partners.
 
-The rows of runs, orders and deliveries have a `traceparent` with or without it. Without an endpoint OpenTelemetry isn't
+Rows of work for later have a `traceparent` with or without it. Without an endpoint OpenTelemetry isn't
 imported, and a span costs one comparison.
 """
 

@@ -6,19 +6,16 @@ in memory, and begins with a look. Where several processes share a port, it is t
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from prometheus_client import Metric
 
 from mercato.platform.clock import Clock
-
-if TYPE_CHECKING:
-    from mercato.platform.telemetry.metrics import Metrics
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 """Upper bounds of every histogram, in seconds."""
@@ -75,8 +72,9 @@ class Interval(Struct, frozen=True, kw_only=True):
 class Traffic:
     """The samples, and the task that takes them."""
 
-    def __init__(self, metrics: "Metrics", clock: Clock) -> None:
-        self._metrics = metrics
+    def __init__(self, read: Callable[[], Totals], clock: Clock) -> None:
+        """`read` may read files: it runs in a thread."""
+        self._read = read
         self._clock = clock
         self._samples: deque[tuple[float, datetime, Totals]] = deque(maxlen=HISTORY // INTERVAL + 1)
         self._wanted = asyncio.Event()
@@ -108,7 +106,7 @@ class Traffic:
         return interval_of(samples[0], samples[-1]) if len(samples) > 1 else None
 
     async def _sample(self) -> None:
-        totals = await asyncio.to_thread(self._metrics.totals)
+        totals = await asyncio.to_thread(self._read)
         self._samples.append((monotonic(), self._clock(), totals))
 
 

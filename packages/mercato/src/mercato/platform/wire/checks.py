@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from mercato.platform.errors import ValidationFailed
-from mercato_contract.problems import OrderError
+from mercato_contract.problems import Reason
 
 _HTTP_URI: Final = re.compile(r"https?://[^\s/?#\\]+[^\s\\]*", re.IGNORECASE)
 _HOST_PORT: Final = re.compile(r"(?:\[[^\[\]]*\]|[^\[\]:]*)(?::[0-9]*)?")
@@ -17,7 +17,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 def uri_fault(text: str, name: str) -> str | None:
     """Return what is wrong with the text of an absolute http(s) URI, or None."""
     if _CONTROL.search(text) or not _HTTP_URI.fullmatch(text):
-        return f"{name} must be an absolute http or https URI, like https://example.com/catalog.json."
+        return f"{name} must be an absolute http or https URI, like https://example.com/path."
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -41,7 +41,7 @@ def _has_usable_port(parts: SplitResult) -> bool:
 def refuse(checks: Sequence[tuple[str, str | None]]) -> None:
     """Raise one ValidationFailed for every (pointer, fault) whose fault is not None."""
     code = ValidationFailed.code
-    faults = [OrderError(code=code, message=fault, pointer=at) for at, fault in checks if fault is not None]
+    faults = [Reason(code=code, message=fault, pointer=at) for at, fault in checks if fault is not None]
     if faults:
         detail = (
             faults[0].message if len(faults) == 1 else f"{len(faults)} values are not allowed: see errors."

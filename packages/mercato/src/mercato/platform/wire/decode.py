@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.platform.wire import kinds, walk
-from mercato_contract.problems import OrderError
+from mercato_contract.problems import Reason
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _MAX_PATHS: Final = 20
 """Paths of that depth that are examined; some may lead through unknown members."""
 
 _MAX_TOKENS: Final = 10_000
-"""Tokens of such a body that are examined: more than the largest valid cart has before that depth."""
+"""Tokens of such a body that are examined: more than the largest valid body has before that depth."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
 """An unterminated string extends to the end of the body, so that nothing is read twice."""
@@ -135,7 +135,7 @@ def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> P
     count = f"{len(faults)} faults" if is_complete else f"At least {len(faults)} faults"
     detail = listed[0].message if len(faults) == 1 and is_complete else f"{count}: see errors.{more}"
     codes = {True: InvalidRequest.code, False: ValidationFailed.code}
-    errors = [OrderError(code=codes[f.form], message=f.message, pointer=f.pointer) for f in listed]
+    errors = [Reason(code=codes[f.form], message=f.message, pointer=f.pointer) for f in listed]
     return kind(detail, errors=errors)
 
 

@@ -1,6 +1,8 @@
 """Refusals as they are sent and stored: Problem Details (RFC 9457), or Markdown if the client prefers it."""
 
 import re
+from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
@@ -8,10 +10,26 @@ from msgspec import Struct
 
 from mercato.platform import clock
 from mercato.platform.errors import Problem
-from mercato_contract.problems import OrderError, ProblemDetail
+from mercato_contract.problems import ProblemDetail, Reason
 from mercato_contract.wire import as_json, rfc3339
 
 FIRST_SERVER_ERROR: Final = 500
+
+
+class ProblemFormat(StrEnum):
+    """The media types of refusals."""
+
+    JSON = "application/problem+json"
+    MARKDOWN = "text/markdown; charset=utf-8"
+
+
+class Origin(Struct, frozen=True):
+    """What a refusal repeats of its request, and in which format. A refusal is stored with its origin."""
+
+    base_url: str
+    request_id: str
+    trace_id: str
+    format: ProblemFormat
 
 
 class Context(Struct, frozen=True):
@@ -22,74 +40,62 @@ class Context(Struct, frozen=True):
     trace_id: str
     accept: bytes
 
-
-_FRONT: Final = b"---\n"
+    @property
+    def origin(self) -> Origin:
+        chosen = ProblemFormat.MARKDOWN if prefers_markdown(self.accept) else ProblemFormat.JSON
+        return Origin(self.base_url, self.request_id, self.trace_id, chosen)
 
 
 def represent(problem: Problem, context: Context) -> tuple[str, bytes]:
     """Return the media type and the body of a refusal."""
-    members = members_of(problem, context)
-    if prefers_markdown(context.accept):
-        return "text/markdown; charset=utf-8", _markdown(members)
-    return "application/problem+json", as_json(members)
+    origin = context.origin
+    members = _members(detail_of(problem, origin, at=clock.now())) | problem.extensions
+    return origin.format.value, _encode(members, origin.format)
 
 
-class ProblemSummary(Struct, frozen=True, rename="camel"):
-    """A refusal without the messages of its errors, which may be a store's."""
-
-    error_code: str
-    title: str
-    errors: list[OrderError] | None = None
-
-    def described(self) -> tuple[OrderError, ...]:
-        """Return the errors with our own words."""
-        return tuple(
-            OrderError(code=error.code, message=self.title, pointer=error.pointer)
-            for error in self.errors or ()
-        )
-
-
-def summarize(body: bytes) -> ProblemSummary | None:
-    """Return what a refusal is about that `represent` rendered, as JSON or Markdown; None for any other body."""
-    if body.startswith(_FRONT):
-        front = body[len(_FRONT) :].partition(b"\n---\n")[0]
-        members = (line.partition(b": ") for line in front.split(b"\n"))
-        body = b"{%s}" % b",".join(b'"%s":%s' % (name, value) for name, _, value in members)
-    try:
-        return msgspec.json.decode(body, type=ProblemSummary)
-    except msgspec.DecodeError:
-        return None
+def represent_detail(detail: ProblemDetail, chosen: ProblemFormat) -> bytes:
+    """Return the body of a refusal that was described earlier."""
+    return _encode(_members(detail), chosen)
 
 
 def members_of(problem: Problem, context: Context) -> dict[str, Any]:
     """Return the members of a refusal, including its extensions."""
-    members: dict[str, Any] = msgspec.to_builtins(_detail(problem, context))
-    return members | problem.extensions
+    return _members(detail_of(problem, context.origin, at=clock.now())) | problem.extensions
 
 
-def _detail(problem: Problem, context: Context) -> ProblemDetail:
+def _members(detail: ProblemDetail) -> dict[str, Any]:
+    members: dict[str, Any] = msgspec.to_builtins(detail)
+    return members
+
+
+def _encode(members: dict[str, Any], chosen: ProblemFormat) -> bytes:
+    return _markdown(members) if chosen is ProblemFormat.MARKDOWN else as_json(members)
+
+
+def detail_of(problem: Problem, origin: Origin, *, at: datetime) -> ProblemDetail:
+    """Return the refusal without its extensions, as of the instant `at`."""
     return ProblemDetail(
-        type=f"{context.base_url}/errors/{problem.code}",
+        type=f"{origin.base_url}/errors/{problem.code}",
         title=problem.title,
         status=problem.status,
         detail=problem.detail,
         error_category=problem.category,
         error_code=problem.error_code,
         errors=_errors(problem),
-        instance=f"urn:mercato:request:{context.request_id}",
-        request_id=context.request_id,
+        instance=f"urn:mercato:request:{origin.request_id}",
+        request_id=origin.request_id,
         retry_after=problem.retry_after,
         retryable=problem.retryable,
-        timestamp=rfc3339(clock.now()),
-        trace_id=context.trace_id,
+        timestamp=rfc3339(at),
+        trace_id=origin.trace_id,
     )
 
 
-def _errors(problem: Problem) -> list[OrderError] | None:
+def _errors(problem: Problem) -> list[Reason] | None:
     if problem.errors:
         return list(problem.errors)
     if problem.category in {"validation", "availability", "payment"} and problem.status < FIRST_SERVER_ERROR:
-        return [OrderError(code=problem.error_code, message=problem.detail)]
+        return [Reason(code=problem.error_code, message=problem.detail)]
     return None
 
 

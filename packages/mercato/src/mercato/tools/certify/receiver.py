@@ -19,7 +19,7 @@ import msgspec
 from mercato.features.certification.report import Exchange
 from mercato.features.webhooks.model import envelope
 from mercato.platform import clock
-from mercato.platform.outbound.client import MAX_ORDER_REPLY
+from mercato.platform.outbound.results import MAX_REPLY
 from mercato.tools.certify.redaction import Redactor, without_credentials
 from mercato.tools.certify.suite import Failed, NoAnswer, UnusableTargetError
 from mercato_contract import USER_AGENT
@@ -148,9 +148,7 @@ class ReceiverContext(ABC):
                 ) as response,
             ):
                 content = b""
-                while len(content) <= MAX_ORDER_REPLY and (
-                    more := await response.content.read(MAX_ORDER_REPLY)
-                ):
+                while len(content) <= MAX_REPLY and (more := await response.content.read(MAX_REPLY)):
                     content += more
                 reply = Reply(response.status, dict(response.headers), content)
         except TimeoutError:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.catalogs.building.packed import unpack
@@ -16,8 +16,7 @@ from mercato.features.catalogs.lint import lint
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.features.orders.validation.amounts import Sums, wire
 from mercato.features.orders.validation.checks import check_order
-from mercato.features.stores.availability import SoldOut
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import SoldOut, StoreRow
 from mercato.platform import clock
 from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
 from mercato_contract.events import WebhookOrder
@@ -45,8 +44,7 @@ Choice = tuple[Key, Key]
 """A modifier group and one of its items."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedOrder:
+class PricedOrder(Struct, frozen=True):
     """An order as its merchant reads it, and its amounts in minor units."""
 
     order: WebhookOrder

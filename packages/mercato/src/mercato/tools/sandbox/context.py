@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec import Struct
+
 from mercato_client.testing.caller import Answer, Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
@@ -23,8 +25,7 @@ POLL: Final = 0.05
 """Seconds between two polls of a resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """A claim, what was observed, and whether that proves it."""
 
     claim: str

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato.tools.sandbox.context import DemoContext
 from mercato.tools.sandbox.storefront import ORDERS, WAY, change_cart, order_of, placed_order, validated
 from mercato_client.testing import shops

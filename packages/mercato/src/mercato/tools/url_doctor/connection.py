@@ -12,13 +12,14 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from msgspec import Struct
 
 from mercato.platform.outbound.addresses import AddressPolicy, Verdict
-from mercato.platform.outbound.client import Fault, RequestFailed, elapsed_ms
+from mercato.platform.outbound.connections import MAX_ADDRESSES, AddressRefused, socket_factory
 from mercato.platform.outbound.failures import CHECK_SERVER, connection_failure
-from mercato.platform.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
+from mercato.platform.outbound.results import Fault, RequestFailed, elapsed_ms
 from mercato.platform.outbound.urls import ParsedUrl
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 
 MAX_NAMES: Final = 4
 """Names of a certificate that are listed."""
@@ -44,8 +45,7 @@ DESCRIPTIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedAddress:
+class ResolvedAddress(Struct, frozen=True):
     """An address of a name, and whether it may be connected to."""
 
     address: str

@@ -21,17 +21,16 @@ from msgspec.structs import replace
 from mercato.platform.clock import now
 from mercato.platform.outbound.addresses import DEVELOPMENT, AddressPolicy, Verdict
 from mercato.platform.outbound.body import ACCEPT_ENCODING
-from mercato.platform.outbound.client import (
+from mercato.platform.outbound.connections import SystemResolver, open_session
+from mercato.platform.outbound.pull import Pull, ResponseHead
+from mercato.platform.outbound.results import (
     Fault,
     NotModified,
-    Outbound,
+    Options,
     PulledDocument,
     PullLimits,
     RequestFailed,
 )
-from mercato.platform.outbound.guard import SystemResolver
-from mercato.platform.outbound.pull import Pull, ResponseHead
-from mercato.platform.outbound.session import open_session
 from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato.tools.url_doctor.connection import DESCRIPTIONS, ConnectionTest, connect, describe, resolve
 from mercato_contract.wire import Wire
@@ -84,7 +83,7 @@ class UrlDoctor:
     async def examine(self, url: str) -> PulledDocument | None:
         """Add the findings, as far as a pull would get; return the document if it could be read."""
         resolver = self.resolver or SystemResolver()
-        options = Outbound(self.policy, resolver=resolver, tls=self.tls, dns_seconds=0)
+        options = Options(policy=self.policy, resolver=resolver, tls=self.tls, dns_seconds=0)
         session = open_session(options)
         limits = replace(self.limits, waits=())
         pull = partial(Pull, http=session.http, options=options, limits=limits)

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from mercato.console.filters import partner_of, read_filters
-from mercato.console.screen import OPERATORS, Page, Screens, Visit, read_query
+from mercato.console.forms import read_query
+from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.features.partners.queries import find_names
 from mercato.platform.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, Entry, list_entries, search_entries
 from mercato.platform.wire.cursor import read_cursor

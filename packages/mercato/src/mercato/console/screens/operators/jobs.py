@@ -10,7 +10,7 @@ from mercato.console.screen import OPERATORS, Done, Page, Screens, Visit
 from mercato.platform.clock import from_ms, to_ms
 from mercato.platform.errors import Conflict, NotFound, ValidationFailed
 from mercato.platform.jobs import MAX_COUNTED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato_contract.pages import MALFORMED, PAGE
 from mercato_contract.wire import Wire
 

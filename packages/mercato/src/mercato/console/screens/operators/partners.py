@@ -15,7 +15,7 @@ from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Conflict, NotFound
 from mercato.platform.outbound.urls import origin_of
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Wire

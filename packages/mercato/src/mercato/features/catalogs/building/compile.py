@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 
 from mercato.features.catalogs.building.packed import pack
-from mercato.features.catalogs.ids import pack_ids
+from mercato.features.catalogs.model import pack_ids
 from mercato.features.catalogs.validation.document import R, Table
 from mercato.features.catalogs.validation.validate import ValidDocument
 

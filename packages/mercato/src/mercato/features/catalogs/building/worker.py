@@ -9,8 +9,8 @@ import sys
 import msgspec
 
 from mercato.features.catalogs.building.build import build_uncollected
-from mercato.features.catalogs.building.compress import compress
 from mercato.features.catalogs.building.model import LENGTH, NO_MEMORY, Built, Result, Task
+from mercato.features.catalogs.building.packed import compress
 from mercato.platform.processes import exit_with_parent, limit_memory
 
 

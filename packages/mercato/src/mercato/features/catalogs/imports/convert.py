@@ -8,8 +8,7 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.features.catalogs.imports import deliverect, hubrise, square, uber
-from mercato.features.catalogs.imports.draft import Draft
-from mercato.features.catalogs.imports.source import ImportOptions, Loss, Losses
+from mercato.features.catalogs.imports.draft import Draft, ImportOptions, Loss, Losses
 from mercato.features.catalogs.validation.findings import shorten
 from mercato.features.catalogs.validation.scan import BOM
 from mercato.platform.wire import Decoder
@@ -84,7 +83,7 @@ def _currency(found: str | None, options: ImportOptions, losses: Losses) -> str:
     if found is None:
         losses.approximated(
             "",
-            f"The document names no currency, so {options.default_currency} is used. Set another with --currency.",
+            f"The document names no currency, so {options.default_currency} is used. Set another if that is wrong.",
         )
         return options.default_currency
     return found

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mercato.features.catalogs.imports.draft import Draft, Ref, refs
-from mercato.features.catalogs.imports.source import (
+from mercato.features.catalogs.imports.draft import (
     ONE_LANGUAGE,
+    Draft,
     ImportOptions,
     Losses,
+    Ref,
     Shape,
     Window,
+    refs,
     translate,
     windows,
 )
@@ -143,7 +145,7 @@ class _Reader:
         if named is not None and not (isinstance(named, str) and named.upper() == self._draft.currency):
             self._losses.approximated(
                 f"{self._at}/currency",
-                f"The currency is read as {self._draft.currency}. Set another with --currency.",
+                f"The currency is read as {self._draft.currency}. Set another if that is wrong.",
             )
 
     def _text(self, text: str | None, others: Languages | None, at: str) -> str | None:

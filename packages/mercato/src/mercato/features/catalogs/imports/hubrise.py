@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.features.catalogs.imports.draft import MISSING, Draft, Ref, Variant, refs
+from mercato.features.catalogs.imports.draft import MISSING, Draft, ImportOptions, Ref, Shape, Variant, refs
 from mercato.features.catalogs.imports.draft import Category as Section
-from mercato.features.catalogs.imports.source import ImportOptions, Shape
 from mercato.features.catalogs.validation.document import GroupRow, ItemRow, SectionRow
 from mercato_contract.money import MoneyError, decimal_to_minor, find_scale
 

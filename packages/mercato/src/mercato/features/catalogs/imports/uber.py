@@ -6,8 +6,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.features.catalogs.imports.draft import Draft, Ref, refs
-from mercato.features.catalogs.imports.source import ImportOptions, Shape, Window, translate, windows
+from mercato.features.catalogs.imports.draft import (
+    Draft,
+    ImportOptions,
+    Ref,
+    Shape,
+    Window,
+    refs,
+    translate,
+    windows,
+)
 from mercato.features.catalogs.model import DAYS
 from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 

@@ -3,15 +3,16 @@
 import codecs
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-from mercato.features.catalogs.validation.document import Growth, Members
+from mercato.features.catalogs.validation.document import Members
 from mercato.features.catalogs.validation.findings import Findings, Rule
 from mercato.features.catalogs.validation.scan import BOM, positions, scan
 from mercato.platform.wire.kinds import json_type
+from mercato_contract.wire import as_json
 
 MAX_VALUES: Final = 2_000_000
 """Values in one document; each takes some hundred bytes while it is checked."""
@@ -45,12 +46,19 @@ def read(document: bytes, findings: Findings) -> Members | None:
     if document.startswith(BOM):
         message = "The document begins with a byte order mark, which isn't part of JSON."
         findings.warn(Rule.BYTE_ORDER_MARK, message, "")
+    text = document.removeprefix(BOM)
     try:
-        return decode(document.removeprefix(BOM))
+        top = decode(text)
     except UnreadableError as fault:
         findings.fault(fault.rule, str(fault), "")
         findings.broken_at = fault.at
         return None
+    if repeats_a_key(text, top):
+        found = scan(text)
+        for pointer, _ in found.duplicates:
+            findings.fault(Rule.DUPLICATE_KEY, "This key is repeated in its object.", pointer)
+        findings.count_unlisted(found.duplicate_count - len(found.duplicates))
+    return top
 
 
 def decode(text: bytes) -> Members:
@@ -118,10 +126,12 @@ def not_utf8(text: bytes) -> int | None:
 
 # --- repeated keys --------------------------------------------------------------------------------
 #
-# The decoder keeps the last of repeated keys without an error. So the values are encoded again, without white space and
-# with the shortest escapes. If the result is as long as the document, no member was lost. Otherwise colons are counted:
-# the document has more of them exactly if a member was lost. Only an escaped colon breaks that count; then the document
-# is decoded a second time.
+# The decoder keeps the last of repeated keys without an error. So what it returned is encoded again, without white
+# space and with the shortest escapes. If the result is as long as the document, no member was lost. Otherwise colons
+# are counted: the document has more of them exactly if a member was lost. Only an escaped colon breaks that count; then
+# the document is decoded a second time. This takes a tenth to two fifths of a validation's time, a second decoding of
+# every document would take a third to two thirds.
+
 
 _has_escaped_colon: Final = re.compile(rb"\\u003[aA]").search
 
@@ -130,16 +140,14 @@ class _RepeatedKeyError(Exception):
     pass
 
 
-def repeats_a_key(document: bytes, written: Sequence[bytes], growth: Growth = Growth()) -> bool:  # noqa: B008  # immutable
-    """Tell whether some object of the document repeats a key.
-
-    `written` are the decoded values encoded again, in pieces; `growth` is what was added to them since.
-    """
-    if growth.size is not None and sum(map(len, written)) - growth.size == len(document):
+def repeats_a_key(text: bytes, top: Members) -> bool:
+    """Tell whether some object of the document repeats a key; `top` is what the decoder returned."""
+    written = as_json(top)
+    if len(written) == len(text):
         return False
-    if _has_escaped_colon(document):
-        return _decode_repeats(document)
-    return document.count(b":") != sum(piece.count(b":") for piece in written) - growth.members
+    if _has_escaped_colon(text):
+        return _decode_repeats(text)
+    return text.count(b":") != written.count(b":")
 
 
 def _decode_repeats(document: bytes) -> bool:

@@ -136,15 +136,6 @@ class Findings(Struct):
         """Count faults that aren't listed."""
         self.fault_count += count
 
-    def extend(self, later: "Findings") -> None:
-        """Append the findings of another check."""
-        self.fault_count += later.fault_count
-        self.listed_faults += later.listed_faults[: MAX_FAULTS - len(self.listed_faults)]
-        for kind, found in later.listed_warnings.items():
-            listed = self.listed_warnings.setdefault(kind, [])
-            listed += found[: MAX_PER_KIND - len(listed)]
-        self.counts += later.counts
-
     @property
     def warning_count(self) -> int:
         return self.counts.total()

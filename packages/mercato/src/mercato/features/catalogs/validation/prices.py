@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.features.catalogs.validation.document import Form, Growth, Source
+from mercato.features.catalogs.validation.document import Form, Source, price_hint
 from mercato.features.catalogs.validation.findings import Findings, Rule, shorten
-from mercato.features.catalogs.validation.near_misses import price_hint
 from mercato.platform.wire.kinds import json_type
 from mercato.platform.wire.walk import escape
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, number_to_minor
@@ -28,27 +27,24 @@ Written = str | bytes | _NotAPrice | None
 """A price as written: the text of a string, or the bytes of a number, which never equal a string."""
 
 
-class _ReadPrices(dict[Written, tuple[int | None, str | None, int | None]]):
-    """Prices as written → in minor units, as served, and how much longer that is; None if it is the same.
-
-    Each is read at its first lookup.
-    """
+class _ReadPrices(dict[Written, tuple[int | None, str | None]]):
+    """Prices as written → in minor units, and as served. Each is read at its first lookup."""
 
     def __init__(self, scale: int) -> None:
         super().__init__()
         self._scale = scale
         self.refused: dict[Written, str] = {}
 
-    def __missing__(self, price: Written) -> tuple[int | None, str | None, int | None]:
+    def __missing__(self, price: Written) -> tuple[int | None, str | None]:
         self[price] = read = self._read(price)
         return read
 
-    def _read(self, price: Written) -> tuple[int | None, str | None, int | None]:
+    def _read(self, price: Written) -> tuple[int | None, str | None]:
         if price is None:
-            return None, None, None
+            return None, None
         if isinstance(price, _NotAPrice):
             self.refused[price] = f"must be {Form.PRICE.words}, not {price.json_type}."
-            return None, None, None
+            return None, None
         try:
             minor = (
                 decimal_to_minor(price, self._scale)
@@ -57,10 +53,8 @@ class _ReadPrices(dict[Written, tuple[int | None, str | None, int | None]]):
             )
         except MoneyError as fault:
             self.refused[price] = str(fault) + (price_hint(price) if isinstance(price, str) else "")
-            return None, None, None
-        served = minor_to_decimal(minor, self._scale)
-        quotes = 0 if isinstance(price, str) else 2
-        return minor, served, None if served == price else len(served) - len(price) + quotes
+            return None, None
+        return minor, minor_to_decimal(minor, self._scale)
 
 
 class Prices:
@@ -71,26 +65,24 @@ class Prices:
         self._findings = findings
         self._read = _ReadPrices(source.scale)
 
-    def items(self) -> tuple[list[int | None], Growth]:
+    def items(self) -> list[int | None]:
         """Return each item's base price in document order; serve it at scale."""
         items = self._source.items
         written = _written([row.base_price for row in items.rows])
         found: list[int | None] = []
-        grown = 0
         # In one pass, so that each price is hashed once.
         read = map(self._read.__getitem__, written)
-        for members, (minor, text, growth) in zip(items.members.values(), read, strict=True):
+        for members, (minor, text) in zip(items.members.values(), read, strict=True):
             found.append(minor)
-            if growth is not None:
+            if text is not None:
                 members["basePrice"] = text
-                grown += growth
         if self._read.refused:
             self._refuse(written)
         if any(type(price) is bytes for price in self._read):
             self._warn_of_numbers(written)
         if None in self._read:
             self._warn_without(written)
-        return found, Growth(0, grown)
+        return found
 
     def overrides(self) -> dict[str, dict[str, int]]:
         """Return each group's prices by the ids as written; serve them at scale."""
@@ -101,7 +93,7 @@ class Prices:
 
     def any_negative(self) -> bool:
         """Tell whether any price that was read is below zero."""
-        return any(minor is not None and minor < 0 for minor, _, _ in self._read.values())
+        return any(minor is not None and minor < 0 for minor, _ in self._read.values())
 
     def _of_group(self, key: str, prices: dict[str, Any]) -> dict[str, int]:
         groups = self._source.groups
@@ -110,7 +102,7 @@ class Prices:
         numbers: list[tuple[str, bytes]] = []
         for item, value in prices.items():
             price = _NotAPrice("null") if value is None else _as_written(value)
-            minor, served[item], _ = self._read[price]
+            minor, served[item] = self._read[price]
             if minor is None:
                 at = f"{groups.pointer(key)}/priceOverrides/{escape(item)}"
                 self._findings.fault(Rule.INVALID_PRICE, self._refusal("A price", price), at)

@@ -1,4 +1,4 @@
-"""Resolves references, serves them as the served ids of their targets, and refuses cycles among them."""
+"""Resolves references, serves them as the served ids of their targets, refuses cycles, and warns of what is idle."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from mercato.features.catalogs import ids
+from mercato.features.catalogs.model import served_id
 from mercato.features.catalogs.validation.document import Source, Table
 from mercato.features.catalogs.validation.findings import MAX_FAULTS, Findings, Rule, shorten
 from mercato.features.catalogs.validation.tables import NotAnId
@@ -112,9 +112,7 @@ class _Resolver(Struct, frozen=True):
     def _find(self, ref: str, target: Table[Any]) -> str | None:
         if ref in target.members:
             return ref
-        served = ids.served_id(
-            ref, onboarding_id=self.source.onboarding_id, addressed=target.kind.is_addressed
-        )
+        served = served_id(ref, onboarding_id=self.source.onboarding_id, addressed=target.kind.is_addressed)
         return served if served in target.members else None
 
     def _refuse(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> None:
@@ -228,3 +226,113 @@ def _named(cycle: Sequence[str], label: Callable[[str], str]) -> str:
         return " → ".join(map(label, nodes))
     first = " → ".join(map(label, nodes[: _NAMED - 2]))
     return f"{first} → {len(nodes) - _NAMED + 1} more → {label(cycle[0])}"
+
+
+MAX_UNITS: Final = 2**31 - 1
+"""Quantities in carts are 32-bit integers, so a higher count can't be reached."""
+
+MAX_GROUPS: Final = 500
+"""Modifier groups of one item: every line of a cart is checked against all of its item's."""
+
+_COUNTS: Final = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity")
+_NAMED_ITEMS: Final = 3
+"""Items that one warning names."""
+
+
+def check_counts(source: Source, references: References, findings: Findings) -> None:
+    """Report counts that are negative, too large, or contradictory."""
+    for key, groups in references.item_groups.items():
+        if len(groups) > MAX_GROUPS:
+            findings.fault(
+                Rule.TOO_MANY_GROUPS,
+                f"The item {source.items.label(key)} lists more than {MAX_GROUPS:,} modifier groups.",
+                f"{source.items.pointer(key)}/modifierGroupIds",
+            )
+    _check_range(source.items, "maximumQuantity", findings)
+    before = findings.fault_count
+    for name in _COUNTS:
+        _check_range(source.groups, name, findings)
+    if findings.fault_count == before:
+        _check_choices(source, references, findings)
+
+
+def _check_range(table: Table[Any], name: str, findings: Findings) -> None:
+    for key, count in table.values(name).items():
+        if not 0 <= count <= MAX_UNITS:
+            bound = "not be negative" if count < 0 else f"be at most {MAX_UNITS}"
+            findings.fault(Rule.COUNT_OUT_OF_RANGE, f"{name} must {bound}.", f"{table.pointer(key)}/{name}")
+
+
+def _check_choices(source: Source, references: References, findings: Findings) -> None:
+    groups = source.groups
+    for key, row in groups.entries():
+        minimum, maximum, per_item = row.minimum_allowed, row.maximum_allowed, row.maximum_per_item
+        if not minimum:
+            continue
+        at = f"{groups.pointer(key)}/minimumAllowed"
+        if maximum is not None and minimum > maximum:
+            findings.fault(
+                Rule.MINIMUM_ABOVE_MAXIMUM,
+                f"The modifier group {groups.label(key)} requires at least {minimum} and at most {maximum}.",
+                at,
+            )
+            continue
+        choices = len(set(references.group_items.get(key, ())))
+        if minimum > choices * (MAX_UNITS if per_item is None else per_item):
+            findings.warn(
+                Rule.UNREACHABLE_MINIMUM,
+                f"The modifier group {groups.label(key)} requires at least {minimum}, more than can be chosen.",
+                at,
+            )
+
+
+def warn_nameless(source: Source, findings: Findings) -> None:
+    """Warn of entities without a name."""
+    for table in source.tables:
+        names = table.names()
+        if all(names):
+            continue
+        for key in [key for key, name in zip(table.members, names, strict=True) if not name]:
+            findings.warn(
+                Rule.NO_NAME, f"The {table.kind.noun} {table.label(key)} has no name.", table.pointer(key)
+            )
+
+
+def warn_idle_overrides(source: Source, references: References, findings: Findings) -> None:
+    """Warn of prices for items that their group doesn't offer."""
+    groups = source.groups
+    for key, prices in references.overrides.items():
+        idle = sorted(prices.keys() - set(references.group_items.get(key, ())))
+        if idle:
+            named = ", ".join(map(shorten, idle[:_NAMED_ITEMS])) + (
+                " and more" if len(idle) > _NAMED_ITEMS else ""
+            )
+            findings.warn(
+                Rule.IDLE_OVERRIDE,
+                f"priceOverrides of the modifier group {groups.label(key)} has items that the group doesn't offer: "
+                f"{named}.",
+                f"{groups.pointer(key)}/priceOverrides",
+            )
+
+
+def warn_negative_prices(
+    source: Source, item_prices: list[int | None], references: References, findings: Findings
+) -> None:
+    """Warn of negative prices of items and choices."""
+    items, groups = source.items, source.groups
+    for key, price in zip(items.members, item_prices, strict=True):
+        if price is not None and price < 0:
+            findings.warn(
+                Rule.NEGATIVE_PRICE,
+                f"The item {items.label(key)} has a price below zero. Did you mean a positive one?",
+                f"{items.pointer(key)}/basePrice",
+            )
+    for key, overrides in references.overrides.items():
+        below = [item for item, price in overrides.items() if price < 0]
+        if below:
+            findings.warn(
+                Rule.NEGATIVE_PRICE,
+                f"The modifier group {groups.label(key)} has prices below zero: {shorten(below[0])}"
+                f"{' and more' if len(below) > 1 else ''}. Did you mean positive ones?",
+                f"{groups.pointer(key)}/priceOverrides",
+            )

@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from mercato.features.catalogs import ids
-from mercato.features.catalogs.validation.document import ITEMS, Form, Growth, Kind, Members, R, Table
+from mercato.features.catalogs.model import NO_ONBOARDING, is_uuid, pack_ids, place_id, served_id
+from mercato.features.catalogs.validation.document import ITEMS, Form, Kind, Members, R, Table
 from mercato.features.catalogs.validation.findings import Findings, Rule, quote
 from mercato.platform.wire.kinds import json_type
 from mercato.platform.wire.walk import escape
@@ -53,10 +53,11 @@ class _Reader(Struct, Generic[R], frozen=True):
         has_ids = read.own_ids == list(entities)
         pairs = () if has_ids else zip(entities, read.own_ids, strict=False)
         differing = [key for key, text in pairs if text not in (key, None)]
-        packed = None if differing else ids.pack_ids(entities)
+        packed = None if differing else pack_ids(entities)
         if packed is not None:
-            growth = Growth() if has_ids else self._add_own_ids(entities, read.names)
-            return self._table(entities, read, growth=growth, packed_ids=packed)
+            if not has_ids:
+                self._add_own_ids(entities, read.names)
+            return self._table(entities, read, packed_ids=packed)
         for key in differing:
             self._check_own_id(key, entities[key][self.kind.own_id])
         return self._keyed([(key, key, members) for key, members in entities.items()], listed=False)
@@ -75,18 +76,12 @@ class _Reader(Struct, Generic[R], frozen=True):
             f"/{self.kind.member}{at}",
         )
 
-    def _add_own_ids(self, entities: dict[str, Members], names: set[str]) -> Growth:
+    def _add_own_ids(self, entities: dict[str, Members], names: set[str]) -> None:
         """Add its key as the id to every entity that lacks one."""
         own_id = self.kind.own_id
-        lacking, nulls = entities, 0
-        if own_id in names:
-            lacking = {key: members for key, members in entities.items() if members.get(own_id) is None}
-            nulls = sum(own_id in members for members in lacking.values())
-        for key, members in lacking.items():
-            members[own_id] = key
-        added = len(lacking) - nulls
-        member, quoted_id = len(f'"{own_id}":,'), ids.LENGTH + len('""')
-        return Growth(added, added * (member + quoted_id) + nulls * (quoted_id - len("null")))
+        for key, members in entities.items():
+            if own_id not in names or members.get(own_id) is None:
+                members[own_id] = key
 
     def _objects(self, values: dict[str, Any]) -> dict[str, Members]:
         if set(map(type, values.values())) <= {dict}:
@@ -105,7 +100,7 @@ class _Reader(Struct, Generic[R], frozen=True):
             return own
         if own is not None:
             self._refuse_own_id(own, step)
-        return ids.place_id(self.onboarding_id, f"/{self.kind.member}/{step}")
+        return place_id(self.onboarding_id, f"/{self.kind.member}/{step}")
 
     def _check_own_id(self, key: str, own: Any) -> None:
         if not isinstance(own, str):
@@ -149,11 +144,11 @@ class _Reader(Struct, Generic[R], frozen=True):
         """Return the members with the served id, and with the document's id as partnerItemId if that is free."""
         own_id = self.kind.own_id
         members = members if members.get(own_id) == served else members | {own_id: served}
-        if served == text or ids.is_uuid(text):
+        if served == text or is_uuid(text):
             return members
         becomes = (
             "one is derived when it is served, and differs from store to store"
-            if self.onboarding_id == ids.NO_ONBOARDING
+            if self.onboarding_id == NO_ONBOARDING
             else f"it is served as {served}"
         )
         self.findings.warn(
@@ -165,7 +160,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         return members | {"partnerItemId": text} if members.get("partnerItemId") is None else members
 
     def _served(self, text: str) -> str:
-        return ids.served_id(text, onboarding_id=self.onboarding_id, addressed=self.kind.is_addressed)
+        return served_id(text, onboarding_id=self.onboarding_id, addressed=self.kind.is_addressed)
 
 
 class _Read(Struct, Generic[R]):

@@ -3,30 +3,34 @@
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import Raw, Struct
-from msgspec.json import encode
+from msgspec import Struct
 
 from mercato.features.catalogs.model import Windows
-from mercato.features.catalogs.validation import checks
-from mercato.features.catalogs.validation.decode import read, repeats_a_key
+from mercato.features.catalogs.validation.decode import read
 from mercato.features.catalogs.validation.document import (
     CATALOGS,
     GROUPS,
     ITEMS,
     SECTIONS,
-    Growth,
     Kind,
     Members,
     R,
     Source,
     Table,
+    warn_near_misses,
 )
 from mercato.features.catalogs.validation.findings import Findings, Rule
 from mercato.features.catalogs.validation.hours import read_windows
-from mercato.features.catalogs.validation.near_misses import warn_near_misses
 from mercato.features.catalogs.validation.prices import Prices
-from mercato.features.catalogs.validation.references import References, refuse_cycles, resolve
-from mercato.features.catalogs.validation.scan import BOM, scan
+from mercato.features.catalogs.validation.references import (
+    References,
+    check_counts,
+    refuse_cycles,
+    resolve,
+    warn_idle_overrides,
+    warn_nameless,
+    warn_negative_prices,
+)
 from mercato.features.catalogs.validation.tables import read_table
 from mercato.platform.wire.kinds import json_type
 from mercato_contract.money import find_scale, get_scale, quote
@@ -67,27 +71,18 @@ def _validate(
     top = read(document, findings)
     if top is None:
         return None
-    later = Findings()
-    source = _read_tables(top, onboarding_id, default_currency, later)
-    prices = Prices(source, later)
-    item_prices, growth = prices.items()
-    overrides = prices.overrides()
-    # After the prices, which have no colons: the encoded text is then also the one that is served.
-    if _repeats_a_key(document, source, growth if not overrides else Growth(size=None)):
-        found = scan(document.removeprefix(BOM))
-        for pointer, _ in found.duplicates:
-            findings.fault(Rule.DUPLICATE_KEY, "This key is repeated in its object.", pointer)
-        findings.count_unlisted(found.duplicate_count - len(found.duplicates))
-    findings.extend(later)
+    source = _read_tables(top, onboarding_id, default_currency, findings)
+    prices = Prices(source, findings)
+    item_prices, overrides = prices.items(), prices.overrides()
     references = resolve(source, overrides, findings)
     refuse_cycles(source, references, findings)
-    checks.check_counts(source, references, findings)
+    check_counts(source, references, findings)
     windows = read_windows(source, findings)
-    checks.warn_nameless(source, findings)
-    checks.warn_idle_overrides(source, references, findings)
+    warn_nameless(source, findings)
+    warn_idle_overrides(source, references, findings)
     warn_near_misses(source, findings)
     if prices.any_negative():
-        checks.warn_negative_prices(source, item_prices, references, findings)
+        warn_negative_prices(source, item_prices, references, findings)
     return ValidDocument(source, item_prices, references, windows)
 
 
@@ -120,18 +115,3 @@ def _currency(value: Any, default: str, findings: Findings) -> str:
         findings.fault(Rule.UNKNOWN_CURRENCY, message, "/currency")
         return default
     return value
-
-
-def _repeats_a_key(document: bytes, source: Source, growth: Growth) -> bool:
-    """Tell whether the document repeats a key; `growth` is that of the prices."""
-    written: list[bytes] = []
-    rest: dict[str, Any] = dict(source.top)
-    for table in source.tables:
-        # A table whose ids were replaced isn't the document's own any more.
-        if rest.get(table.kind.member) is table.members:
-            rest[table.kind.member] = Raw()
-            written.append(table.write())
-            growth += table.growth
-        elif table is source.items:
-            growth += Growth(size=None)
-    return repeats_a_key(document, [*written, encode(rest)], growth)

@@ -1,4 +1,4 @@
-"""Idempotency keys: the request that claims a key is processed, every other one gets its reply.
+"""Idempotency keys: the request that claims a key is processed, every other one gets its outcome.
 
 A claim is a lease, so that another request can continue the work of a process that died. Its number is the fence: a
 claim that was taken over writes nothing any more.
@@ -10,21 +10,28 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+from msgspec import Struct
 from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.compression import compress, decompress
+from mercato.features.orders.placement.outcomes import PinnedOutcome, PlacedOrder, RefusedOrder
+from mercato.features.orders.tables import idempotency_keys as keys
+from mercato.features.orders.tables import orders
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
-from mercato.platform.db.tables import idempotency_keys as keys
-from mercato.platform.db.tables import orders
+from mercato.platform.wire.problem import ProblemFormat
+from mercato_contract.orders import Order
+from mercato_contract.problems import ProblemDetail
+from mercato_contract.wire import as_json
 
 PURPOSE: Final = "mercato idempotency"
 """The purpose of the derived keys for the fingerprints of requests."""
 
 LIFETIME: Final = timedelta(hours=24)
-"""How long a key returns its reply. Then it is free again."""
+"""How long a key returns its outcome. Then it is free again."""
 
 SKEW: Final = timedelta(minutes=1)
 """How much the clocks of two servers may differ."""
@@ -47,20 +54,23 @@ _CLAIMED: Final = (
 )
 _FIND: Final = prepared(select(keys).where(*_CLAIMED[:2]))
 _SET_ORDER: Final = prepared_update(keys, "order_id", where=_CLAIMED)
-_SETTLE: Final = prepared_update(keys, "status", "media_type", "body", where=_CLAIMED)
+_PIN: Final = prepared_update(keys, "status", "media_type", "body", where=_CLAIMED)
 _CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("where_order")))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The response to a request: the storefront's order, or a problem."""
+_CREATED: Final = 201
+_JSON: Final = "application/json"
+_YAML: Final = b"---\n"
 
-    status: int
-    media_type: str
-    body: bytes = field(repr=False)
-    order_id: UUID | None
-    retry_after: int | None = None
-    replayed: bool = False
+_order: Final = msgspec.json.Decoder(Order)
+_problem: Final = msgspec.json.Decoder(ProblemDetail)
+
+
+class _StoredFormat(Struct, frozen=True):
+    format: ProblemFormat = ProblemFormat.JSON
+
+
+_format: Final = msgspec.json.Decoder(_StoredFormat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +86,7 @@ class KeyedRequest:
     lease: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """The right to process the request of a key. A claim that `joins` continues the work of an earlier one.
 
     `order_id` is the order that was stored with the key, by this claim or an earlier one.
@@ -90,10 +99,24 @@ class Claim:
     joins: bool = False
 
 
+class FreeKey(Struct, frozen=True):
+    """The key has neither an outcome nor an order, and nobody works on it."""
+
+
+class OpenOrder(Struct, frozen=True):
+    """The key has an order, or had a claim, without an outcome: the next claim joins it."""
+
+
+class Pinned(Struct, frozen=True):
+    """The key's outcome."""
+
+    outcome: PinnedOutcome
+
+
 async def claim(
     tx: Write, request: KeyedRequest, *, now: datetime, order_id: UUID | None = None
-) -> Claim | Reply:
-    """Return the claim, or the key's reply.
+) -> Claim | Pinned:
+    """Return the claim, or the key's outcome.
 
     `order_id` is the order that this transaction stores with the claim, if the key has none.
     Raises IdempotencyKeyReused if the key came with another request, RequestInProgress if that has a live claim.
@@ -118,29 +141,28 @@ async def claim(
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
     joins = _in_use(row, now, request.lease)
     if joins:
-        reply = await _find_reply(tx, row, request, now)
-        if reply is not None:
-            return reply
+        outcome = await _find_outcome(tx, row, request, now)
+        if outcome is not None:
+            return Pinned(outcome)
         order_id = row.order_id
     number, values = row.claims + 1, {"claimed_until": until} if joins else fresh
     await tx.execute(update(keys).where(row_of_key).values(claims=number, **values))
     return Claim(**ids, number=number, order_id=order_id, joins=joins)
 
 
-async def find(tx: Read, request: KeyedRequest, *, now: datetime) -> Reply | UUID | None:
-    """Return the key's reply, or its order that waits for its store, or None if the key is free.
-
-    Raises IdempotencyKeyReused, RequestInProgress.
-    """
+async def read(tx: Read, request: KeyedRequest, *, now: datetime) -> FreeKey | OpenOrder | Pinned:
+    """Return what the key is used for. Raises IdempotencyKeyReused, RequestInProgress."""
     row = await tx.first(_FIND, {"where_partner": request.partner_id, "where_key": request.key})
     if row is None or not _in_use(row, now, request.lease):
-        return None
-    order_id: UUID | None = row.order_id
-    return await _find_reply(tx, row, request, now) or order_id
+        return FreeKey()
+    outcome = await _find_outcome(tx, row, request, now)
+    if outcome is not None:
+        return Pinned(outcome)
+    return FreeKey() if row.order_id is None else OpenOrder()
 
 
 def _in_use(row: Row[Any], now: datetime, lease: timedelta) -> bool:
-    """Return whether the key has a reply, an order, or a live claim. Else it is free."""
+    """Return whether the key has an outcome, an order, or a live claim. Else it is free."""
     if row.request == _FREE or now >= row.created_at + LIFETIME:
         return False
     return row.status is not None or row.order_id is not None or _is_claimed(row, now, lease)
@@ -151,23 +173,35 @@ def _is_claimed(row: Row[Any], now: datetime, lease: timedelta) -> bool:
     return bool(now < row.claimed_until <= now + lease + SKEW)
 
 
-async def _find_reply(tx: Read, row: Row[Any], request: KeyedRequest, now: datetime) -> Reply | None:
-    """Return the reply of a key in use; None if its work must be continued."""
+async def _find_outcome(
+    tx: Read, row: Row[Any], request: KeyedRequest, now: datetime
+) -> PinnedOutcome | None:
+    """Return the outcome of a key in use; None if its work must be continued."""
     if row.request not in request.fingerprints:
         raise errors.IdempotencyKeyReused(
             "This Idempotency-Key was used with another request in the last 24 hours. Send this request with a new key."
         )
     if row.status is not None:
         base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
-        body = decompress(row.body, base=base)
-        return Reply(
-            status=row.status, media_type=row.media_type, body=body, order_id=row.order_id, replayed=True
-        )
+        return _outcome_of(row.status, decompress(row.body, base=base))
     if _is_claimed(row, now, request.lease):
         raise errors.RequestInProgress(
             "The same request is still in progress. Repeat it with the same key.", retry_after=WAIT_SECONDS
         )
     return None
+
+
+def _outcome_of(status: int, body: bytes) -> PinnedOutcome:
+    """Return the outcome from the document that `pin` stored."""
+    if status == _CREATED:
+        return PlacedOrder(_order.decode(body), replayed=True)
+    if body.startswith(_YAML):
+        # The previous release stored Markdown as it was sent: its front matter has each member as JSON. The next
+        # release needs this no longer, because a key lasts 24 hours.
+        members = (line.partition(b": ") for line in body.split(b"\n---\n")[0].splitlines()[1:])
+        body = b"{%s}" % b",".join(b'"%s":%s' % (name, value) for name, _, value in members)
+        return RefusedOrder(_problem.decode(body), ProblemFormat.MARKDOWN, replayed=True)
+    return RefusedOrder(_problem.decode(body), _format.decode(body).format, replayed=True)
 
 
 async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
@@ -180,14 +214,26 @@ async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
         )
 
 
-async def settle(tx: Write, claim: Claim, reply: Reply, *, order_content: bytes = b"") -> None:
-    """Pin the reply to the key, unless another request has taken the claim over.
+async def pin(tx: Write, claim: Claim, outcome: PinnedOutcome, *, order_content: bytes = b"") -> None:
+    """Pin the outcome to the key, unless another request has taken the claim over.
 
-    The reply is compressed with `order_content`, that of the key's order.
+    It is stored as the contract's JSON document, which the previous release sends as it is, and compressed with
+    `order_content`, that of the key's order.
     """
-    body = compress(reply.body, base=order_content)
-    pinned = {"status": reply.status, "media_type": reply.media_type, "body": body}
-    tx.defer(_SETTLE, _claim_values(claim) | pinned)
+    match outcome:
+        case PlacedOrder(order):
+            status, media_type, document = _CREATED, _JSON, as_json(order)
+        case RefusedOrder(problem, chosen):
+            status, media_type, document = problem.status, ProblemFormat.JSON.value, as_json(problem)
+            if chosen is not ProblemFormat.JSON:
+                # Clients of the previous release ignore the member.
+                document = as_json(msgspec.to_builtins(problem) | {"format": chosen})
+    pinned = {
+        "status": status,
+        "media_type": media_type,
+        "body": compress(document, base=order_content),
+    }
+    tx.defer(_PIN, _claim_values(claim) | pinned)
 
 
 async def release(tx: Write, claim: Claim, *, now: datetime) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from mercato.features.orders.errors import OrderAlreadyPlaced, OrderTotalDifferent
 from mercato.features.orders.placement.idempotency import KeyedRequest
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.features.orders.validation import amounts
@@ -21,7 +22,7 @@ from mercato.features.partners.model import Caller
 from mercato.platform import errors
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Problem
-from mercato.platform.wire.problem import Context
+from mercato.platform.wire.problem import Origin
 from mercato_contract.orders import OrderState, OrderStatus, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import hmac_sha256
@@ -29,13 +30,16 @@ from mercato_contract.wire import as_json
 
 
 class PlacementContext(Struct, frozen=True, kw_only=True):
-    """One Place request. `deadline` is the end of its calls, on the event loop's clock."""
+    """One Place request. `deadline` is the end of its calls, on the event loop's clock.
+
+    `origin` isn't read here: it is what a repeat needs to get the same refusal.
+    """
 
     caller: Caller
     request: PlaceOrderRequest
     keyed: KeyedRequest
     trace: str
-    problem_context: Context
+    origin: Origin
     deadline: float
 
 
@@ -65,7 +69,7 @@ Plan = RefusePlan | StorePlan | ValidatePlan
 
 
 class Planner(Struct, frozen=True):
-    """Plans placements for keys that are free. A key with a reply gets that in place of the plan."""
+    """Plans placements for keys that are free. A key with an outcome gets that in place of the plan."""
 
     clock: Clock
     checker: OrderChecker
@@ -77,22 +81,35 @@ class Planner(Struct, frozen=True):
         Else an order with a token is checked against the cached store: it is stored only if the store's version is
         still the same. A refusal, and an order that its store validates, are always planned with `in_force`.
         """
-        request, token = context.request, context.request.validated_order_token
-        plan: Plan
+        token = context.request.validated_order_token
+        if token is None:
+            return await self._plan_untested(context.request)
+        match await self._plan_quoted(context, token, in_force=in_force):
+            case RefusePlan() if not in_force:
+                return await self._plan_quoted(context, token, in_force=True)
+            case plan:
+                return plan
+
+    async def _plan_untested(self, request: PlaceOrderRequest) -> RefusePlan | ValidatePlan:
+        """Return the plan for an order that its store hasn't validated."""
         try:
-            check = await self.checker.check(request, in_force=in_force or token is None)
-            if token is None:
-                return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
+            check = await self.checker.check(request, in_force=True)
+        except Problem as problem:
+            return RefusePlan(problem)
+        return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
+
+    async def _plan_quoted(
+        self, context: PlacementContext, token: str, *, in_force: bool
+    ) -> RefusePlan | StorePlan:
+        try:
+            check = await self.checker.check(context.request, in_force=in_force)
             digest = digest_of(context.caller.partner_id, check)
             claims = self.tokens.verify(token, digest=digest, now=self.clock())
-            plan = plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
         except TokenExpired as problem:
-            plan = RefusePlan(problem, problem.token_id)
+            return RefusePlan(problem, problem.token_id)
         except Problem as problem:
-            plan = RefusePlan(problem)
-        if isinstance(plan, RefusePlan) and token is not None and not in_force:
-            return await self.plan(context, in_force=True)
-        return plan
+            return RefusePlan(problem)
+        return plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
 
 
 def plan_quoted(check: OrderCheck, quote: Quote, token_id: UUID | None = None) -> RefusePlan | StorePlan:
@@ -115,19 +132,15 @@ def _total_different(sums: Sums, at: str | None) -> Problem:
         f"The order's total is {total} {sums.currency} now. "
         "Validate it again and show the customer the new total."
     )
-    error = OrderError(code=errors.OrderTotalDifferent.code, message=message, pointer=at)
-    return errors.OrderTotalDifferent(message, errors=[error])
+    error = OrderError(code=OrderTotalDifferent.code, message=message, pointer=at)
+    return OrderTotalDifferent(message, errors=[error])
 
 
-def refusal(plan: Plan, used: UUID | None) -> Problem:
-    """Return the plan's problem, or that the token was used for an order."""
-    if used is not None:
-        return errors.OrderAlreadyPlaced(
-            "An order was placed with this validatedOrderToken. Read it by its orderId.",
-            extensions={"orderId": str(used)},
-        )
-    assert isinstance(plan, RefusePlan)
-    return plan.problem
+def already_placed(order_id: UUID) -> OrderAlreadyPlaced:
+    return OrderAlreadyPlaced(
+        "An order was placed with this validatedOrderToken. Read it by its orderId.",
+        extensions={"orderId": str(order_id)},
+    )
 
 
 def busy() -> errors.ServiceUnavailable:

@@ -12,19 +12,20 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.orders import queries
-from mercato.features.orders.changes import Changes
+from mercato.features.orders.lifecycle import STORE_UNREACHABLE, Lifecycle, OrderGivenUp
 from mercato.features.orders.placement.submission import (
     Submission,
     SubmissionOutcome,
     SubmitJob,
     Submitter,
     end_record,
+    is_final,
     schedule,
 )
 from mercato.features.orders.record import StoreAnswer
-from mercato.features.orders.validation.replies import InvalidReply
 from mercato.platform import crash
 from mercato.platform.clock import Clock
+from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, fence, finish
 from mercato.platform.telemetry.context import set_partner
@@ -48,7 +49,7 @@ class Resender(Struct, frozen=True):
     db: Database
     clock: Clock
     submitter: Submitter
-    changes: Changes
+    lifecycle: Lifecycle
     seconds: float
 
     def handler(self, *, concurrency: int) -> Handler[SubmitJob]:
@@ -77,15 +78,15 @@ class Resender(Struct, frozen=True):
                 await self._cancel(tx, call.webhook_id, submission.base_url)
             return Done()
         called, reply = await self.submitter.attempt(submission, seconds=self.seconds)
-        self.changes.activity.record(
+        self.lifecycle.activity.record(
             "order resent", call.webhook_id, call.store_id, answered=called.error is None
         )
         crash.point("order.resent")
         async with self.db.write() as tx:
             await finish(tx, job)
             outcome = SubmissionOutcome(reply, (called,))
-            await self.submitter.settle(tx, submission, outcome, notify_unanswered=False)
-            if isinstance(reply, InvalidReply):
+            await self.submitter.record(tx, submission, outcome, notify_unanswered=False)
+            if not is_final(reply):
                 await self._continue(tx, submission)
         return Settled()
 
@@ -108,8 +109,11 @@ class Resender(Struct, frozen=True):
     async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
         order = await queries.get_order(tx, order_id, lock=True)
         if order.answer is StoreAnswer.WAITING:
-            await end_record(tx, order_id, delivered=False, now=self.clock())
-            await self.changes.give_up(tx, order, url=url, now=self.clock())
+            now = self.clock()
+            await end_record(tx, order_id, delivered=False, now=now)
+            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, webhook_url=url))
+            detail = {"cancelReason": STORE_UNREACHABLE}
+            await audit(tx, "order", order.id, partner_id=order.partner_id, detail=detail)
 
 
 def _is_exhausted(submission: Submission, attempted_at: datetime | None, now: datetime) -> bool:

@@ -1,10 +1,10 @@
-"""Place an order: a request goes from state to state until it has a reply.
+"""Place an order: a request goes from state to state until it has an outcome.
 
     state               transition               next state
-    ------------------  -----------------------  ----------------------------------------------------
-    planned             claim the key            ClaimedKey, or with a token StoredSubmission, or Reply
-    ClaimedKey          validate with the store  StoredSubmission, or Reply
-    StoredSubmission    submit to the store      Reply
+    ------------------  -----------------------  ------------------------------------------------------
+    planned             claim the key            ClaimedKey, or with a token StoredSubmission, or Decided
+    ClaimedKey          validate with the store  StoredSubmission, or Decided
+    StoredSubmission    submit to the store      Decided
 
 A refusal before `StoredSubmission` leaves the key free. From then on the order exists, and the key belongs to it for
 24 h. After a crash between two states, background work finishes or cancels the order, and the key's next request joins
@@ -21,10 +21,12 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy.exc import IntegrityError
 
+from mercato.features.metrics import Activity
 from mercato.features.orders import queries
-from mercato.features.orders.changes import Changes
+from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
 from mercato.features.orders.placement import idempotency
-from mercato.features.orders.placement.idempotency import Claim, KeyedRequest, Reply
+from mercato.features.orders.placement.idempotency import Claim, FreeKey, KeyedRequest, OpenOrder, Pinned
+from mercato.features.orders.placement.outcomes import Outcome
 from mercato.features.orders.placement.plan import (
     PlacementContext,
     Plan,
@@ -32,13 +34,13 @@ from mercato.features.orders.placement.plan import (
     RefusePlan,
     StorePlan,
     ValidatePlan,
+    already_placed,
     busy,
     fingerprints,
     new_order,
     plan_quoted,
-    refusal,
 )
-from mercato.features.orders.placement.replies import Replies
+from mercato.features.orders.placement.replies import Outcomes
 from mercato.features.orders.placement.submission import (
     SUBMIT_KIND,
     Submission,
@@ -50,7 +52,7 @@ from mercato.features.orders.queries import StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.features.orders.validation.checks import OrderCheck
 from mercato.features.orders.validation.error_codes import problem_of
-from mercato.features.orders.validation.replies import Acceptance, Quote
+from mercato.features.orders.validation.replies import Quote, Rejection
 from mercato.features.orders.validation.service import Validations
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import ORDER_BYTES, StorageQuota
@@ -60,8 +62,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
-from mercato.platform.telemetry.activity import Activity
-from mercato.platform.wire.problem import Context
+from mercato.platform.wire.problem import Origin
 from mercato_contract.orders import Actor, PlaceOrderRequest
 from mercato_contract.wire import redacted
 
@@ -87,7 +88,13 @@ class StoredSubmission(Struct, frozen=True):
     order: OrderRow | None = None
 
 
-State = ClaimedKey | StoredSubmission | Reply
+class Decided(Struct, frozen=True):
+    """The request has its outcome."""
+
+    outcome: Outcome
+
+
+State = ClaimedKey | StoredSubmission | Decided
 
 
 @redacted("secrets")
@@ -100,18 +107,18 @@ class Placements(Struct, frozen=True):
     planner: Planner
     validations: Validations
     submitter: Submitter
-    changes: Changes
+    lifecycle: Lifecycle
     secrets: Sequence[bytes]
     seconds: float
     resend: timedelta
     quota: StorageQuota
     activity: Activity
-    replies: Replies
+    outcomes: Outcomes
 
     async def place(
-        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, problem_context: Context
-    ) -> Reply:
-        """Return the reply that is pinned to the key: of this request, or of an earlier one.
+        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, origin: Origin
+    ) -> Outcome:
+        """Return the outcome: of this request, or the one that is pinned to the key.
 
         A refusal before the order is stored is raised, and leaves the key free for any request.
         """
@@ -125,7 +132,7 @@ class Placements(Struct, frozen=True):
                 lease=timedelta(seconds=self.seconds) + SLACK,
             ),
             trace=trace,
-            problem_context=problem_context,
+            origin=origin,
             deadline=asyncio.get_running_loop().time() + self.seconds,
         )
         try:
@@ -133,13 +140,16 @@ class Placements(Struct, frozen=True):
         except Problem as problem:
             self.activity.refused(problem.code)
             raise
-        while not isinstance(state, Reply):
-            claim = state.claim
+        while True:
+            match state:
+                case Decided(outcome):
+                    return outcome
+                case ClaimedKey(claim):
+                    step = self._validate(context, state)
+                case StoredSubmission(claim):
+                    step = self._submit(context, state)
             try:
-                if isinstance(state, ClaimedKey):
-                    state = await self._validate(context, state)
-                else:
-                    state = await self._submit(context, state)
+                state = await step
             except Exception as error:
                 if isinstance(error, Problem):
                     self.activity.refused(error.code)
@@ -147,23 +157,22 @@ class Placements(Struct, frozen=True):
                 async with self.db.write() as tx:
                     await idempotency.release(tx, claim, now=self.clock())
                 raise
-        return state
 
     # --- planned: claim the key, and with a token store the order ---------------------------------
 
     async def _claim_key(self, context: PlacementContext) -> State:
-        """Return the next state. Raises the plan's refusal if the key has neither a reply nor an order."""
+        """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
         plan = await self.planner.plan(context)
         crash.point("key.unclaimed")
         may_be_used = False
         for _ in range(MAX_TRIES):
-            if isinstance(plan, RefusePlan):
-                reply = await self._find_reply(context, plan)
-                if reply is not None:
-                    return reply
             try:
-                async with self.db.write() as tx:
-                    return await self._claim(tx, context, plan, may_be_used=may_be_used)
+                match plan:
+                    case RefusePlan():
+                        return await self._refuse(context, plan)
+                    case StorePlan() | ValidatePlan():
+                        async with self.db.write() as tx:
+                            return await self._claim(tx, context, plan, checks_token=may_be_used)
             except StoreChanged:
                 plan = await self.planner.plan(context, in_force=True)
             except IntegrityError:
@@ -173,31 +182,42 @@ class Placements(Struct, frozen=True):
                 may_be_used = True
         raise busy()
 
-    async def _find_reply(self, context: PlacementContext, plan: RefusePlan) -> Reply | None:
-        """Return the key's reply, or None if it has an order to join. Else raises the refusal."""
+    async def _refuse(self, context: PlacementContext, plan: RefusePlan) -> State:
+        """Return the outcome or the order of an earlier request with the key. Else raises the refusal."""
         async with self.db.read() as tx:
             # The token before the key: an order that is stored in between is then found by the key.
             used = await self._find_order_by_token(tx, plan)
-            found = await idempotency.find(tx, context.keyed, now=self.clock())
-        if found is None:
-            raise refusal(plan, used)
-        return found if isinstance(found, Reply) else None
+            key = await idempotency.read(tx, context.keyed, now=self.clock())
+        match key:
+            case Pinned(outcome):
+                return Decided(outcome)
+            case FreeKey():
+                raise plan.problem if used is None else already_placed(used)
+            case OpenOrder():
+                async with self.db.write() as tx:
+                    return await self._claim(tx, context, plan, checks_token=True)
 
-    async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, may_be_used: bool) -> State:
-        checks_token = may_be_used or isinstance(plan, RefusePlan)
+    async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, checks_token: bool) -> State:
         used = await self._find_order_by_token(tx, plan) if checks_token else None
-        order_id = self.new_id() if isinstance(plan, StorePlan) and used is None else None
+        match plan:
+            case StorePlan() if used is None:
+                order_id: UUID | None = self.new_id()
+            case _:
+                order_id = None
         now = self.clock()
-        claim = await idempotency.claim(tx, context.keyed, now=now, order_id=order_id)
-        if isinstance(claim, Reply):
-            return claim
-        if claim.joins and claim.order_id is not None:
-            return await self._join(tx, context, claim, claim.order_id)
-        if isinstance(plan, ValidatePlan):
-            return ClaimedKey(claim, plan.check)
-        if isinstance(plan, RefusePlan) or used is not None:
-            raise refusal(plan, used)
-        return await self._store(tx, context, claim, plan, now=now)
+        match await idempotency.claim(tx, context.keyed, now=now, order_id=order_id), plan:
+            case Pinned(outcome), _:
+                return Decided(outcome)
+            case Claim(joins=True, order_id=UUID() as joined) as claim, _:
+                return await self._join(tx, context, claim, joined)
+            case Claim() as claim, ValidatePlan(check):
+                return ClaimedKey(claim, check)
+            case Claim() as claim, StorePlan() as stored if used is None:
+                return await self._store(tx, context, claim, stored, now=now)
+            case _, RefusePlan(problem) if used is None:
+                raise problem
+        assert used is not None
+        raise already_placed(used)
 
     @staticmethod
     async def _find_order_by_token(tx: Read, plan: Plan) -> UUID | None:
@@ -212,7 +232,8 @@ class Placements(Struct, frozen=True):
         if submission is not None:
             return StoredSubmission(claim, submission)
         # The answer may have been written since the order was read.
-        return await self.replies.settle(tx, context, claim, await queries.get_order(tx, order_id))
+        order = await queries.get_order(tx, order_id)
+        return Decided(await self.outcomes.decide(tx, context, claim, order))
 
     # --- claimed, without a token: validate with the store, and store the order -------------------
 
@@ -224,18 +245,26 @@ class Placements(Struct, frozen=True):
             context.caller, check, context.request, trace=context.trace
         )
         crash.point("store.agreed")
-        if not isinstance(result, Quote):
-            async with self.db.write() as tx:
-                return await self.replies.refuse(tx, context, claim, problem_of(result))
-        for _ in range(MAX_TRIES):
-            plan = plan_quoted(check, result)
-            if isinstance(plan, RefusePlan):
-                raise plan.problem
-            try:
+        match result:
+            case Rejection(errors):
                 async with self.db.write() as tx:
-                    return await self._store(tx, context, claim, plan, now=self.clock())
-            except StoreChanged:
-                check = await self.planner.checker.check(context.request, in_force=True)
+                    return Decided(await self.outcomes.refuse(tx, context, claim, problem_of(errors)))
+            case Quote():
+                return await self._store_quoted(context, claim, check, result)
+
+    async def _store_quoted(
+        self, context: PlacementContext, claim: Claim, check: OrderCheck, quote: Quote
+    ) -> State:
+        for _ in range(MAX_TRIES):
+            match plan_quoted(check, quote):
+                case RefusePlan(problem):
+                    raise problem
+                case StorePlan() as plan:
+                    try:
+                        async with self.db.write() as tx:
+                            return await self._store(tx, context, claim, plan, now=self.clock())
+                    except StoreChanged:
+                        check = await self.planner.checker.check(context.request, in_force=True)
         raise busy()
 
     async def _store(
@@ -252,8 +281,8 @@ class Placements(Struct, frozen=True):
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
-            order = await self.changes.accept(tx, order, Acceptance(), actor=Actor.SERVICE, now=now)
-            return await self.replies.settle(tx, context, claim, order)
+            order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
+            return Decided(await self.outcomes.decide(tx, context, claim, order))
         submission = submission_of(
             order,
             base_url=store.webhook_url,
@@ -270,20 +299,20 @@ class Placements(Struct, frozen=True):
         self.activity.orders_placed += 1
         self.activity.record("order placed", order.id, order.store_id)
 
-    # --- stored: submit to the store, and settle with its answer ----------------------------------
+    # --- stored: submit to the store, and record its answer --------------------------------------
 
-    async def _submit(self, context: PlacementContext, state: StoredSubmission) -> Reply:
+    async def _submit(self, context: PlacementContext, state: StoredSubmission) -> State:
         crash.point("order.stored")
         left = context.deadline - asyncio.get_running_loop().time()
-        outcome = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
+        result = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
         crash.point("store.answered")
         async with self.db.write() as tx:
-            order = await self.submitter.settle(
-                tx, state.submission, outcome, notify_unanswered=True, stored=state.order
+            order = await self.submitter.record(
+                tx, state.submission, result, notify_unanswered=True, stored=state.order
             )
             if order.answer is not StoreAnswer.WAITING:
                 await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
-            reply = await self.replies.settle(tx, context, state.claim, order)
+            outcome = await self.outcomes.decide(tx, context, state.claim, order)
             crash.point("reply.written")
         crash.point("reply.stored")
-        return reply
+        return Decided(outcome)

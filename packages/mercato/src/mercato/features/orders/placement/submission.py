@@ -12,7 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries
-from mercato.features.orders.changes import Changes, ConcurrentUpdate
+from mercato.features.orders.lifecycle import (
+    ConcurrentUpdate,
+    Lifecycle,
+    OrderAccepted,
+    OrderRefused,
+    OrderUnanswered,
+)
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.validation.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.validation.payment import (
@@ -36,7 +42,6 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import enqueue
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import Actor
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
@@ -62,6 +67,15 @@ STORE_PARTITIONS: Final = 8
 """Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
 
 PlaceReply = Acceptance | Rejection | InvalidReply
+
+
+def is_final(reply: PlaceReply) -> bool:
+    """Return whether the store has answered, so that it isn't called again."""
+    match reply:
+        case InvalidReply():
+            return False
+        case Acceptance() | Rejection():
+            return True
 
 
 class SubmitJob(Wire, frozen=True):
@@ -128,7 +142,7 @@ class Submitter(Struct, frozen=True):
     new_id: MakeId
     vault: Vault
     calls: StoreCalls
-    changes: Changes
+    lifecycle: Lifecycle
 
     async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
         """Store the submission, sealed, in the transaction that stores its order."""
@@ -150,12 +164,15 @@ class Submitter(Struct, frozen=True):
         """Make one call."""
         parser = ReplyParser(read_place)
         called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
-        reply = parser.reply if called.error is None else InvalidReply(called.error)
-        if isinstance(reply, Rejection):
-            # Both partners see its errors.
-            hidden = submission.call.hidden
-            reply = Rejection(tuple(_without_payment_in(error, hidden) for error in reply.errors))
-        return called, reply
+        if called.error is not None:
+            return called, InvalidReply(called.error)
+        match parser.reply:
+            case Rejection(errors):
+                # Both partners see its errors.
+                hidden = submission.call.hidden
+                return called, Rejection(tuple(_without_payment_in(error, hidden) for error in errors))
+            case reply:
+                return called, reply
 
     async def submit(self, submission: Submission, *, seconds: float) -> SubmissionOutcome:
         """Call until the store has answered or the time is over; stop if its circuit breaker does.
@@ -171,12 +188,12 @@ class Submitter(Struct, frozen=True):
             calls.append(called)
             pause = max(wait, called.retry_after or 0.0)
             left = deadline - asyncio.get_running_loop().time() - pause
-            if not isinstance(reply, InvalidReply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
+            if is_final(reply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
                 return SubmissionOutcome(reply, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
 
-    async def settle(
+    async def record(
         self,
         tx: Write,
         submission: Submission,
@@ -192,12 +209,13 @@ class Submitter(Struct, frozen=True):
         again unless it has changed.
         """
         reply = outcome.reply
-        if stored is not None and isinstance(reply, Acceptance):
-            with suppress(ConcurrentUpdate):
-                now = self.clock()
-                order = await self._accept(tx, stored, reply, now, if_unchanged=True)
-                await self._log(tx, submission, outcome, stored, now)
-                return order
+        match reply, stored:
+            case Acceptance(), OrderRow():
+                with suppress(ConcurrentUpdate):
+                    now = self.clock()
+                    order = await self._accept(tx, stored, reply, now, if_unchanged=True)
+                    await self._log(tx, submission, outcome, stored, now)
+                    return order
         order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
         # After the wait for the lock: other changes of the order came first.
         now = self.clock()
@@ -214,9 +232,9 @@ class Submitter(Struct, frozen=True):
                     reply = replace(reply, estimated_ready_at=None)
                 return await self._accept(tx, order, reply, now)
             case Rejection(errors=errors) if waits:
-                return await self.changes.refuse(tx, order, errors=errors, now=now)
+                return await self.lifecycle.apply(tx, order, OrderRefused(at=now, errors=errors))
             case InvalidReply() if waits and notify_unanswered and order.sequence == 0:
-                return await self.changes.change(tx, order, actor=Actor.SERVICE, entry="unanswered", now=now)
+                return await self.lifecycle.apply(tx, order, OrderUnanswered(at=now))
             case _:
                 return order
 
@@ -227,9 +245,12 @@ class Submitter(Struct, frozen=True):
             difference = explain_ignored_amounts(sums_of(order.amounts), reply.amounts)
             if difference is not None:
                 log.warning("amounts of a place reply ignored", order_id=str(order.id), reason=difference)
-        return await self.changes.accept(
-            tx, order, reply, actor=Actor.STORE, now=now, if_unchanged=if_unchanged
+        accepted = OrderAccepted(
+            at=now,
+            partner_order_id=reply.partner_order_id,
+            estimated_ready_at=reply.estimated_ready_at,
         )
+        return await self.lifecycle.apply(tx, order, accepted, if_unchanged=if_unchanged)
 
     async def _log(
         self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime
@@ -280,12 +301,15 @@ def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
 
 def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
     """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
-    if isinstance(reply, InvalidReply):
-        if before is StoreAnswer.WAITING:
+    if is_final(reply):
+        return DeliveryStatus.SUCCEEDED
+    match before:
+        case StoreAnswer.WAITING:
             return DeliveryStatus.PENDING
-        if before is StoreAnswer.GIVEN_UP:
+        case StoreAnswer.GIVEN_UP:
             return DeliveryStatus.FAILED
-    return DeliveryStatus.SUCCEEDED
+        case _:
+            return DeliveryStatus.SUCCEEDED
 
 
 def _lacks_partner_order_id(order: OrderRow) -> bool:

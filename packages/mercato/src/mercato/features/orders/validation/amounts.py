@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
 
-from mercato.platform.errors import ItemPriceChanged
+from mercato.features.orders.errors import ItemPriceChanged
 from mercato.platform.wire.decode import Member, decoded, one_line
 from mercato_contract.money import (
     MAX_MINOR,

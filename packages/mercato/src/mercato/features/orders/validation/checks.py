@@ -8,16 +8,18 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from mercato.features.carts.errors import ItemUnavailable
 from mercato.features.carts.faults import AS_SENT
 from mercato.features.carts.lines import check_bounds
 from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
 from mercato.features.orders.record import order_lines
 from mercato.features.orders.validation.amounts import Sums, fits
 from mercato.features.orders.validation.payment import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
-from mercato.features.stores.storefront import availability_of
+from mercato.features.stores.views import availability_of
 from mercato.platform import errors
 from mercato.platform.clock import Clock, MakeId, zone
 from mercato.platform.errors import ValidationFailed
@@ -223,7 +225,7 @@ def _find_errors(
 ) -> Iterator[OrderError]:
     """Yield every error: of the cart, then the store, then the fulfillment."""
     if not lines:
-        yield _error(errors.CartEmpty, "The cart has no line items.", "/cart/lineItems")
+        yield _error(CartEmpty, "The cart has no line items.", "/cart/lineItems")
     for fault in priced.faults:
         yield fault.error()
     local = parsed.at.astimezone(zone(store.timezone))
@@ -232,7 +234,7 @@ def _find_errors(
         closed = availability_of(store, catalog, parsed.at)
         scheduled = parsed.fulfillment.schedule_type is ScheduleType.SCHEDULED
         at = "/fulfillment/scheduledTime" if scheduled else None
-        yield _error(errors.StoreClosed, closed.detail, at)
+        yield _error(StoreClosed, closed.detail, at)
     if is_open:
         # Outside all hours STORE_CLOSED stands for every item.
         yield from _find_unsold(lines, priced, catalog=catalog, local=local)
@@ -255,12 +257,10 @@ def _find_unsold(
         item = catalog.items.get(line.item_id.int)
         if item is None or catalog.is_sold(item, local):
             continue
-        if not any(
-            fault.path == (index,) and fault.code == errors.ItemUnavailable.code for fault in priced.faults
-        ):
+        if not any(fault.path == (index,) and fault.code == ItemUnavailable.code for fault in priced.faults):
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
-            yield _error(errors.ItemUnavailable, message, AS_SENT.pointer((index,)))
+            yield _error(ItemUnavailable, message, AS_SENT.pointer((index,)))
 
 
 def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
@@ -276,7 +276,7 @@ def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
         f"The store's minimum order is {minor_to_decimal(minimum, sums.scale)} {sums.currency}; "
         f"the cart comes to {minor_to_decimal(sums.sub_total, sums.scale)}."
     )
-    yield _error(errors.OrderBelowMinimum, message, "/cart/lineItems")
+    yield _error(OrderBelowMinimum, message, "/cart/lineItems")
 
 
 def _find_address_errors(address: DeliveryAddress) -> Iterator[OrderError]:
@@ -288,7 +288,7 @@ def _find_address_errors(address: DeliveryAddress) -> Iterator[OrderError]:
     for member, name, text in required:
         if not (text or "").strip():
             message = f"A delivery needs the {name} of its address: {member}."
-            yield _error(errors.AddressInvalid, message, f"/fulfillment/address/{member}")
+            yield _error(AddressInvalid, message, f"/fulfillment/address/{member}")
 
 
 def _error(kind: type[errors.Problem], message: str, at: str | None) -> OrderError:

@@ -3,12 +3,41 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.platform import errors
-from mercato.platform.errors import Problem
+from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
+from mercato.features.orders.errors import (
+    AddressInvalid,
+    AddressOutOfRange,
+    CartEmpty,
+    ItemPriceChanged,
+    OrderBelowMinimum,
+    OrderTotalDifferent,
+    Other,
+    PaymentDeclined,
+    PaymentFailed,
+    PaymentMethodInvalid,
+    StoreClosed,
+)
+from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
 
 _KINDS: Final[dict[str, type[Problem]]] = {
-    kind.code: kind for kind in errors.all_problems() if kind.code in ORDER_ERROR_CODES - {OTHER}
+    kind.code: kind
+    for kind in (
+        AddressInvalid,
+        AddressOutOfRange,
+        CartEmpty,
+        ItemPriceChanged,
+        ItemUnavailable,
+        ModifierLimitExceeded,
+        ModifierRequired,
+        OrderBelowMinimum,
+        OrderTotalDifferent,
+        PaymentDeclined,
+        PaymentFailed,
+        PaymentMethodInvalid,
+        StoreClosed,
+        ValidationFailed,
+    )
 }
 
 
@@ -23,5 +52,5 @@ def problem_of(listed: Sequence[OrderError]) -> Problem:
     more = "" if len(listed) == 1 else f" ({len(listed)} reasons: see errors.)"
     kind = _KINDS.get(first.code)
     if kind is None:
-        return errors.Other(first.message + more, store_code=first.code, errors=listed)
+        return Other(first.message + more, store_code=first.code, errors=listed)
     return kind(first.message + more, errors=listed)

@@ -98,12 +98,14 @@ class _Error(msgspec.Struct, frozen=True):
 
 def read_validate(status: int, body: bytes) -> Acceptance | Rejection | InvalidReply:
     """Read the reply to a validate call. `quote` applies its amounts."""
-    reply = _read(status, body)
-    if not isinstance(reply, _Reply):
-        return reply
-    verdict = _verdict(reply, reply.is_valid, "isValid")
-    if verdict is not None:
-        return verdict
+    match _read(status, body):
+        case _Reply() as reply:
+            return _verdict(reply, reply.is_valid, "isValid") or _validated(reply)
+        case other:
+            return other
+
+
+def _validated(reply: _Reply) -> Acceptance | InvalidReply:
     try:
         amounts = decoded(reply.amounts, StoreAmounts)
     except msgspec.ValidationError:
@@ -113,26 +115,29 @@ def read_validate(status: int, body: bytes) -> Acceptance | Rejection | InvalidR
 
 def read_place(status: int, body: bytes) -> Acceptance | Rejection | InvalidReply:
     """Read the reply to a place call. Amounts that can't be read are ignored."""
-    reply = _read(status, body)
-    if not isinstance(reply, _Reply):
-        return reply
-    return _verdict(reply, reply.accepted, "accepted") or Acceptance(
-        _or_none(reply.amounts, StoreAmounts),
-        _instant(reply.estimated_ready_at),
-        _partner_order_id(reply.partner_order_id),
-    )
+    match _read(status, body):
+        case _Reply() as reply:
+            return _verdict(reply, reply.accepted, "accepted") or Acceptance(
+                _or_none(reply.amounts, StoreAmounts),
+                _instant(reply.estimated_ready_at),
+                _partner_order_id(reply.partner_order_id),
+            )
+        case other:
+            return other
 
 
 def quote(sums: Sums, reply: Acceptance | Rejection | InvalidReply) -> Quote | Rejection | InvalidReply:
     """Return the order's amounts with those that the store set."""
-    if not isinstance(reply, Acceptance):
-        return reply
-    try:
-        return Quote(apply_store_amounts(sums, reply.amounts), reply.estimated_ready_at)
-    except InvalidAmountsError as error:
-        return InvalidReply(str(error))
-    except PriceChangedError as changed:
-        return Rejection((changed.error,))
+    match reply:
+        case Acceptance(amounts, ready_at):
+            try:
+                return Quote(apply_store_amounts(sums, amounts), ready_at)
+            except InvalidAmountsError as error:
+                return InvalidReply(str(error))
+            except PriceChangedError as changed:
+                return Rejection((changed.error,))
+        case other:
+            return other
 
 
 class ReplyParser(Generic[R]):
@@ -145,7 +150,10 @@ class ReplyParser(Generic[R]):
     def __call__(self, status: int, body: bytes) -> str | None:
         """Return why the reply is invalid, or None."""
         self.reply = self._read(status, body)
-        return self.reply.message if isinstance(self.reply, InvalidReply) else None
+        match self.reply:
+            case InvalidReply(message):
+                return message
+        return None
 
 
 # --- members of a reply ---------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
+from mercato.features.metrics import Activity
+from mercato.features.orders.errors import StoreUnreachable
 from mercato.features.orders.record import storefront_cart
 from mercato.features.orders.validation.amounts import Sums, wire
 from mercato.features.orders.validation.checks import OrderCheck, OrderChecker
@@ -16,13 +18,10 @@ from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall, envelope
 from mercato.features.webhooks.validation_log import ValidationLog
-from mercato.platform import errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database
-from mercato.platform.telemetry.activity import Activity
 from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder
 from mercato_contract.orders import CheckedOrder, OrderCore, PlaceOrderRequest, ValidateOrderResponse
-from mercato_contract.problems import OrderError
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import rfc3339
@@ -58,11 +57,16 @@ class Validations(Struct, frozen=True):
         StoreUnreachable without a valid reply of the store; RateLimited.
         """
         check = await self.checker.check(order, in_force=True)
-        result = check.errors or await self.validate_with_store(caller, check, order, trace=trace)
-        sums, ready_at, token = check.sums, None, None
-        if isinstance(result, Quote):
-            sums, ready_at = result.sums, result.estimated_ready_at
-            token = self.tokens.issue(digest_of(caller.partner_id, check), result, now=self.clock())
+        sums, listed = check.sums, check.errors
+        ready_at: datetime | None = None
+        token: str | None = None
+        if not listed:
+            match await self.validate_with_store(caller, check, order, trace=trace):
+                case Rejection(errors=listed):
+                    pass
+                case Quote() as quoted:
+                    sums, ready_at = quoted.sums, quoted.estimated_ready_at
+                    token = self.tokens.issue(digest_of(caller.partner_id, check), quoted, now=self.clock())
         self.activity.validated(valid=token is not None)
         return ValidateOrderResponse(
             is_valid=token is not None,
@@ -74,14 +78,14 @@ class Validations(Struct, frozen=True):
                 amounts=UNSET if sums is None else wire(sums),
                 customer=order.customer or UNSET,
                 estimated_ready_at=rfc3339(ready_at) if ready_at else UNSET,
-                errors=() if isinstance(result, Quote) else result,
+                errors=listed,
             ),
         )
 
     async def validate_with_store(
         self, caller: Caller, check: OrderCheck, order: OrderCore | PlaceOrderRequest, *, trace: str
-    ) -> Quote | tuple[OrderError, ...]:
-        """Return the store's quote, or the errors of its rejection. Raises StoreUnreachable, RateLimited.
+    ) -> Quote | Rejection:
+        """Return the store's quote, or its rejection. Raises StoreUnreachable, RateLimited.
 
         A store without a webhook accepts every order.
         """
@@ -104,19 +108,17 @@ class Validations(Struct, frozen=True):
                 case Quote() as quoted:
                     self.log.record(call, called, accepted=True)
                     return quoted
-                case Rejection(errors=listed):
+                case Rejection() as rejection:
                     self.log.record(call, called, accepted=False)
-                    return listed
+                    return rejection
         raise await self._unreachable(caller, call, called)
 
-    async def _unreachable(
-        self, caller: Caller, call: StoreCall, called: CallResult
-    ) -> errors.StoreUnreachable:
+    async def _unreachable(self, caller: Caller, call: StoreCall, called: CallResult) -> StoreUnreachable:
         """Return the problem, and write the failed call into the merchant's delivery log. Raises RateLimited.
 
         A call that the store's circuit breaker stopped isn't logged.
         """
-        problem = errors.StoreUnreachable(
+        problem = StoreUnreachable(
             "The store's system gave no usable answer; the merchant sees why in its delivery log. Try again.",
             retry_after=RETRY_SECONDS,
         )

@@ -12,11 +12,11 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from mercato.features.orders.errors import OrderTokenInvalid
 from mercato.features.orders.validation.amounts import Sums
 from mercato.features.orders.validation.checks import OrderCheck
 from mercato.features.orders.validation.replies import Quote
 from mercato.platform.clock import MakeId
-from mercato.platform.errors import OrderTokenInvalid
 from mercato_contract.carts import CartModifierGroup, LineItem
 from mercato_contract.orders import Fulfillment
 from mercato_contract.problems import OrderError

@@ -7,20 +7,21 @@ from typing import Final
 
 from mercato.features.catalogs.lint import lint
 from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.client import NotModified, Outbound, PulledDocument, PullLimits, RequestFailed
-from mercato.platform.plurals import count_of
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, Options, PulledDocument, PullLimits, RequestFailed
+from mercato.platform.texts import count_of
 from mercato.tools.certify.merchant.context import MerchantContext
 from mercato.tools.certify.redaction import without_credentials
 from mercato.tools.certify.suite import Failed, Run, Skipped
 
-LIMITS: Final = PullLimits(waits=())
+LIMITS: Final = PullLimits(subject="catalog URL", waits=())
 
 Context = MerchantContext
 
 
 async def pull(url: str, *, etag: str | None = None) -> PulledDocument | NotModified:
     """Pull a catalog once. Raises RequestFailed."""
-    async with Outbound(AddressPolicy(allow_private=True)) as outbound:
+    async with Outbound(Options(policy=AddressPolicy(allow_private=True))) as outbound:
         return await outbound.pull(url, limits=LIMITS, etag=etag)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from mercato.features.certification.report import Outcome
-from mercato.platform.outbound.client import NotModified, RequestFailed
+from mercato.platform.outbound.results import NotModified, RequestFailed
 from mercato.tools.certify.merchant.catalog import CATALOG, pull
 from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions
 from mercato.tools.certify.merchant.events import EVENTS

@@ -5,9 +5,9 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from mercato.features.catalogs.ids import NO_ONBOARDING
+from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.orders.validation.amounts import Sums
 from mercato.features.orders.validation.replies import (
     Acceptance,
@@ -19,7 +19,7 @@ from mercato.features.orders.validation.replies import (
     read_validate,
 )
 from mercato.platform import clock
-from mercato.platform.outbound.client import PulledDocument
+from mercato.platform.outbound.results import PulledDocument
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
 from mercato.tools.certify.sample_store import PricedOrder, SampleStore
 from mercato.tools.certify.suite import Failed
@@ -57,14 +57,13 @@ class MerchantOptions:
     seconds: float = SECONDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merchant:
+class Merchant(Struct, frozen=True, kw_only=True):
     """The merchant that is certified. `pulled` has the catalog once a check has pulled it."""
 
     receiver: Receiver
     sample: SampleStore
     options: MerchantOptions
-    pulled: list[PulledDocument] = field(default_factory=list)
+    pulled: list[PulledDocument] = msgspec.field(default_factory=list)
 
 
 class MerchantContext(ReceiverContext):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from mercato.features.carts.errors import ItemUnavailable
 from mercato.features.carts.pricing import price
 from mercato.platform import clock
-from mercato.platform.errors import ItemUnavailable
 from mercato.tools.certify.storefront.context import StorefrontContext, after, body, lines_of, member
 from mercato.tools.certify.storefront.scenarios import ScenarioResult
 from mercato.tools.certify.suite import Failed, Run, Skipped

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 from mercato.features.certification.report import Exchange
 from mercato.features.orders.record import storefront_cart
@@ -30,8 +30,7 @@ STATUSES: Final = dict(enumerate((OrderStatus.PENDING, *PICKUP_PATH), start=1))
 NO_RECEIVER: Final = "Give the receiver of order events with --event-url and --secret."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storefront:
+class Storefront(Struct, frozen=True, kw_only=True):
     """The storefront that is certified. `order_url` has `{orderId}` in it; the receiver may have no URL."""
 
     scenarios: ScenarioRunner

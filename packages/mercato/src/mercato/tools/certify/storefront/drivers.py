@@ -6,8 +6,9 @@ import os
 import re
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from mercato.tools.certify.storefront.proxy import FaultProxy
 from mercato.tools.certify.suite import Skipped
@@ -30,8 +31,7 @@ STACK_TRACE: Final = re.compile(
 """What programs print on an unexpected error."""
 
 
-@dataclass(frozen=True, slots=True)
-class PurchaseEnd:
+class PurchaseEnd(Struct, frozen=True):
     """How a purchase ended on the storefront's side. `crashed` is None when that is unknown."""
 
     crashed: bool | None

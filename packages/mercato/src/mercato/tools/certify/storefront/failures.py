@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after
 from mercato.tools.certify.storefront.proxy import Call
 from mercato.tools.certify.storefront.scenarios import RETRY_SECONDS, ScenarioResult

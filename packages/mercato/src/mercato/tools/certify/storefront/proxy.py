@@ -12,6 +12,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 from aiohttp import hdrs, web
+from msgspec import Struct
 from yarl import URL
 
 from mercato.http.problems import render
@@ -80,8 +81,7 @@ class Call:
         return _value(self.response)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """What goes wrong once: a problem in place of the service's response, a change of the response's value.
 
     `drop` closes the connection without a response. `seconds` pass before any of it.

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from mercato.features.carts.lines import choice_of
-from mercato.platform.plurals import count_of
+from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after, body, lines_of, member
 from mercato.tools.certify.storefront.proxy import DROPPED, Call
 from mercato.tools.certify.storefront.scenarios import ScenarioResult

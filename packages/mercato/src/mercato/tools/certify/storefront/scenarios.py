@@ -8,8 +8,11 @@ from http import HTTPStatus
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
 from aiohttp import web
+from msgspec import Struct
 
+from mercato.features.orders.errors import OrderTotalDifferent, PaymentDeclined, StoreUnreachable
 from mercato.platform import errors
 from mercato.tools.certify.mutations import with_unknown_members
 from mercato.tools.certify.sample_store import SampleStore
@@ -33,12 +36,11 @@ ALWAYS: Final = 9
 MAX_BODY: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say."""
 
     situation: str
-    script: Script = field(default_factory=dict)
+    script: Script = msgspec.field(default_factory=dict)
     offers: Callable[[], Sequence[Offer]] = lambda: (offer(),)
     times: int = 1
     is_slow: bool = False
@@ -101,15 +103,15 @@ def _later(kind: type[errors.Problem], detail: str) -> Fault:
     return Fault(problem=kind(detail, retry_after=RETRY_SECONDS))
 
 
-_DECLINED: Final = errors.PaymentDeclined(
+_DECLINED: Final = PaymentDeclined(
     "The bank declines this card.",
     errors=[OrderError(code="PAYMENT_DECLINED", message="The bank declines this card.")],
 )
 _BUSY: Final = _later(errors.ServiceUnavailable, "The service is busy.")
-_UNREACHABLE: Final = _later(errors.StoreUnreachable, "The store's system did not answer.")
+_UNREACHABLE: Final = _later(StoreUnreachable, "The store's system did not answer.")
 _LIMITED: Final = _later(errors.RateLimited, "Too many requests.")
 _RUNNING: Final = _later(errors.RequestInProgress, "The first request is still running.")
-_DIFFERENT: Final = Fault(problem=errors.OrderTotalDifferent("The order's total has changed."))
+_DIFFERENT: Final = Fault(problem=OrderTotalDifferent("The order's total has changed."))
 _UNAUTHENTICATED: Final = Fault(problem=errors.Unauthenticated("This key isn't known any more.", sent=True))
 
 

@@ -1,9 +1,10 @@
 """The stores that a certified storefront finds: what it can buy there, behind what it can't."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
+
+from msgspec import Struct
 
 from mercato.tools.certify.sample_store import SampleStore, item, sample_store
 from mercato_contract.wire import as_json
@@ -34,8 +35,7 @@ PAUSED_STORES: Final = 101
 """More than fit on the largest page of a search."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """A store that a scenario needs. With a `previous_document` it has changed its menu once."""
 
     name: str = NAME

@@ -1,0 +1,63 @@
+"""What both surfaces have: operations for either key, and the requests whose path alone differs."""
+
+from datetime import datetime
+from uuid import UUID
+
+from mercato_client.exchange import Id, Sent
+from mercato_client.operation import operation
+from mercato_contract.console import ConsoleLink, ConsoleLinkRequest
+from mercato_contract.debugger.findings import SignatureExplanation
+from mercato_contract.webhooks import DeliveryStatus, ExplainSignatureRequest
+
+
+class Clinic:
+    """The methods for a key of either surface."""
+
+    @operation("POST", "/v1/console/links", ConsoleLink)
+    def create_console_link(self, *, read_only: bool = False, store_id: UUID | None = None) -> Sent:
+        """Return a link that signs one browser in to the console of this account, within 15 minutes."""
+        return Sent(body=ConsoleLinkRequest(read_only=read_only, store_id=store_id))
+
+    @operation("POST", "/v1/webhooks/explain", SignatureExplanation, repeats=True)
+    def explain_webhook_signature(self, request: ExplainSignatureRequest) -> Sent:
+        """Return what is wrong with a webhook's signature, compared with what the service has sent."""
+        return Sent(body=request)
+
+
+def refused_requests(
+    _: object,
+    *,
+    error_code: str | None = None,
+    since: datetime | str | None = None,
+    store_id: Id | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Sent:
+    """Return the account's requests that were refused in the last 7 days, newest first."""
+    which = {"errorCode": error_code, "since": since, "storeId": store_id}
+    return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+
+def webhook_deliveries(
+    _: object,
+    *,
+    status: DeliveryStatus | str | None = None,
+    type: str | None = None,  # noqa: A002  # the wire's word
+    store_id: Id | None = None,
+    order_id: Id | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Sent:
+    """Return the webhooks that the account was sent, newest first."""
+    which = {"status": status, "type": type, "storeId": store_id, "orderId": order_id}
+    return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+
+def webhook_delivery(_: object, delivery_id: Id) -> Sent:
+    """Return a webhook with its body and every attempt."""
+    return Sent(ids=(delivery_id,))
+
+
+def redelivery(_: object, delivery_id: Id) -> Sent:
+    """Redeliver a webhook with the same id and body."""
+    return Sent(ids=(delivery_id,))

@@ -1,0 +1,318 @@
+"""`mercato key` and `mercato secret`: API keys, and the secrets that sign webhooks."""
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from mercato.cli import UnusableError
+from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
+from mercato.cli.output import Column, note, print_from_first, print_json, print_objects, print_table, view
+from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
+from mercato.cli.session import find_partner_id, opened
+from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners.credentials import OVERLAP, NewKey
+from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
+from mercato.features.partners.resealing import reseal as reseal_batch
+from mercato.platform import clock
+from mercato_contract.wire import Instant, Wire, instant, redacted
+
+key = group("key", "API keys: create, list, roll, revoke.")
+
+PAGE: Final = 1000
+MAX_DAYS: Final = 36_500
+
+
+@redacted("key")
+class CreatedKey(Wire):
+    """A new key, which is shown only once."""
+
+    partner_id: UUID
+    key_id: UUID
+    surface: Surface
+    key: str
+    expires_at: Instant | None
+
+
+class KeyEntry(Wire):
+    """A key in a list. It was made in a console session of its parent, if it has one."""
+
+    key_id: UUID
+    partner_id: UUID
+    parent_key_id: UUID | None
+    surface: Surface
+    prefix: str
+    state: KeyState
+    description: str | None
+    created_at: Instant | None
+    expires_at: Instant | None
+    revoked_at: Instant | None
+    last_used_at: Instant | None
+
+
+class Revoked(KeyEntry):
+    """A revoked key, and the keys that descend from it: those that were active before, with their present state."""
+
+    descendants: list[KeyEntry]
+
+
+class ListedKey(KeyEntry):
+    """A key in a list, with the name of its partner."""
+
+    partner_name: str | None
+
+
+def _state(api_key: ApiKey) -> KeyState:
+    return api_key.state(clock.now())
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "Id": "id",
+    "Prefix": "prefix",
+    "Partner": "partner_id",
+    "State": _state,
+    "Description": "description",
+    "Created": "created_at",
+    "Expires": "expires_at",
+    "Last used": "last_used_at",
+}
+
+
+@key.command
+async def create(
+    partner: PartnerName,
+    /,
+    *,
+    surface: Surface | None = None,
+    description: str | None = None,
+    expires_in: Duration | None = None,
+    out: OutFile = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Create another key for a partner.
+
+    Args:
+        surface: Needed for partners of both kinds.
+        description: What it is for.
+        expires_in: How long it is valid, such as 90d or 12h.
+
+    """
+    if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MAX_DAYS):
+        raise UnusableError(f"--expires-in must be more than 0 and at most {MAX_DAYS}d.")
+    with secret_file(out) as secret:
+        async with opened(data_dir) as core, core.db.write() as tx:
+            owner = await accounts.get_partner_named(tx, partner)
+            made = await credentials.create_key(
+                tx,
+                owner,
+                surface=surface or _only_surface(owner),
+                description=description,
+                expires_at=None if expires_in is None else clock.now() + expires_in,
+            )
+        _show(secret, owner.id, made, json=json)
+
+
+@key.command(name="list")
+async def list_keys(
+    partner: OnlyPartner = None, *, after: After = None, json: Json = False, data_dir: DataDir = None
+) -> None:
+    """List keys in the order of their creation, all or one partner's."""
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await find_partner_id(tx, partner)
+        found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
+        names = await queries.find_names(tx, {api_key.partner_id for api_key in found})
+    print_from_first(
+        "keys",
+        found,
+        COLUMNS | {"Partner": lambda api_key: names.get(api_key.partner_id, api_key.partner_id)},
+        limit=PAGE,
+        as_json=json,
+        entry=lambda api_key: _listed(api_key, names.get(api_key.partner_id)),
+        empty="No keys. Create one with: mercato key create",
+        cut=("Partner", "Description"),
+    )
+
+
+@key.command
+async def roll(
+    name: KeyName,
+    /,
+    *,
+    overlap: Duration = OVERLAP,
+    out: OutFile = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Replace a key; the old one expires after the overlap (24h; 0s expires it at once).
+
+    Args:
+        overlap: How long the old one stays valid.
+
+    """
+    with secret_file(out) as secret:
+        async with opened(data_dir) as core, core.db.write() as tx:
+            old = await credentials.get_key(tx, name)
+            made = await credentials.roll_key(tx, old, overlap=overlap)
+        _show(secret, old.partner_id, made, json=json)
+
+
+@key.command
+async def revoke(
+    name: KeyName, /, *, with_descendants: bool = False, json: Json = False, data_dir: DataDir = None
+) -> None:
+    """Revoke a key permanently: every server refuses it within 2 seconds.
+
+    Lists the keys that descend from it: those that were made in its console sessions, and in sessions of those.
+
+    Args:
+        with_descendants: Revoke the keys that descend from it, too.
+
+    """
+    async with opened(data_dir) as core, core.db.write() as tx:
+        old = await credentials.get_key(tx, name)
+        revoked = await credentials.revoke_key(tx, old)
+        if with_descendants:
+            ended = await descent.revoke_descendants(tx, old)
+            found = [await credentials.get_key(tx, str(one.id)) for one in ended]
+        else:
+            found = await descent.list_descendants(tx, old, now=clock.now())
+        old = await credentials.get_key(tx, str(old.id))
+    if json:
+        entries = [_entry(one) for one in found]
+        print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries))
+        return
+    note(f"The key {old.prefix} {'is revoked' if revoked else 'was revoked already'}.")
+    if found:
+        note(
+            "So are the keys that descended from it:"
+            if with_descendants
+            else "Keys that descend from it are still valid. Revoke them, too, with --with-descendants:"
+        )
+        print_objects(COLUMNS, found, empty="")
+
+
+def _only_surface(owner: Partner) -> Surface:
+    if len(owner.kind.surfaces) > 1:
+        raise UnusableError("Give the key's surface: --surface commerce or --surface marketfront.")
+    return owner.kind.surfaces[0]
+
+
+def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> None:
+    secret.show(
+        CreatedKey(
+            partner_id=partner_id,
+            key_id=made.id,
+            surface=made.surface,
+            key=made.text,
+            expires_at=instant(made.expires_at),
+        ),
+        ("Key", made.text),
+        ("Id", made.id),
+        ("Surface", made.surface),
+        ("Expires", made.expires_at),
+        json=json,
+        warning="Only its hash is stored: keep the key now, it cannot be shown again.",
+    )
+
+
+def _listed(api_key: ApiKey, partner_name: str | None) -> ListedKey:
+    state = _state(api_key)
+    return view(ListedKey, api_key, key_id=api_key.id, state=state, partner_name=partner_name)
+
+
+def _entry(api_key: ApiKey) -> KeyEntry:
+    return view(KeyEntry, api_key, key_id=api_key.id, state=_state(api_key))
+
+
+BATCH: Final = 100
+"""Partners whose secrets one transaction reseals."""
+
+secret = group("secret", "Signing secrets: rotate, list, reseal.")
+
+
+@redacted("signing_secret")
+class NewSecret(Wire):
+    """A partner's new signing secret."""
+
+    partner_id: UUID
+    signing_secret: str
+
+
+@redacted("signing_secret")
+class SecretEntry(Wire):
+    """A signing secret in a list; its text only with --reveal."""
+
+    secret_id: UUID
+    created_at: Instant | None
+    expires_at: Instant | None
+    signing_secret: str | None
+
+
+@secret.command
+async def rotate(
+    partner: PartnerName,
+    /,
+    *,
+    overlap: Duration = OVERLAP,
+    out: OutFile = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Create a new signing secret. Webhooks are signed with both until the overlap (24h) ends.
+
+    Args:
+        overlap: How long the old one signs too.
+
+    """
+    with secret_file(out) as file:
+        async with opened(data_dir) as core, core.db.write() as tx:
+            owner = await accounts.get_partner_named(tx, partner)
+            vault = await core.open_vault(tx)
+            text = await accounts.rotate_signing_secret(tx, vault, owner.id, overlap=overlap)
+        file.show(NewSecret(partner_id=owner.id, signing_secret=text), ("Signing secret", text), json=json)
+
+
+@secret.command
+async def reseal(*, data_dir: DataDir = None) -> None:
+    """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
+
+    Servers must know that key already. You can run it again at any time.
+    """
+    count, after, more = 0, None, True
+    async with opened(data_dir) as core:
+        async with core.db.read() as tx:
+            vault = await core.open_vault(tx)
+        while more:
+            async with core.db.write() as tx:
+                done = await reseal_batch(tx, vault, after=after, limit=BATCH)
+            count, after, more = count + done.count, done.last, done.last is not None
+    note(f"{count} secrets were encrypted again. All secrets use the first key now.")
+
+
+@secret.command(name="list")
+async def list_secrets(
+    partner: PartnerName, /, *, reveal: bool = False, json: Json = False, data_dir: DataDir = None
+) -> None:
+    """List the secrets that sign a partner's webhooks now, the newest first.
+
+    Args:
+        reveal: Show the secrets themselves.
+
+    """
+    async with opened(data_dir) as core, core.db.read() as tx:
+        owner = await accounts.get_partner_named(tx, partner)
+        found = await accounts.list_signing_secrets(tx, owner.id)
+        texts: list[str | None] = [None] * len(found)
+        if reveal:
+            texts = [*await accounts.get_signing_secrets(tx, await core.open_vault(tx), owner.id)]
+    listed = [*zip(found, texts, strict=True)]
+    if json:
+        entries = [
+            view(SecretEntry, stored, secret_id=stored.id, signing_secret=text) for stored, text in listed
+        ]
+        print_json({"partnerId": owner.id, "secrets": entries})
+        return
+    rows = [(stored.id, stored.created_at, stored.expires_at, text) for stored, text in listed]
+    print_table(("Id", "Created", "Ends", "Secret"), rows, empty="This partner has no signing secret.")
+    if not reveal:
+        note("Add --reveal to see them.")

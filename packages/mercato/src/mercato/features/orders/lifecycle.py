@@ -1,0 +1,288 @@
+"""What happens to an order after it is stored, and the one function that writes it.
+
+Each thing that can happen is a struct: it knows its entry in the history, the columns it changes, whether the partners
+get an event, and its line in the log. A new one is a struct here and, if a merchant's update causes it, a line of
+`PROGRESS`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from mercato.features.metrics import Activity
+from mercato.features.orders import queries, transitions
+from mercato.features.orders.record import EntryDetail, OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.features.partners.model import Surface
+from mercato.features.partners.queries import find_event_url
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push
+from mercato.platform.clock import MakeId
+from mercato.platform.db.engine import Write
+from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
+from mercato_contract.orders import STATE_TRANSITIONS, Actor, OrderState
+from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError
+from mercato_contract.wire import rfc3339
+
+STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
+"""The cancelReason of an order whose store never answered."""
+
+CANCELLED_BY_OPERATOR: Final = "CANCELLED_BY_OPERATOR"
+"""The cancelReason of an order that an operator cancelled without another."""
+
+_OWN_REASONS: Final = {*ORDER_ERROR_CODES, STORE_UNREACHABLE, CANCELLED_BY_OPERATOR}
+
+UNANSWERED: Final = "order unanswered"
+REFUSED: Final = "order refused"
+CANCELLED: Final = "order cancelled"
+GIVEN_UP: Final = "order given up"
+
+
+class OrderChange(Struct, frozen=True, kw_only=True):
+    """Something that happens to an order.
+
+    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. With a
+    `webhook_url` the store gets `order.cancelled`.
+    """
+
+    entry: ClassVar[str]
+    milestone: ClassVar[str | None] = None
+    at: datetime
+    actor: Actor
+    webhook_url: str | None = None
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        """Return the order with the columns that change; `Lifecycle.apply` counts events and entries."""
+        return order
+
+    def detail(self) -> EntryDetail:
+        """Return the details of the entry in the history."""
+        return EntryDetail()
+
+    def notifies_storefront(self, _order: OrderRow) -> bool:
+        """Return whether the storefront gets an event."""
+        return True
+
+
+class OrderAccepted(OrderChange, frozen=True, kw_only=True):
+    """The store accepted the order. What it didn't say stays as it is."""
+
+    entry: ClassVar[str] = "accepted"
+    actor: Actor = Actor.STORE
+    partner_order_id: str | None = None
+    estimated_ready_at: datetime | None = None
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(
+            order,
+            answer=StoreAnswer.ACCEPTED,
+            partner_order_id=self.partner_order_id or order.partner_order_id,
+            estimated_ready_at=self.estimated_ready_at or order.estimated_ready_at,
+        )
+
+
+class OrderRefused(OrderChange, frozen=True, kw_only=True):
+    """The store rejected the order: it is cancelled, and its token is free again.
+
+    A storefront that hasn't had an event of the order gets none: the response to its request says it.
+    """
+
+    entry: ClassVar[str] = "refused"
+    milestone: ClassVar[str | None] = REFUSED
+    actor: Actor = Actor.STORE
+    errors: tuple[OrderError, ...]
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(
+            order,
+            answer=StoreAnswer.REFUSED,
+            state=OrderState.CANCELLED,
+            cancel_reason=self.errors[0].code,
+            errors=self.errors,
+            token_id=None,
+        )
+
+    def detail(self) -> EntryDetail:
+        return EntryDetail(errors=self.errors)
+
+    def notifies_storefront(self, order: OrderRow) -> bool:
+        return order.sequence > 0
+
+
+class OrderUnanswered(OrderChange, frozen=True, kw_only=True):
+    """The store hasn't answered in the time of the request. Background work goes on."""
+
+    entry: ClassVar[str] = "unanswered"
+    milestone: ClassVar[str | None] = UNANSWERED
+    actor: Actor = Actor.SERVICE
+
+
+class OrderGivenUp(OrderChange, frozen=True, kw_only=True):
+    """The store never answered: the order is cancelled, and both partners get an event."""
+
+    entry: ClassVar[str] = "cancelled"
+    milestone: ClassVar[str | None] = CANCELLED
+    actor: Actor = Actor.SERVICE
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(
+            order,
+            answer=StoreAnswer.GIVEN_UP,
+            state=OrderState.CANCELLED,
+            cancel_reason=STORE_UNREACHABLE,
+        )
+
+    def detail(self) -> EntryDetail:
+        return EntryDetail(cancel_reason=STORE_UNREACHABLE)
+
+
+class OrderUpdated(OrderChange, frozen=True, kw_only=True):
+    """The merchant updated the order, which stays open. A merchant that updates an order has received it."""
+
+    entry: ClassVar[str] = "updated"
+    actor: Actor = Actor.MERCHANT
+    progress: transitions.Change
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        after, answer = self.progress.after, order.answer
+        if answer is StoreAnswer.WAITING:
+            answer = StoreAnswer.ACCEPTED if self.actor is Actor.MERCHANT else StoreAnswer.GIVEN_UP
+        return replace(
+            order,
+            answer=answer,
+            state=after.state,
+            status=after.status,
+            estimated_ready_at=after.estimated_ready_at,
+            cancel_reason=after.cancel_reason,
+        )
+
+    def detail(self) -> EntryDetail:
+        """Return the members that changed."""
+        before, after = self.progress.before, self.progress.after
+        ready_at, reason = after.estimated_ready_at, after.cancel_reason
+        return EntryDetail(
+            status=UNSET if after.status is before.status else after.status,
+            state=UNSET if after.state is before.state else after.state,
+            estimated_ready_at=UNSET if ready_at in (None, before.estimated_ready_at) else rfc3339(ready_at),
+            cancel_reason=UNSET if reason in (None, before.cancel_reason) else reason,
+        )
+
+
+class OrderCompleted(OrderUpdated, frozen=True, kw_only=True):
+    """The merchant completed the order."""
+
+    entry: ClassVar[str] = "completed"
+
+
+class OrderCancelled(OrderUpdated, frozen=True, kw_only=True):
+    """The merchant cancelled the order."""
+
+    entry: ClassVar[str] = "cancelled"
+    milestone: ClassVar[str | None] = CANCELLED
+
+
+class OrderCancelledByOperator(OrderUpdated, frozen=True, kw_only=True):
+    """An operator cancelled the order. A job logs and counts it: a command has neither log nor metrics."""
+
+    entry: ClassVar[str] = "cancelled"
+    actor: Actor = Actor.SERVICE
+
+
+PROGRESS: Final[Mapping[OrderState, type[OrderUpdated]]] = {
+    OrderState.OPEN: OrderUpdated,
+    OrderState.COMPLETED: OrderCompleted,
+    OrderState.CANCELLED: OrderCancelled,
+}
+"""What happened to an order that a merchant's update left in this state."""
+
+
+class ConcurrentUpdate(Exception):  # noqa: N818  # not a failure
+    """The order has changed since it was stored. Nothing was written."""
+
+
+class Lifecycle(Struct, frozen=True):
+    """Writes what happens to orders."""
+
+    new_id: MakeId
+    activity: Activity
+
+    async def apply(
+        self, tx: Write, order: OrderRow, change: OrderChange, *, if_unchanged: bool = False
+    ) -> OrderRow:
+        """Return the changed order: with an entry in its history, and its events.
+
+        The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
+        if the row isn't as it was stored. An order that no longer waits for its store loses its submission.
+        """
+        notifies = change.notifies_storefront(order)
+        changed = replace(
+            change.apply_to(order),
+            sequence=order.sequence + notifies,
+            entries=order.entries + 1,
+            updated_at=change.at,
+        )
+        assert (
+            changed.state is order.state or change.actor in STATE_TRANSITIONS[order.state][changed.state]
+        ), "callers check the transition"
+        written = await queries.update_order(tx, order, changed, if_unchanged=if_unchanged)
+        if if_unchanged and not written:
+            raise ConcurrentUpdate
+        # Read before anything is deferred, so that deferred statements stay together.
+        event_url = await find_event_url(tx, order.storefront_id) if notifies else None
+        await queries.insert_entry(
+            tx,
+            order.id,
+            changed.entries,
+            at=change.at,
+            actor=change.actor,
+            type_=change.entry,
+            detail=change.detail(),
+        )
+        if event_url is not None:
+            to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
+            type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
+            await self._push(tx, changed, to, type_, event_data(changed))
+        if change.webhook_url is not None:
+            to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
+            await self._push(tx, changed, to, EventType.ORDER_CANCELLED, cancelled_data(changed))
+        if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
+            await queries.delete_submission(tx, order.id)
+        if change.milestone is not None:
+            tx.after_commit(partial(self.record, change.milestone, changed, change.actor))
+        return changed
+
+    def record(self, milestone: str, order: OrderRow, actor: Actor) -> None:
+        """Log the milestone, and count the order if it was refused or cancelled."""
+        code = order.cancel_reason
+        if code is not None and code not in _OWN_REASONS:
+            # A partner's own words: they may be of a customer, and there may be any number of them.
+            code = OTHER
+        if milestone == REFUSED:
+            self.activity.refused(code or OTHER)
+        elif milestone == CANCELLED:
+            self.activity.cancelled(code or OTHER)
+            milestone = GIVEN_UP if code == STORE_UNREACHABLE else milestone
+        reason = {} if code is None else {"reason": code}
+        self.activity.record(milestone, order.id, order.store_id, actor=actor.value, **reason)
+
+    async def _push(
+        self,
+        tx: Write,
+        order: OrderRow,
+        to: Recipient,
+        type_: EventType,
+        data: OrderEventData | OrderCancelledData,
+    ) -> None:
+        event = NewEvent(
+            delivery_id=self.new_id(),
+            webhook_id=self.new_id(),
+            type=type_,
+            data=data,
+            traceparent=order.traceparent,
+            store_id=order.store_id,
+            order_id=order.id,
+            order_content=order.content,
+        )
+        await push(tx, event, to=to, now=order.updated_at)

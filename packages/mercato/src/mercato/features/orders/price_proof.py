@@ -1,0 +1,120 @@
+"""Recompute an order's prices from the CatalogSet that it was placed from. Pure: no database, no network."""
+
+from collections.abc import Iterator
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.features.carts.lines import check_bounds
+from mercato.features.carts.pricing import price
+from mercato.features.catalogs.model import CompiledCatalog
+from mercato.platform.clock import new_id
+from mercato_contract.carts import MAX_LINES, CartAmounts, LineItem, LineItemAmounts
+from mercato_contract.money import minor_to_decimal, to_minor, to_text
+from mercato_contract.orders import Amounts
+from mercato_contract.wire import Wire
+
+
+class ProofLine(LineItem):
+    """A top-level line with the amounts that the order has for it."""
+
+    amounts: LineItemAmounts | UnsetType = UNSET
+
+
+class ProofCart(Wire):
+    """The cart of an order."""
+
+    catalog_set_id: UUID
+    line_items: Annotated[list[ProofLine], Meta(max_length=MAX_LINES)]
+    amounts: CartAmounts | UnsetType = UNSET
+
+
+class ProofOrder(Wire):
+    """An order of either surface, or of a webhook. Only what its price depends on is read."""
+
+    cart: ProofCart
+    amounts: Amounts
+
+
+class PriceDifference(Wire):
+    """An amount of the order that isn't the recomputed one. `recomputed` is null if the set has no price for it."""
+
+    path: Annotated[str, Meta(description="RFC 6901 pointer into the order.")]
+    order: str | None
+    recomputed: str | None
+    message: str
+
+
+class PriceProof(Wire):
+    """All differences; an order without one costs what its CatalogSet says."""
+
+    equal: bool
+    catalog_set_id: UUID
+    total: str
+    currency: str
+    differences: tuple[PriceDifference, ...]
+
+
+def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
+    """Compare every amount of the order with the one that the catalog and the order's own entries give.
+
+    Fees, taxes, promotions, adjustments and tip are the store's and the customer's: their entries are summed, not
+    recomputed. Raises ValidationFailed for a cart out of bounds, and MoneyError for an amount
+    that isn't a decimal of an ISO 4217 currency.
+    """
+    check_bounds(order.cart.line_items)
+    differences = (*_cart_differences(order, catalog), *_amount_differences(order.amounts, catalog.currency))
+    return PriceProof(
+        equal=not differences,
+        catalog_set_id=order.cart.catalog_set_id,
+        total=order.amounts.total,
+        currency=order.amounts.currency,
+        differences=differences,
+    )
+
+
+def _cart_differences(order: ProofOrder, catalog: CompiledCatalog) -> Iterator[PriceDifference]:
+    lines = order.cart.line_items
+    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id)
+    for index, (line, recomputed) in enumerate(zip(lines, priced.lines, strict=True)):
+        path = f"/cart/lineItems/{index}/amounts"
+        stored, found = line.amounts or None, recomputed.amounts or None
+        yield from _compare(f"{path}/unitPrice", stored and stored.unit_price, found and found.unit_price)
+        yield from _compare(f"{path}/total", stored and stored.total, found and found.total)
+    for fault in (*priced.faults, *priced.overflows):
+        error = fault.error()
+        yield PriceDifference(path=error.pointer or "", order=None, recomputed=None, message=error.message)
+    sub_total = None if priced.total is None else minor_to_decimal(priced.total, catalog.scale)
+    if order.cart.amounts:
+        yield from _compare("/cart/amounts/subTotal", order.cart.amounts.sub_total, sub_total)
+        yield from _compare("/cart/amounts/total", order.cart.amounts.total, sub_total)
+    yield from _compare("/amounts/subTotal", order.amounts.sub_total, sub_total)
+
+
+def _amount_differences(amounts: Amounts, currency: str) -> Iterator[PriceDifference]:
+    """Compare each amount with the sum of its entries, and the total with the sum of the amounts."""
+    yield from _compare("/amounts/currency", amounts.currency, currency)
+    extras = {
+        "fees": (amounts.fees, amounts.fees_description),
+        "taxes": (amounts.taxes, amounts.taxes_description),
+        "promotions": (amounts.promotions, amounts.promotions_description),
+        "adjustments": (amounts.adjustments, amounts.adjustments_description),
+        "tip": (amounts.tip, amounts.tip_description),
+    }
+    total = to_minor(amounts.sub_total, amounts.currency)
+    for name, (amount, entries) in extras.items():
+        # A tip has one entry or none; a store may give an amount without entries.
+        if entries:
+            summed = sum(to_minor(entry.amount, amounts.currency) for entry in entries)
+            yield from _compare(f"/amounts/{name}", amount, to_text(summed, amounts.currency))
+        minor = to_minor(amount, amounts.currency)
+        total += -minor if name == "promotions" else minor
+    yield from _compare("/amounts/total", amounts.total, to_text(total, amounts.currency))
+
+
+def _compare(path: str, order: str | None, recomputed: str | None) -> Iterator[PriceDifference]:
+    if order != recomputed:
+        has = "no amount" if order is None else order
+        message = f"The order has {has}, the CatalogSet gives {recomputed or 'no amount'}."
+        yield PriceDifference(path=path, order=order, recomputed=recomputed, message=message)

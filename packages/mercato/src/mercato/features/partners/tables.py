@@ -1,0 +1,74 @@
+"""Partners, their API keys and their secrets."""
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+
+from mercato.platform.db.tables import metadata
+from mercato.platform.db.types import Id, Instant
+
+partners = Table(
+    "partners",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    Column("event_url", Text),
+    Column("created_at", Instant, nullable=False),
+    # Since when its keys are refused and its stores are hidden.
+    Column("suspended_at", Instant),
+)
+partners_one_for_each_name = Index("uq_partners_name", partners.c.name, unique=True)
+
+# The bearer tokens of our webhooks to a partner's stores, each sealed and for one origin. One stored without an origin
+# has an empty one and isn't sent.
+webhook_tokens = Table(
+    "webhook_tokens",
+    metadata,
+    Column("partner_id", Id, ForeignKey("partners.id"), primary_key=True),
+    Column("origin", Text, primary_key=True),
+    Column("token", LargeBinary, nullable=False),
+)
+
+# Bytes that a partner has stored in a day (its ordinal number, in UTC): see `partners.storage`.
+stored_bytes = Table(
+    "stored_bytes",
+    metadata,
+    Column("partner_id", Id, primary_key=True),
+    Column("day", Integer, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("prefix", Text, nullable=False),
+    # SHA-256 of the key; the key itself isn't stored.
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    Column("description", Text),
+    Column("expires_at", Instant),
+    Column("revoked_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+    # The key whose console session made it; null when an operator did.
+    Column("parent_key_id", Id),
+    # What its expiry, and that of the keys that replace it, never exceeds: the expiry that its parent had.
+    Column("latest_expiry", Instant),
+)
+Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
+Index("ix_api_keys_prefix", api_keys.c.prefix)
+
+# At most two per partner: the current one and, during a rotation, the previous one.
+signing_secrets = Table(
+    "signing_secrets",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+)
+Index("ix_signing_secrets_partner_id", signing_secrets.c.partner_id)

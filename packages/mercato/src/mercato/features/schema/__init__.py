@@ -1,0 +1,20 @@
+"""The schema of the service: every table, the revisions that led to it, and no rule."""
+
+from pathlib import Path
+from typing import Final
+
+from mercato.features.catalogs import tables as catalogs
+from mercato.features.certification import tables as certification
+from mercato.features.discovery import tables as discovery
+from mercato.features.orders import tables as orders
+from mercato.features.partners import tables as partners
+from mercato.features.requests import tables as requests
+from mercato.features.sign_in import tables as sign_in
+from mercato.features.stores import tables as stores
+from mercato.features.webhooks import tables as webhooks
+from mercato.platform.db.schema import Schema
+
+TABLES: Final = (catalogs, certification, discovery, orders, partners, requests, sign_in, stores, webhooks)
+"""The modules that register the features' tables, beside those of the platform."""
+
+SCHEMA: Final = Schema(head="0007", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)

@@ -1,0 +1,88 @@
+"""Onboardings, the stores they become, and items that are sold out."""
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
+
+from mercato.platform.db.tables import metadata
+from mercato.platform.db.types import Id, Instant
+
+onboardings = Table(
+    "onboardings",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("store_id", Id, nullable=False, unique=True),
+    Column("partner_id", Id, nullable=False),
+    Column("partner_store_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("latitude", Double),
+    Column("longitude", Double),
+    Column("timezone", Text, nullable=False),
+    # Whether the merchant named the time zone; otherwise it follows the address.
+    Column("timezone_given", Boolean, nullable=False),
+    Column("catalog_callback_url", Text, nullable=False),
+    Column("webhook_url", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("activated_at", Instant),
+    Column("cancelled_at", Instant),
+    # Whether it reserves the partnerStoreId: from Register until it is cancelled, or replaced after a failure.
+    Column("holds_name", Boolean, nullable=False),
+)
+Index("ix_onboardings_partner_id", onboardings.c.partner_id, onboardings.c.id)
+_holding = text("holds_name")
+onboardings_one_for_each_name = Index(
+    "uq_onboardings_partner_store_id",
+    onboardings.c.partner_id,
+    onboardings.c.partner_store_id,
+    unique=True,
+    sqlite_where=_holding,
+    postgresql_where=_holding,
+)
+
+stores = Table(
+    "stores",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("onboarding_id", Id, nullable=False, unique=True),
+    Column("partner_id", Id, nullable=False),
+    Column("partner_store_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("latitude", Double),
+    Column("longitude", Double),
+    Column("phone", Text),
+    Column("timezone", Text, nullable=False),
+    # Whether the merchant named the time zone; otherwise it follows the address.
+    Column("timezone_given", Boolean, nullable=False),
+    Column("logo_url", Text),
+    Column("description", Text),
+    Column("webhook_url", Text),
+    Column("categories", Text, nullable=False),
+    Column("delivery_allowed", Boolean, nullable=False),
+    Column("pickup_allowed", Boolean, nullable=False),
+    # Minor units of the currency below: a later catalog in another currency must not change its meaning.
+    Column("minimum_order_amount", BigInteger),
+    Column("minimum_order_currency", Text),
+    Column("paused", Boolean, nullable=False),
+    Column("pause_reason", Text),
+    Column("resume_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    # Incremented with everything that orders are checked against: this row, the current set, sold-out items.
+    Column("version", Integer, nullable=False),
+)
+Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
+# For operators, who look for the few that are paused. SQLite wants a query to repeat this condition word for word.
+for _name, _columns in (
+    ("ix_stores_paused", [stores.c.id]),
+    ("ix_stores_paused_of_partner", [stores.c.partner_id, stores.c.id]),
+):
+    Index(_name, *_columns, sqlite_where=text("paused = 1"), postgresql_where=text("paused"))
+Index("ix_stores_partner_store_id", stores.c.partner_id, stores.c.partner_store_id)
+
+sold_out_items = Table(
+    "sold_out_items",
+    metadata,
+    Column("store_id", Id, primary_key=True),
+    Column("item_id", Id, primary_key=True),
+    Column("until", Instant),
+)

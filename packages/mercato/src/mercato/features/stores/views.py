@@ -1,0 +1,251 @@
+"""A store in the shapes that its readers get.
+
+Each shape that is left has a reader of its own, and nothing else in it:
+
+- `StoreRow` (`model.py`): the service, with what no reader may see, such as the version.
+- `StoreChange` (`model.py`): one update; what is UNSET stays.
+- `Store`: the merchant, with the webhookUrl, the pause's reason and the warnings that concern nobody else.
+- `StoreCard`: a storefront at any time. The search index stores it, so nothing in it depends on the present time.
+- `MarketfrontStore`, `DiscoveredStore`: the card with its status now; and in a search with its distance.
+- `Listing` (`discovery/text.py`): the search index, by words, place and hours.
+- `StoreSummary`, `StoreDetail` (`operators.py`): operators, who see stores of every partner and those that are hidden.
+- `ClosedStore` (`search.py`): the merchant's overview, with the next opening.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
+
+from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
+from mercato.features.catalogs.words import WEEK, merge_windows
+from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.platform.clock import zone
+from mercato.platform.geo.gazetteer import AddressParts, locate
+from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
+from mercato_contract.stores import (
+    Address,
+    AvailabilityReason,
+    Coordinates,
+    FulfillmentMode,
+    MarketfrontStore,
+    PostalAddress,
+    Store,
+    StoreAvailability,
+    StoreCard,
+    StoreStatusResponse,
+    StoreStatusValue,
+)
+from mercato_contract.wire import instant, rfc3339
+
+
+def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
+    """Return a store's status at an instant."""
+    if not row.paused_at(now):
+        return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
+    return StoreStatusResponse(
+        status=StoreStatusValue.PAUSED, pause_reason=row.pause_reason, resume_at=instant(row.resume_at)
+    )
+
+
+def store_of(row: StoreRow, now: datetime) -> Store:
+    """Return a store as its merchant sees it at an instant."""
+    status = status_of(row, now)
+    return Store(
+        store_id=row.id,
+        onboarding_id=row.onboarding_id,
+        partner_store_id=row.partner_store_id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        address=row.address,
+        phone=row.phone or UNSET,
+        timezone=row.timezone,
+        logo_url=row.logo_url or UNSET,
+        description=row.description or UNSET,
+        status=status.status,
+        pause_reason=status.pause_reason,
+        resume_at=status.resume_at,
+        webhook_url=row.webhook_url or UNSET,
+        minimum_order_amount=row.minimum_text or UNSET,
+        delivery_allowed=row.delivery_allowed,
+        pickup_allowed=row.pickup_allowed,
+        categories=row.categories,
+        unavailable_item_ids=row.unavailable_at(now),
+        warnings=warnings_of(row),
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
+    )
+
+
+LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
+TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
+
+
+def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
+    """Return the warnings about an address that could not be located.
+
+    They aren't stored but looked up again: that is rare and takes a fraction of a millisecond.
+    """
+    if place.latitude is not None:
+        return ()
+    location = locate(address_parts(place.address))
+    unknown = _location_unknown(place.address, country_known=location.country_known)
+    if place.timezone_given or location.timezone is not None:
+        return (unknown,)
+    return unknown, _timezone_assumed(place.timezone)
+
+
+def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:
+    city, country = _text_or_empty(address.city), _text_or_empty(address.country)
+    pointer = "/address"
+    if not country_known:
+        pointer, reason = "/address/country", f'"{country}" is not the name or the ISO 3166 code of a country'
+    elif city:
+        pointer, reason = "/address/city", f'no city "{city}" of 15,000 people or more was found there'
+    elif _text_or_empty(address.postal_code):
+        pointer, reason = "/address/postalCode", "only postal codes of the United States are known"
+    else:
+        reason = "it names no city"
+    return PartnerWarning(
+        code=LOCATION_UNKNOWN,
+        message=f"The address has no known location: {reason}. Storefronts find the store by name, but not by place. "
+        "Send address.coordinates with lat and lng, at registration or with Update Store.",
+        pointer=pointer,
+    )
+
+
+def _timezone_assumed(timezone: str) -> PartnerWarning:
+    return PartnerWarning(
+        code=TIMEZONE_ASSUMED,
+        message=f"The time zone is assumed to be {timezone}: none was sent, and the address doesn't determine it. "
+        "Opening hours are read in it. "
+        "Send timezone (an IANA name like Europe/Berlin), at registration or with Update Store.",
+        pointer="/timezone",
+    )
+
+
+def address_parts(address: Address) -> AddressParts:
+    """Return what the gazetteer looks an address up by."""
+    return AddressParts(
+        city=_text_or_empty(address.city),
+        state=_text_or_empty(address.state),
+        postal_code=_text_or_empty(address.postal_code),
+        country=_text_or_empty(address.country),
+    )
+
+
+def _text_or_empty(value: str | UnsetType) -> str:
+    return "" if value is UNSET else value.strip()
+
+
+CARD_VERSION: Final = 1
+"""The version of a stored StoreCard. Increment it with every change of the shape: stored cards are then rewritten."""
+
+
+def card_of(row: StoreRow, spans: Windows) -> StoreCard:
+    """Return the store's card; `spans` of the week in which some catalog of its set is available."""
+    return StoreCard(
+        store_id=row.id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        description=row.description or UNSET,
+        phone=row.phone or UNSET,
+        logo_url=row.logo_url or UNSET,
+        timezone=row.timezone,
+        address=address_shown(row),
+        availability=windows_in(spans),
+        categories=row.categories,
+        fulfillment_types=modes_of(row),
+        minimum_order_amount=row.minimum_text or UNSET,
+    )
+
+
+def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
+    """Return the store as storefronts see it at an instant."""
+    return MarketfrontStore(
+        **asdict(card_of(row, spans_of(catalog))),
+        status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
+        is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
+        unavailable_item_ids=row.unavailable_at(now),
+    )
+
+
+def reason_at(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> AvailabilityReason:
+    """Return whether the store is open at an instant, or why not."""
+    if row.paused_at(at):
+        return AvailabilityReason.PAUSED
+    if catalog.is_open(at.astimezone(zone(row.timezone))):
+        return AvailabilityReason.OPEN
+    return AvailabilityReason.OUTSIDE_HOURS
+
+
+def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> StoreAvailability:
+    """Return the same with a text for people."""
+    reason = reason_at(row, catalog, at)
+    local = at.astimezone(zone(row.timezone))
+    resumes = f" until {instant(row.resume_at)}" if row.resume_at is not None else " until it is resumed"
+    words = {
+        AvailabilityReason.OPEN: "A catalog of the store is available at that time.",
+        AvailabilityReason.PAUSED: f"The store is paused{resumes}.",
+        AvailabilityReason.OUTSIDE_HOURS: f"No catalog of the store is available on {local:%A} at {local:%H:%M:%S}.",
+    }
+    return StoreAvailability(
+        at=instant(at) or "",
+        is_open=reason is AvailabilityReason.OPEN,
+        reason=reason,
+        detail=words[reason],
+        timezone=row.timezone,
+        local_time=local.strftime("%Y-%m-%dT%H:%M:%S"),
+    )
+
+
+def spans_of(catalog: CompiledCatalog) -> Windows:
+    """Return the spans of the week in which at least one catalog of the set is available."""
+    spans: list[tuple[int, int]] = [] if catalog.catalogs else list(WEEK)
+    for hours in catalog.catalogs:
+        spans += WEEK if hours.windows is None else hours.windows
+    return merge_windows(spans)
+
+
+def windows_in(spans: Windows) -> tuple[AvailabilityWindow, ...]:
+    """Return spans of the week as windows of its days."""
+    found: list[AvailabilityWindow] = []
+    for number, day in enumerate(DAYS):
+        base = number * DAY_SECONDS
+        inside = ((max(start - base, 0), min(end - base, DAY_SECONDS)) for start, end in spans)
+        found += [
+            AvailabilityWindow(day_of_week=day, start=_clock(start), end=_clock(end % DAY_SECONDS))
+            for start, end in inside
+            if start < end
+        ]
+    return tuple(found)
+
+
+def _clock(second: int) -> str:
+    return str(timedelta(seconds=second)).zfill(8)
+
+
+def address_shown(row: StoreRow) -> PostalAddress:
+    """Return the address with the store's coordinates."""
+    place = None
+    if row.latitude is not None and row.longitude is not None:
+        place = Coordinates(lat=row.latitude, lng=row.longitude)
+    address = row.address
+    return PostalAddress(
+        address1=address.street or None,
+        address2=address.address2 or None,
+        city=address.city or None,
+        coordinates=place,
+        postal_code=address.postal_code or None,
+        state=address.state or None,
+    )
+
+
+def modes_of(row: StoreRow) -> tuple[FulfillmentMode, ...]:
+    """Return the fulfilment types that the store allows."""
+    allowed = (
+        (FulfillmentMode.PICKUP, row.pickup_allowed),
+        (FulfillmentMode.DELIVERY_BY_MERCHANT, row.delivery_allowed),
+    )
+    return tuple(mode for mode, yes in allowed if yes)

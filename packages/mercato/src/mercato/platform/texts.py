@@ -1,0 +1,36 @@
+"""Texts for people: counts with their noun, ids in messages, and secrets that nothing shows."""
+
+
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 loss" or "1,000 losses"; the plural takes an s unless it is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shown(value: object) -> str:
+    """Return an id from a path for a message: short, and without control characters."""
+    text = str(value)
+    return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004
+
+
+class Secret:
+    """A text that no repr, f-string or log shows; `reveal()` returns it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)

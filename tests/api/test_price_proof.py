@@ -1,0 +1,121 @@
+"""`mercato price verify` recomputes an order offline from the CatalogSet that it names."""
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.trade import Trade, trade
+from tests.catalog.documents import cafe
+from tests.service import Merchant, Service
+
+from mercato import cli
+
+FEE = {"amount": "1.25", "description": "Delivery"}
+PROMOTION = {"amount": "0.50", "description": "Monday"}
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MERCATO_DATABASE_URL", raising=False)
+
+
+async def exported(
+    trading: Trade, tmp_path: Path, order: Any, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """Return the paths of the order's file and of its CatalogSet's, as a storefront reads them."""
+    set_id = order["cart"]["catalogSetId"]
+    served = (await trading.front.get(f"/v1/marketfront/catalog-sets/{set_id}")).body
+    paths = [tmp_path / "order.json", tmp_path / "set.json"]
+    paths[0].write_text(json.dumps(order))
+    paths[1].write_bytes(served)
+    capsys.readouterr()  # the service's log of slow requests
+    return [str(path) for path in paths]
+
+
+async def test_an_order_with_a_stores_fees_and_a_tip_equals_its_catalog_set_on_both_surfaces(
+    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    trading = await trade(mercato, shop)
+    shop.answers["validate"] = {
+        "isValid": True,
+        "amounts": {
+            "fees": "1.25",
+            "feesDescription": [FEE],
+            "promotions": "0.50",
+            "promotionsDescription": [PROMOTION],
+        },
+    }
+    draft = trading.order(amounts={"tip": "1.00"})
+    placed = await trading.placed(draft | {"validatedOrderToken": await trading.token(draft)})
+    assert placed["amounts"]["total"] == "7.55"
+    own = (await trading.pos.get(f"/v1/commerce/orders/{placed['orderId']}")).json()
+    for order in (placed, own):
+        paths = await exported(trading, tmp_path, order, capsys)
+        assert cli.run(["price", "verify", *paths]) == 0
+        assert capsys.readouterr().out == (
+            f"Equal: 7.55 USD, by CatalogSet {placed['cart']['catalogSetId']}.\n"
+        )
+        assert cli.run(["price", "verify", *paths, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["differences"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/cart/lineItems/0/amounts/unitPrice",
+        "/cart/lineItems/0/amounts/total",
+        "/cart/amounts/subTotal",
+        "/amounts/subTotal",
+        "/amounts/total",
+    ],
+)
+async def test_every_amount_that_was_changed_is_named_with_both_values(
+    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str
+):
+    trading = await trade(mercato, shop)
+    order = deepcopy(await trading.placed())
+    *above, member = path.split("/")[1:]
+    holder: Any = order
+    for step in above:
+        holder = holder[int(step) if step.isdigit() else step]
+    was, holder[member] = holder[member], "0.01"
+    paths = await exported(trading, tmp_path, order, capsys)
+    assert cli.run(["price", "verify", *paths, "--json"]) == 1
+    proof = json.loads(capsys.readouterr().out)
+    found = {one["path"]: one for one in proof["differences"]}
+    assert proof["equal"] is False
+    assert (found[path]["order"], found[path]["recomputed"]) == ("0.01", was)
+    assert cli.run(["price", "verify", *paths]) == 1
+    assert path in capsys.readouterr().out
+
+
+async def test_an_order_of_another_set_and_documents_that_are_neither_exit_with_2(
+    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    trading = await trade(mercato, shop)
+    order = await trading.placed()
+    paths = await exported(trading, tmp_path, order, capsys)
+    other = deepcopy(order)
+    other["cart"]["catalogSetId"] = "0190f5fe-7e3b-7ccc-9d3b-00000000000a"
+    wrong = {
+        "other.json": (json.dumps(other), "Get the set that the order names"),
+        "list.json": ("[]", "isn't an order"),
+        "half.json": ('{"cart": {', "isn't an order"),
+        "worth.json": (
+            json.dumps(order | {"amounts": order["amounts"] | {"tip": "one"}}), "not a decimal number"
+        ),
+        "money.json": (
+            json.dumps(order | {"amounts": order["amounts"] | {"currency": "XXX"}}), "not an ISO 4217 currency code"
+        ),
+    }  # fmt: skip
+    for name, (text, why) in wrong.items():
+        (tmp_path / name).write_text(text)
+        assert cli.run(["price", "verify", str(tmp_path / name), paths[1]]) == 2, name
+        assert why in capsys.readouterr().err, name
+    (tmp_path / "draft.json").write_text(json.dumps(cafe()))
+    assert cli.run(["price", "verify", paths[0], str(tmp_path / "draft.json")]) == 2
+    assert "a document without catalogSetId" in capsys.readouterr().err
+    assert cli.run(["price", "verify", "-", "-"]) == 2
+    assert "one document" in capsys.readouterr().err
