@@ -15,7 +15,7 @@ from tests.calibration import plain_decoding_seconds
 from mercato.api import oauth
 from mercato.asgi import operations
 from mercato.features.catalogs.check import callback_url
-from mercato.features.orders.validation import payment
+from mercato.features.orders import payment
 from mercato.http.operations import Operation
 from mercato.platform.errors import Problem
 from mercato.platform.wire import decode, walk

@@ -17,7 +17,7 @@ from tests.service import Merchant, Reply, service
 from tests.waiting import PATIENCE
 
 from mercato.features.compression import compress, decompress
-from mercato.features.orders.placement import idempotency
+from mercato.features.orders import idempotency
 from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep

@@ -26,7 +26,7 @@ import mercato.features.upkeep
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.tables import catalog_bodies, catalog_runs, catalog_sets
 from mercato.features.compression import decompress
-from mercato.features.orders.erasure import erase_all, erase_customer, erase_validations
+from mercato.features.orders.privacy import erase_all, erase_customer, erase_validations
 from mercato.features.orders.tables import idempotency_keys, order_history, orders
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks.tables import deliveries, delivery_attempts

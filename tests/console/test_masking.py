@@ -18,13 +18,13 @@ from tests.service import Merchant, Service
 
 from mercato.console.screen import Audience
 from mercato.console.site import SCREENS
-from mercato.features.orders.masking import mask_reason, mask_text, private_texts
+from mercato.features.orders.privacy import mask_reason, mask_text, private_texts
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.tables import orders
 from mercato.features.partners.tables import api_keys, partners
 from mercato.features.requests.tables import refused_requests
 from mercato.features.stores.tables import stores
-from mercato.features.webhooks.masking import mask_body, mask_reply
+from mercato.features.webhooks.operators import mask_body, mask_reply
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id
 from mercato_contract.events import EventType

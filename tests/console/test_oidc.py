@@ -26,7 +26,7 @@ from tests.service import Service, service
 from tests.waiting import loop_timeout
 
 from mercato import app as wiring
-from mercato.features.sign_in import provider as providers
+from mercato.features.sign_in import sign_on as providers
 from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.people import People
 from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT

@@ -13,8 +13,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, service
 from tests.waiting import PATIENCE
 
-from mercato.features.orders.placement import resend
-from mercato.features.orders.placement import service as placement
+from mercato.features.orders import jobs as order_jobs
+from mercato.features.orders import placement
 
 
 async def _broken(_request: web.Request, _body: bytes) -> web.Response:
@@ -40,8 +40,8 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
     database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(resend, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(resend, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(order_jobs, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(order_jobs, "MIN_WAIT", timedelta(seconds=0.05))
     async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
         deal = await trade(mercato, shop, event_url=shop.base + "/events")
         answer = shop.answers["place"]

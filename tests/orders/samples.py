@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, cafe, compiled
 
-from mercato.features.orders.validation.checks import OrderCheck, check_order
+from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.stores.model import StoreRow
 from mercato.platform.clock import new_id
 from mercato.platform.wire import Decoder

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from mercato.features.orders.validation.amounts import (
+from mercato.features.orders.amounts import (
     MAX_DESCRIPTION_BYTES,
     Detail,
     Extras,

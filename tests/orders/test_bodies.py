@@ -8,9 +8,9 @@ from msgspec import UNSET
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
+from mercato.features.orders.amounts import wire
 from mercato.features.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
-from mercato.features.orders.validation.amounts import wire
-from mercato.features.orders.validation.service import validate_body
+from mercato.features.orders.validation import validate_body
 from mercato_contract.orders import OrderState, OrderStatus
 from mercato_contract.wire import as_json
 

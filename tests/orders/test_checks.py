@@ -30,8 +30,8 @@ from tests.orders.samples import (
 )
 
 from mercato.features.catalogs.building.compile import MAX_NAME
-from mercato.features.orders.validation.amounts import Sums
-from mercato.features.orders.validation.checks import OrderCheck, check_order
+from mercato.features.orders.amounts import Sums
+from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.stores.model import SoldOut
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed

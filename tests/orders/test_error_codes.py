@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from mercato.features.orders.errors import StoreClosed
-from mercato.features.orders.validation.error_codes import problem_of
+from mercato.features.orders.errors import StoreClosed, problem_of
 from mercato.platform.wire.problem import Context, members_of
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS, OrderError
 

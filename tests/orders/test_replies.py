@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.features.orders.validation.amounts import Detail, Sums
-from mercato.features.orders.validation.replies import (
+from mercato.features.orders.amounts import Detail, Sums
+from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
     Quote,

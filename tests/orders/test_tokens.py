@@ -33,16 +33,16 @@ from tests.orders.samples import (
 )
 
 from mercato.features.carts.lines import choice_of
-from mercato.features.orders.errors import OrderTokenInvalid
-from mercato.features.orders.validation.amounts import (
+from mercato.features.orders.amounts import (
     MAX_DESCRIPTION_BYTES,
     MAX_DETAILS,
     Detail,
     Extras,
     Sums,
 )
-from mercato.features.orders.validation.replies import Quote
-from mercato.features.orders.validation.tokens import (
+from mercato.features.orders.errors import OrderTokenInvalid
+from mercato.features.orders.store_replies import Quote
+from mercato.features.orders.tokens import (
     MAX_LENGTH,
     PURPOSE,
     Digest,

@@ -46,6 +46,7 @@ READS = {
     ("order", "list"),
     ("order", "show"),
     ("partner", "list"),
+    ("price", "verify"),
     ("request", "list"),
     ("secret", "list"),
     ("store", "list"),

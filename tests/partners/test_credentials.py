@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.partners.support import HOUR, SECOND, HandClock, make_partner
 
-from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import TOPIC, NewKey
 from mercato.features.partners.keys import digest, prefix
 from mercato.features.partners.model import (
@@ -64,12 +64,12 @@ async def test_a_key_that_replaces_a_descendant_expires_no_later_than_the_parent
     new = await stored(db, rolled)
     assert (new.parent_key_id, new.expires_at) == (parent.id, parent.expires_at)
     async with db.read() as tx:
-        assert await descent.list_descendants(tx, parent, now=now()) == [await stored(db, made), new]
+        assert await credentials.list_descendants(tx, parent, now=now()) == [await stored(db, made), new]
     now.advance(2 * HOUR)
     async with db.write() as tx:
-        found = await descent.revoke_descendants(tx, parent, now=now)
+        found = await credentials.revoke_descendants(tx, parent, now=now)
         assert [one.id for one in found] == [new.id], "the old one has expired"
-        assert await descent.list_descendants(tx, parent, now=now()) == []
+        assert await credentials.list_descendants(tx, parent, now=now()) == []
 
 
 async def test_a_key_is_listed_with_its_prefix_and_description_and_never_as_it_is(

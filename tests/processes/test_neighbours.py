@@ -25,8 +25,8 @@ from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Service, merchant, service
 
 from mercato.features.orders import queries
-from mercato.features.orders.placement.submission import schedule, submission_of
 from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
+from mercato.features.orders.submission import schedule, submission_of
 from mercato.features.partners.model import Surface
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks import outbox

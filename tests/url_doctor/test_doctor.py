@@ -94,7 +94,7 @@ async def test_a_compressed_catalog_over_https_that_answers_304_has_no_warnings(
     async with serve(script, tls=tls.server) as server:
         found = await examine_levels(f"{server.at('menu.example')}/c.json?token=hush", tls=tls.client)
         assert levels(found) == {}
-        texts = {name: finding.said for name, finding in found.items()}
+        texts = {name: finding.message for name, finding in found.items()}
         assert texts["dns"] == "menu.example is at 127.0.0.1: may be reached"
         assert texts["tls"].startswith(
             "TLSv1.3, a certificate for menu.example, issued by Mercato tests, valid until"
@@ -116,7 +116,7 @@ async def test_possible_improvements_are_warnings():
         assert levels(found) == {"url": "warn", "encoding": "warn", "content type": "warn", "etag": "warn"}
     async with serve(reply(200, MENU, content_type="application/json", etag='"x"')) as server:
         found = await examine_levels(server.at("menu.example") + "/c")
-        assert "the whole document on a second request" in found["etag"].said
+        assert "the whole document on a second request" in found["etag"].message
         assert found["encoding"].level is Level.OK
     async with serve(reply(200, MENU, content_type="application/json")) as server:
         near = PullLimits(connect=30, total=60, max_raw=len(MENU) + 1)
@@ -132,9 +132,9 @@ async def test_a_certificate_that_ends_soon_has_expired_or_is_for_another_name()
         tls = self_signed(name, days=days)
         async with serve(reply(200, MENU), tls=tls.server) as server:
             found = await examine_levels(server.at("menu.example") + "/c", tls=tls.client)
-            assert (found["tls"].level.value, words in found["tls"].said) == (level, True), found["tls"]
+            assert (found["tls"].level.value, words in found["tls"].message) == (level, True), found["tls"]
             assert found["tls"].advice
-            assert name in found["tls"].said
+            assert name in found["tls"].message
             if level == "fail":
                 assert "status" not in found
                 assert server.requests == []
@@ -144,8 +144,8 @@ async def test_an_untrusted_certificate_is_reported_with_its_content():
     tls = self_signed("menu.example")
     async with serve(reply(200, MENU), tls=tls.server) as server:
         found = await examine_levels(server.at("menu.example") + "/c")
-        assert "is self-signed" in found["tls"].said
-        assert "for menu.example" in found["tls"].said
+        assert "is self-signed" in found["tls"].message
+        assert "for menu.example" in found["tls"].message
         assert server.requests == []
 
 
@@ -163,7 +163,7 @@ async def test_an_untrusted_certificate_is_reported_with_its_content():
 async def test_an_address_that_the_guard_refuses_is_named_and_not_connected_to(host: str, words: str):
     async with serve(reply(200, MENU)) as server:
         found = await examine_levels(f"http://{host}:{server.port}/c")
-        assert (found["dns"].level, found["dns"].said) == (Level.FAIL, words)
+        assert (found["dns"].level, found["dns"].message) == (Level.FAIL, words)
         assert found["dns"].advice
         assert not {"connect", "status"} & set(found)
         assert server.connections == 0
@@ -176,12 +176,12 @@ async def test_each_redirect_is_reported_with_its_host():
         far = redirect(f"http://menu.example:{end.port}/final?key=hush", 301)
         async with serve(far) as server:
             found = await examine_levels(server.at("menu.example") + "/c")
-            assert found["redirect"].said.startswith(f"301: http://menu.example:{server.port}/c leads to")
+            assert found["redirect"].message.startswith(f"301: http://menu.example:{server.port}/c leads to")
             assert (found["redirect"].level, "hush" in repr(found)) == (Level.WARN, False)
             assert found["status"].level is Level.OK
     async with serve(redirect("http://inside.example:1/c")) as server:
         found = await examine_levels(server.at("menu.example") + "/c")
-        assert found["dns"].said == "inside.example is at 127.0.0.2: the machine itself (loopback)"
+        assert found["dns"].message == "inside.example is at 127.0.0.2: the machine itself (loopback)"
         assert found["document"].level is Level.FAIL
 
 
@@ -203,7 +203,7 @@ async def test_each_redirect_is_reported_with_its_host():
 async def test_reasons_for_a_failed_pull_are_reported(script: Any, name: str, words: str):
     async with serve(script) as server:
         found = await examine_levels(server.at("menu.example") + "/c")
-        assert words in found[name].said
+        assert words in found[name].message
         assert found[name].level is (Level.WARN if words == "not a valid catalog" else Level.FAIL)
         # Each step once, without the retries of an ingest.
         assert len(server.requests) <= 2
@@ -211,16 +211,19 @@ async def test_reasons_for_a_failed_pull_are_reported(script: Any, name: str, wo
 
 async def test_a_missing_or_silent_server_is_reported():
     found = await examine_levels(f"http://menu.example:{free_port()}/c")
-    assert (found["connect"].level, "refused the connection" in found["connect"].said) == (Level.FAIL, True)
+    assert (found["connect"].level, "refused the connection" in found["connect"].message) == (
+        Level.FAIL,
+        True,
+    )
     async with serve(hang()) as server:
         quick = PullLimits(connect=30, total=0.2)
         found = await examine_levels(server.at("menu.example") + "/c", limits=quick)
-        assert "could not be read within 0.2 seconds" in found["document"].said
+        assert "could not be read within 0.2 seconds" in found["document"].message
     async with serve(reply(200, MENU)) as plain:
         found = await examine_levels(
             f"https://menu.example:{plain.port}/c", limits=PullLimits(connect=3, total=60)
         )
-        assert (found["tls"].level, "asked for TLS" in found["tls"].said) == (Level.FAIL, True)
+        assert (found["tls"].level, "asked for TLS" in found["tls"].message) == (Level.FAIL, True)
 
 
 async def test_the_output_fits_80_columns(capsys: pytest.CaptureFixture[str]):
@@ -228,7 +231,7 @@ async def test_the_output_fits_80_columns(capsys: pytest.CaptureFixture[str]):
     async with serve(reply(200, MENU), tls=tls.server) as server:
         found = await examined(server.at("menu.example") + "/" + "p/" * 30)
     _print(found)
-    evil = UrlFinding(name="x", level=Level.OK, said="\x1b[2J\u202e")
+    evil = UrlFinding(name="x", level=Level.OK, message="\x1b[2J\u202e")
     _print([evil])
     out = capsys.readouterr().out
     assert all(len(line) <= 80 for line in out.splitlines() if "p/p/" not in line)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.features.webhooks.call_limits import OPEN_SECONDS, TRIAL_SECONDS, WINDOW, Breaker
+from mercato.features.webhooks.calls import OPEN_SECONDS, TRIAL_SECONDS, WINDOW, Breaker
 
 
 def call(breaker: Breaker, now: float, *, failed: bool) -> bool:
@@ -14,7 +14,7 @@ def call(breaker: Breaker, now: float, *, failed: bool) -> bool:
     permit = breaker.admit(now)
     if permit is None:
         return False
-    breaker.settle(permit, now, failed=failed)
+    breaker.record(permit, now, failed=failed)
     return True
 
 
@@ -106,9 +106,9 @@ def test_a_trial_without_a_result_is_replaced() -> None:
     assert second is not None
     # A late result of the lost trial doesn't count for the second.
     assert lost is not None
-    breaker.settle(lost, 41.0, failed=False)
+    breaker.record(lost, 41.0, failed=False)
     assert breaker.is_open
-    breaker.settle(second, 41.0, failed=False)
+    breaker.record(second, 41.0, failed=False)
     assert not breaker.is_open
 
 
@@ -119,13 +119,13 @@ def test_calls_admitted_before_the_breaker_opened_change_nothing() -> None:
         call(breaker, 1.0, failed=True)
     for permit in slow:
         assert permit is not None
-        breaker.settle(permit, 5.0, failed=False)
+        breaker.record(permit, 5.0, failed=False)
         breaker.give_up(permit, 5.0)
     assert breaker.wait(5.0) == 6.0
     call(breaker, 11.0, failed=False)
     for permit in slow:
         assert permit is not None
-        breaker.settle(permit, 12.0, failed=True)
+        breaker.record(permit, 12.0, failed=True)
     assert not breaker.is_open
 
 
@@ -147,7 +147,7 @@ def test_settling_reports_only_an_opening_or_closing() -> None:
     for now in (*[0.0] * 10, 10.0, 20.0):
         permit = breaker.admit(now)
         assert permit is not None
-        changed.append(breaker.settle(permit, now, failed=now < 20))
+        changed.append(breaker.record(permit, now, failed=now < 20))
     assert changed == [*[False] * 9, True, False, True]
 
 

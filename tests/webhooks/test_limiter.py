@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import PATIENCE
 
-from mercato.features.webhooks.call_limits import ConcurrencyLimiter, PartnerSlots, QueueFull, StoreSlots
+from mercato.features.webhooks.calls import ConcurrencyLimiter, PartnerSlots, QueueFull, StoreSlots
 
 LONG = 60.0
 

@@ -30,8 +30,7 @@ from tests.webhooks.harness import TOKEN, TRACE, Harness
 
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners import accounts
-from mercato.features.webhooks.call_limits import ConcurrencyLimiter
-from mercato.features.webhooks.calls import StoreCalls
+from mercato.features.webhooks.calls import ConcurrencyLimiter, StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.platform import clock

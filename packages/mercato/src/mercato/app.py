@@ -20,18 +20,17 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.orders import idempotency
+from mercato.features.orders import tokens as order_tokens
+from mercato.features.orders.checks import OrderChecker
+from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
-from mercato.features.orders.placement import idempotency, submission
-from mercato.features.orders.placement.plan import Planner
-from mercato.features.orders.placement.replies import Outcomes
-from mercato.features.orders.placement.resend import Resender
-from mercato.features.orders.placement.service import Placements
-from mercato.features.orders.placement.submission import Submitter
-from mercato.features.orders.service import CANCELLED_KIND, CancelledJob, Orders
-from mercato.features.orders.validation import tokens as order_tokens
-from mercato.features.orders.validation.checks import OrderChecker
-from mercato.features.orders.validation.service import Validations
-from mercato.features.orders.validation.tokens import OrderTokens
+from mercato.features.orders.placement import Placements
+from mercato.features.orders.plan import Planner
+from mercato.features.orders.service import Orders
+from mercato.features.orders.submission import Submitter
+from mercato.features.orders.tokens import OrderTokens
+from mercato.features.orders.validation import Validations
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.storage import StorageQuota
@@ -321,7 +320,7 @@ def build(
         placements=ordering.placements,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.resender) | Reindex(db).handlers(),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering.jobs) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -336,7 +335,7 @@ def build(
 
 class _Ordering(Struct, frozen=True):
     placements: Placements
-    resender: Resender
+    jobs: OrderJobs
 
 
 def _ordering(
@@ -378,14 +377,13 @@ def _ordering(
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
         activity=activity,
-        outcomes=Outcomes(now, activity),
     )
-    resender = Resender(db, now, submitter, lifecycle, settings.place_seconds)
-    return _Ordering(placements, resender)
+    order_jobs = OrderJobs(db, now, submitter, lifecycle, settings.place_seconds)
+    return _Ordering(placements, order_jobs)
 
 
 def _handlers(
-    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, resender: Resender
+    core: Core, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, order_jobs: OrderJobs
 ) -> Handlers:
     settings = core.settings
     return {
@@ -400,9 +398,7 @@ def _handlers(
             blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        CANCELLED_KIND: Handler(fn=core.orders.record_cancelled, payload=CancelledJob),
+        **order_jobs.handlers(concurrency=settings.resend_concurrency),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner

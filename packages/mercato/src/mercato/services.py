@@ -9,9 +9,9 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.lifecycle import Lifecycle
-from mercato.features.orders.placement.service import Placements
+from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
-from mercato.features.orders.validation.service import Validations
+from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors

@@ -26,7 +26,7 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
-from mercato.features.orders.placement.outcomes import PlacedOrder, RefusedOrder, UnansweredOrder
+from mercato.features.orders.idempotency import PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems

@@ -35,6 +35,7 @@ for name, function, text in (
     ("audit", "operations.history:audit", "List who changed what, newest first."),
     ("backup", "operations.backup:backup", "Copy the embedded database while it is in use."),
     ("restore", "operations.backup:restore", "Restore a backup made by `mercato backup`."),
+    ("db", "db:db", "The database: copy it to another."),
     ("sandbox", "sandbox.commands:sandbox", "Simulated partners: merchant, storefront."),
     ("demo", "sandbox.demo:demo", "Run a whole network in one process, and prove each step."),
 ):

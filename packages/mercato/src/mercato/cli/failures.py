@@ -23,6 +23,7 @@ from mercato.features.partners.model import (
 )
 from mercato.features.partners.vault import VaultError
 from mercato.platform.db.backup import BackupError
+from mercato.platform.db.copy import CopyError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.prefixes import UnknownIdError
@@ -83,7 +84,12 @@ def explain(error: Exception) -> Failure | None:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
         case (
-            CommandFailedError() | TracingUnavailableError() | UnknownIdError() | VaultError() | BackupError()
+            CommandFailedError()
+            | TracingUnavailableError()
+            | UnknownIdError()
+            | VaultError()
+            | BackupError()
+            | CopyError()
         ):
             return Failure(str(error))
         case AccountError():

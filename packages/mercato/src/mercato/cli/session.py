@@ -6,9 +6,9 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mercato import app
 from mercato.cli import UnusableError, command_name
 from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
@@ -18,13 +18,18 @@ from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
-from mercato.services import Core
 from mercato.settings import load
+
+if TYPE_CHECKING:
+    from mercato.services import Core
 
 
 @asynccontextmanager
-async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator[Core]:
+async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator["Core"]:
     """Open the service of the environment; with `create`, make the database or bring it to this version's schema."""
+    # Imported here: `mercato listen` hardly ever opens the service, and starts in half the time.
+    from mercato import app
+
     settings = load(os.environ, data_dir=data_dir)
     configure_logs(level=settings.log_level, form=settings.log_format)
     set_context(WorkContext(action=command_name(), user=_user()))

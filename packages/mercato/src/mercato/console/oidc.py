@@ -15,8 +15,7 @@ from mercato.console.sign_in import ask_for_link, work_context
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import LinkRefused
 from mercato.features.sign_in.people import person_of
-from mercato.features.sign_in.provider import AGAIN, InvalidIdToken, ProviderFailed
-from mercato.features.sign_in.sign_on import ATTEMPT_LIFE, Callback
+from mercato.features.sign_in.sign_on import AGAIN, ATTEMPT_LIFE, Callback, InvalidIdToken, ProviderFailed
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.problems import problem_headers
 from mercato.platform import errors

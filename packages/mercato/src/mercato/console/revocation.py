@@ -4,7 +4,7 @@ from typing import Final
 from uuid import UUID
 
 from mercato.console.screen import Question, Visit
-from mercato.features.partners import credentials, descent
+from mercato.features.partners import credentials
 from mercato.features.partners.model import ApiKey
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.texts import count_of
@@ -21,7 +21,7 @@ class RevokeForm(Wire):
 
 async def ask_to_revoke(tx: Read, visit: Visit, key: ApiKey, *, back: str) -> Question:
     """Return the question, which lists the keys that descend from the key."""
-    found = await descent.list_descendants(tx, key, now=visit.app.clock())
+    found = await credentials.list_descendants(tx, key, now=visit.app.clock())
     own: UUID | None = visit.session.grant.key_id
     text = [
         f"Requests with {key.prefix} are permanently refused within 2 seconds. Its console sessions end, too."
@@ -49,9 +49,9 @@ async def revoke(tx: Write, visit: Visit, key: ApiKey) -> str:
     revoked = await credentials.revoke_key(tx, key, now=clock)
     done = f"The key {key.prefix} {'is revoked' if revoked else 'was revoked already'}"
     if visit.fields(RevokeForm).descendants:
-        count = len(await descent.revoke_descendants(tx, key, now=clock))
+        count = len(await credentials.revoke_descendants(tx, key, now=clock))
         return f"{done}, with {count_of(count, 'key')} that descended from it."
-    count = len(await descent.list_descendants(tx, key, now=clock()))
+    count = len(await credentials.list_descendants(tx, key, now=clock()))
     if count == 0:
         return f"{done}."
     return f"{done}. Still valid: {count_of(count, 'key')} that {'descends' if count == 1 else 'descend'} from it."

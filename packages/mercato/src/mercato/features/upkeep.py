@@ -13,8 +13,8 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.orders.erasure import erase_before
-from mercato.features.orders.placement import idempotency
+from mercato.features.orders import idempotency
+from mercato.features.orders.privacy import erase_before
 from mercato.features.partners import storage
 from mercato.features.requests import log as requests
 from mercato.features.requests.queries import prune as prune_requests

@@ -56,14 +56,14 @@ async def diagnose(address: str, doctor: UrlDoctor, bounds: Settings) -> list[Ur
 def _lint(document: bytes, bounds: Settings) -> UrlFinding:
     report, _ = lint(document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
     if report.valid and report.summary is not None:
-        said = f"valid JSON, a valid catalog of {count_of(report.summary.items, 'item')}"
-        return UrlFinding(name="catalog", level=Level.OK, said=said)
+        message = f"valid JSON, a valid catalog of {count_of(report.summary.items, 'item')}"
+        return UrlFinding(name="catalog", level=Level.OK, message=message)
     first = report.errors[0]
     if any(error.rule in _NOT_JSON for error in report.errors):
-        return UrlFinding(name="catalog", level=Level.FAIL, said=first.message, advice=first.advice)
-    said = f"valid JSON, but not a valid catalog: {count_of(len(report.errors), 'error')}. {first.message}"
+        return UrlFinding(name="catalog", level=Level.FAIL, message=first.message, advice=first.advice)
+    message = f"valid JSON, but not a valid catalog: {count_of(len(report.errors), 'error')}. {first.message}"
     advice = "See all of it: mercato catalog lint URL"
-    return UrlFinding(name="catalog", level=Level.WARN, said=said, advice=advice)
+    return UrlFinding(name="catalog", level=Level.WARN, message=message, advice=advice)
 
 
 def _print(found: Sequence[UrlFinding]) -> None:
@@ -71,6 +71,6 @@ def _print(found: Sequence[UrlFinding]) -> None:
     for result in found:
         took = "" if result.ms is None else f" ({result.ms:,} ms)"
         first = f"{result.level.value:<5} {result.name:<{width}}  "
-        say(*finding(f"{result.said}{took}", result.advice, first=first, indent=" " * len(first)))
+        say(*finding(f"{result.message}{took}", result.advice, first=first, indent=" " * len(first)))
     counted = Counter(result.level for result in found)
     say("", ", ".join(f"{counted[level]} {level.value}" for level in Level) + ".")

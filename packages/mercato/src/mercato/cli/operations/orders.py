@@ -24,12 +24,12 @@ from mercato.cli.output import (
 )
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders import operators
-from mercato.features.orders.erasure import LOG_SECONDS, erase_all, find_all
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
+from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
 from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.orders.tables import orders as orders_table
-from mercato.features.orders.timeline import ATTEMPT, describe
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.prefixes import shorten
 from mercato.platform.texts import count_of

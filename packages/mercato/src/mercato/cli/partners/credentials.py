@@ -9,7 +9,7 @@ from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPar
 from mercato.cli.output import Column, note, print_from_first, print_json, print_objects, print_table, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import find_partner_id, opened
-from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.features.partners.resealing import reseal as reseal_batch
@@ -172,10 +172,10 @@ async def revoke(
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
         if with_descendants:
-            ended = await descent.revoke_descendants(tx, old)
+            ended = await credentials.revoke_descendants(tx, old)
             found = [await credentials.get_key(tx, str(one.id)) for one in ended]
         else:
-            found = await descent.list_descendants(tx, old, now=clock.now())
+            found = await credentials.list_descendants(tx, old, now=clock.now())
         old = await credentials.get_key(tx, str(old.id))
     if json:
         entries = [_entry(one) for one in found]

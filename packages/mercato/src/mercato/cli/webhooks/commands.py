@@ -28,8 +28,8 @@ from mercato.features.partners.model import Surface
 from mercato.features.partners.webhook_tokens import list_token_origins
 from mercato.features.webhooks import endpoints, operators, queries
 from mercato.features.webhooks.deliveries import enable_endpoints_below
-from mercato.features.webhooks.masking import HIDDEN, is_about_order, mask_body, mask_reply
 from mercato.features.webhooks.model import DELIVERY_WORDS
+from mercato.features.webhooks.operators import HIDDEN, is_about_order, mask_body, mask_reply
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform import clock, errors
 from mercato.platform.db.audit import audit

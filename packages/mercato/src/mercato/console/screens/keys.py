@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from mercato.console.revocation import ask_to_revoke, revoke
 from mercato.console.screen import MERCHANTS, PARTNERS, STOREFRONTS, Done, Page, Question, Screens, Visit
-from mercato.features.partners import accounts, credentials, descent, queries
+from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
 from mercato.features.partners.model import AccountError, ApiKey, KeyState, Partner, Surface
 from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
@@ -86,7 +86,7 @@ async def show_keys(visit: Visit) -> Page:
             limit=PAGE + 1,
         )
         parents = {row.parent_key_id for row in rows if row.parent_key_id is not None}
-        prefixes = await descent.find_prefixes(tx, parents)
+        prefixes = await credentials.find_prefixes(tx, parents)
         secrets = await accounts.list_signing_secrets(tx, partner.id, now=app.clock)
         origins = await list_token_origins(tx, partner.id)
         stored = await app.quota.used(tx, partner.id, now=now)
@@ -234,7 +234,7 @@ async def _parent(tx: Write, visit: Visit) -> ApiKey | None:
     key_id = visit.session.grant.key_id
     if key_id is None:
         return None
-    key = await descent.lock_parent(tx, key_id, now=visit.app.clock())
+    key = await credentials.lock_parent(tx, key_id, now=visit.app.clock())
     if key is None:
         raise Forbidden("The key that began this session has ended. Sign in with a link of another key.")
     return key

@@ -12,7 +12,7 @@ from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.record import OrderRow
-from mercato.features.orders.timeline import ATTEMPT, describe
+from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.queries import find_names
 from mercato.features.stores.queries import find_name
 from mercato.platform.wire.cursor import page_of, read_cursor

@@ -99,6 +99,13 @@ async def put(tx: Write, listing: Listing) -> None:
     await _write_words(tx, number, document_of(listing, tx.dialect))
 
 
+async def list_stores(tx: Read, *, after: int, limit: int) -> Sequence[tuple[int, UUID]]:
+    """Return the numbers and ids of stores that have an entry, in the order of the numbers."""
+    c = store_search.c
+    rows = await tx.all(select(c.number, c.store_id).where(c.number > after).order_by(c.number).limit(limit))
+    return [(row.number, row.store_id) for row in rows]
+
+
 async def list_outdated(tx: Read, version: int, *, limit: int) -> list[UUID]:
     """Return stores whose card has an earlier version, in the order in which they may be locked."""
     outdated = select(store_cards.c.store_id).where(store_cards.c.version < version).limit(limit)

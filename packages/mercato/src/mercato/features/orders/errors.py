@@ -1,11 +1,13 @@
-"""Refusals of orders, a store's own included."""
+"""Refusals of orders, a store's own included, and the problem that lists an order's errors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from mercato.platform.errors import Problem
+from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
+from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.texts import shown
 from mercato_contract import problems
-from mercato_contract.problems import OTHER, OrderError
+from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
 
 
 class CartEmpty(Problem):
@@ -87,3 +89,41 @@ class InvalidStatusTransition(Problem):
 
 class StoreUnreachable(Problem):
     kind = problems.STORE_UNREACHABLE
+
+
+# --- the errors of an order ---------------------------------------------------------------------
+
+_KINDS: Final[dict[str, type[Problem]]] = {
+    kind.code: kind
+    for kind in (
+        AddressInvalid,
+        AddressOutOfRange,
+        CartEmpty,
+        ItemPriceChanged,
+        ItemUnavailable,
+        ModifierLimitExceeded,
+        ModifierRequired,
+        OrderBelowMinimum,
+        OrderTotalDifferent,
+        PaymentDeclined,
+        PaymentFailed,
+        PaymentMethodInvalid,
+        StoreClosed,
+        ValidationFailed,
+    )
+}
+
+
+def order_error_code(code: str) -> str:
+    """Return a store's code: OTHER in place of one of this service's that can't apply to an order."""
+    return OTHER if code in PROBLEMS and code not in ORDER_ERROR_CODES else code
+
+
+def problem_of(listed: Sequence[OrderError]) -> Problem:
+    """Return the problem with the first error's code and status that lists all of them."""
+    first = listed[0]
+    more = "" if len(listed) == 1 else f" ({len(listed)} reasons: see errors.)"
+    kind = _KINDS.get(first.code)
+    if kind is None:
+        return Other(first.message + more, store_code=first.code, errors=listed)
+    return kind(first.message + more, errors=listed)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Row, Select, func, select, union
 
 from mercato.features.orders import queries
-from mercato.features.orders.masking import mask_entry, mask_order, mask_reason, mask_text, private_texts
+from mercato.features.orders.privacy import mask_entry, mask_order, mask_reason, mask_text, private_texts
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.service import list_timeline
 from mercato.features.orders.tables import orders

@@ -148,9 +148,11 @@ async def list_orders(
 
 async def update_order(tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False) -> bool:
     """Write the members that differ; return whether the order exists, and with `if_unchanged` is as it was stored."""
-    values = {
-        name: value for name in _COLUMNS if (value := getattr(after, name)) is not getattr(before, name)
-    }
+    values: dict[str, object] = {}
+    for name in _COLUMNS:
+        value = getattr(after, name)
+        if value is not getattr(before, name):
+            values[name] = value
     statement = _update(tuple(values), if_unchanged=if_unchanged)
     return (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).rowcount == 1
 

@@ -8,15 +8,15 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.orders import queries, transitions
+from mercato.features.orders.jobs import CANCELLED_KIND, CancelledJob
 from mercato.features.orders.lifecycle import (
-    CANCELLED,
     PROGRESS,
     Lifecycle,
     OrderCancelledByOperator,
     OrderUpdated,
 )
-from mercato.features.orders.placement.submission import end_record
 from mercato.features.orders.record import OrderRow, StoreAnswer, commerce_order_of
+from mercato.features.orders.submission import end_record
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
@@ -24,8 +24,7 @@ from mercato.platform import crash
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.jobs import Done, Job, Outcome, enqueue
-from mercato.platform.telemetry.context import set_partner
+from mercato.platform.jobs import enqueue
 from mercato.platform.wire.cursor import page_of
 from mercato_contract.orders import (
     Actor,
@@ -38,17 +37,21 @@ from mercato_contract.orders import (
 )
 from mercato_contract.wire import rfc3339
 
-CANCELLED_KIND: Final = "order.cancelled"
-"""The kind of job that records an operator's cancellation."""
-
 MAX_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first. Only the merchant's updates have no limit of their own."""
 
 
-class CancelledJob(Struct, frozen=True):
-    """The payload of a `CANCELLED_KIND` job."""
+ATTEMPT: Final = "webhook.attempt"
+"""The type of a timeline's entry for a call."""
 
-    order_id: UUID
+_SENTENCES: Final = {
+    "unanswered": "The store hasn't answered yet. The order is sent to it again.",
+    "accepted": "The store accepted the order.",
+}
+"""What entries without details say."""
+
+_NAMES: Final = {"cancelReason": "reason", "estimatedReadyAt": "ready at", "errors": "reason"}
+"""Members of an entry in words."""
 
 
 class Orders(Struct, frozen=True):
@@ -117,14 +120,6 @@ class Orders(Struct, frozen=True):
                 await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
         return row
 
-    async def record_cancelled(self, job: Job[CancelledJob]) -> Outcome:
-        """Log and count an order that an operator cancelled."""
-        async with self.db.read() as tx:
-            row = await queries.get_order(tx, job.payload.order_id)
-        set_partner(partner_id=row.partner_id, store_id=row.store_id, traceparent=row.traceparent)
-        self.lifecycle.record(CANCELLED, row, Actor.SERVICE)
-        return Done()
-
     async def _apply(self, tx: Write, row: OrderRow, change: OrderUpdated) -> OrderRow:
         if row.answer is StoreAnswer.WAITING:
             await end_record(tx, row.id, delivered=change.actor is Actor.MERCHANT, now=change.at)
@@ -180,4 +175,30 @@ def _attempt_entry(attempt: OrderAttempt, reader: Surface | None) -> TimelineEnt
     }
     if reader in {None, attempt.surface}:
         detail |= {"deliveryId": attempt.delivery_id, "error": attempt.error}
-    return TimelineEntry(at=rfc3339(attempt.at), type="webhook.attempt", actor=Actor.SERVICE, detail=detail)
+    return TimelineEntry(at=rfc3339(attempt.at), type=ATTEMPT, actor=Actor.SERVICE, detail=detail)
+
+
+# --- timelines in words, for people -------------------------------------------------------------
+
+
+def describe(entry: TimelineEntry) -> str:
+    """Return the detail of an entry in words."""
+    detail = entry.detail
+    if entry.type == "placed":
+        return f"{detail['total']} {detail['currency']}"
+    if entry.type in _SENTENCES and not detail:
+        return _SENTENCES[entry.type]
+    if entry.type == ATTEMPT:
+        answer = "no answer" if detail["status"] is None else f"HTTP {detail['status']}"
+        reason = f": {detail['error']}" if detail.get("error") else ""
+        call = f"{detail['event']} to the {detail['to']}, attempt {detail['number']}"
+        return f"{call}: {answer}, {detail['ms']} ms{reason}"
+    return ", ".join(f"{_NAMES.get(name, name)}: {_value(value)}" for name, value in detail.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(_value(one) for one in value)
+    if isinstance(value, dict):
+        return " ".join(_value(one) for one in value.values() if one is not None)
+    return str(value)

@@ -4,6 +4,7 @@ When the shape of the card changes, a background job rewrites the stored cards. 
 both shapes; a server of the previous release, which may run beside it, leaves cards of a later version alone.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -51,6 +52,21 @@ async def refresh(tx: Write, store_id: UUID) -> None:
         return
     packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
     await index.put(tx, listing_of(row, unpack_search(packed) if packed is not None else _EMPTY))
+
+
+async def refresh_all(db: Database, *, progress: Callable[[int], None]) -> None:
+    """Rewrite every store's entry, and with it the words, which the kinds of database keep differently."""
+    after, done = 0, 0
+    while True:
+        async with db.write() as tx:
+            found = await index.list_stores(tx, after=after, limit=BATCH)
+            for _, store_id in found:
+                if await queries.lock(tx, store_id):
+                    await refresh(tx, store_id)
+        if not found:
+            return
+        after, done = found[-1][0], done + len(found)
+        progress(done)
 
 
 def listing_of(row: StoreRow, search: SetSearch) -> Listing:

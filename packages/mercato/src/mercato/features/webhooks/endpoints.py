@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.partners.tables import partners
-from mercato.features.webhooks.call_limits import MIN_CALLS
+from mercato.features.webhooks.calls import MIN_CALLS
 from mercato.features.webhooks.tables import deliveries, endpoints
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write

@@ -50,7 +50,10 @@ _VERSION_TABLE: Final = {
 }
 
 # An arbitrary number: other advisory locks of the same database must differ.
-_LOCK = 7_275_110_001
+LOCK: Final = 7_275_110_001
+
+UNFINISHED: Final = "copying-"
+"""What the revision of an unfinished copy begins with, before that of its tables."""
 
 LOCK_WAIT: Final = timedelta(minutes=1)
 """How long a process waits while another one migrates."""
@@ -138,7 +141,7 @@ async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
-            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
             await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
             return await connection.run_sync(function)
     finally:
@@ -198,6 +201,11 @@ def _run_steps(connection: Connection, revision: str, schema: Schema) -> None:
     config = Config()
     config.set_main_option("script_location", str(schema.revisions))
     config.attributes["connection"] = connection
+    if revision.startswith(UNFINISHED):
+        raise UnusableUrl(
+            "The database is an unfinished copy of another one. "
+            "Finish it with mercato db copy, or name another database."
+        )
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision not in known:
         raise SchemaIsNewer(f"the database is at revision {revision}, which this version does not know")

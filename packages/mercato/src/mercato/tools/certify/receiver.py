@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import json
+import os
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,13 +19,14 @@ import aiohttp
 import msgspec
 
 from mercato.features.certification.report import Exchange
+from mercato.features.orders.store_replies import REFUSALS
 from mercato.features.webhooks.model import envelope
 from mercato.platform import clock
 from mercato.platform.outbound.results import MAX_REPLY
 from mercato.tools.certify.redaction import Redactor, without_credentials
-from mercato.tools.certify.suite import Failed, NoAnswer, UnusableTargetError
+from mercato.tools.certify.suite import Failed, NoAnswer, Run, Skipped, UnusableTargetError
 from mercato_contract import USER_AGENT
-from mercato_contract.signing import target, webhook_headers
+from mercato_contract.signing import new_secret, target, webhook_headers
 from mercato_contract.wire import as_json
 
 TRACE: Final = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -38,7 +41,7 @@ Change = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReceiverReply:
     """A receiver's response."""
 
     status: int
@@ -96,7 +99,7 @@ class ReceiverContext(ABC):
         """Return a message that is correct in every way."""
 
     @abstractmethod
-    def accepted(self, reply: Reply) -> str:
+    def accepted(self, reply: ReceiverReply) -> str:
         """Return how a message was accepted. Raises Failed when it wasn't."""
 
     def seconds_for(self, _suffix: str) -> float:
@@ -118,7 +121,7 @@ class ReceiverContext(ABC):
             body = as_json(change(msgspec.json.decode(body)))
         return Message(suffix=suffix, body=body, webhook_id=str(webhook_id or clock.new_id()))
 
-    async def send(self, message: Message, *, method: str = "POST") -> Reply:
+    async def send(self, message: Message, *, method: str = "POST") -> ReceiverReply:
         """Send a webhook. Raises NoAnswer when no response arrives in time."""
         headers, body = self.headers(message), message.sent(message.body)
         seconds = self.seconds_for(message.suffix)
@@ -132,7 +135,7 @@ class ReceiverContext(ABC):
         body: bytes = b"",
         *,
         seconds: float | None = None,
-    ) -> Reply:
+    ) -> ReceiverReply:
         """Send any request. Raises NoAnswer when no response arrives in time."""
         limit, began = seconds or self.receiver.seconds, monotonic()
         sent = self.receiver.redactor.message(f"{method} {without_credentials(url)}", headers or {}, body)
@@ -150,7 +153,7 @@ class ReceiverContext(ABC):
                 content = b""
                 while len(content) <= MAX_REPLY and (more := await response.content.read(MAX_REPLY)):
                     content += more
-                reply = Reply(response.status, dict(response.headers), content)
+                reply = ReceiverReply(response.status, dict(response.headers), content)
         except TimeoutError:
             words = f"No complete response arrived within {limit:g} s."
         except (aiohttp.ClientError, OSError) as error:
@@ -213,27 +216,27 @@ class ReceiverContext(ABC):
 # --- what a status means -----------------------------------------------------------------------
 
 
-def rejected(reply: Reply) -> str:
+def rejected(reply: ReceiverReply) -> str:
     """Return how a forged webhook was rejected. Raises Failed when it wasn't, or not with a 4xx."""
     if reply.is_success:
         raise Failed(f"It accepted the forged webhook, with {reply.status}.")
     return client_error(reply)
 
 
-def client_error(reply: Reply) -> str:
+def client_error(reply: ReceiverReply) -> str:
     if not HTTPStatus.BAD_REQUEST <= reply.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Failed(f"It answered {reply.status}; a 4xx is expected.")
     return f"answered {reply.status}"
 
 
-def acknowledged(reply: Reply) -> str:
+def acknowledged(reply: ReceiverReply) -> str:
     """Return the status that acknowledges an event: a 2xx, or 410, which unsubscribes."""
     if not reply.is_success and reply.status != HTTPStatus.GONE:
         raise Failed(f"It answered {reply.status}: the service would send the event again, for days.")
     return f"answered {reply.status}"
 
 
-def no_server_error(reply: Reply) -> str:
+def no_server_error(reply: ReceiverReply) -> str:
     if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Failed(f"It answered {reply.status}.")
     return f"answered {reply.status}"
@@ -286,3 +289,112 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection first."
     return "the connection broke, or the response isn't HTTP."
+
+
+WRONG_SECRET: Final = new_secret(os.urandom)
+OTHER_WRONG_SECRET: Final = new_secret(os.urandom)
+OTHER_ID: Final = str(clock.new_id())
+
+HOUR: Final = 3600
+"""Seconds: far outside the tolerance of any Standard Webhooks library."""
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def sample(
+    expect: Callable[[ReceiverReply], str] | None = None,
+    *,
+    rewrite: Callable[[bytes], bytes] = bytes,
+    **changes: Any,
+) -> Run[ReceiverContext]:
+    """Return a check that sends the sample with one change and judges the reply; by default it must be accepted.
+
+    `rewrite` changes the body before it is signed.
+    """
+
+    async def run(context: ReceiverContext) -> str:
+        message = context.sample()
+        reply = await context.send(message.but(body=rewrite(message.body), **changes))
+        return (expect or context.accepted)(reply)
+
+    return run
+
+
+def probe(method: str) -> Run[ReceiverContext]:
+    """Return a check that sends a request which isn't a webhook."""
+
+    async def run(context: ReceiverContext) -> str:
+        return no_server_error(await context.request(method, context.url(context.sample())))
+
+    return run
+
+
+def _signature_accepted(reply: ReceiverReply) -> str:
+    is_client_error = HTTPStatus.BAD_REQUEST <= reply.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    if is_client_error and reply.status not in REFUSALS:
+        # A 4xx that isn't an answer to an order is about the request itself.
+        raise Failed(f"It answered {reply.status} to a webhook that is signed with the secret you gave.")
+    return no_server_error(reply)
+
+
+async def _altered_timestamp(context: ReceiverContext) -> str:
+    now = context.headers(context.sample())["webhook-timestamp"]
+    return rejected(await context.send(context.sample().but(age=60, headers={"webhook-timestamp": now})))
+
+
+def _altered(body: bytes) -> bytes:
+    return as_json(json.loads(body) | {"timestamp": "2030-01-01T00:00:00.000Z"})
+
+
+def _reformatted(body: bytes) -> bytes:
+    document = json.loads(body) | {"x-note": "Ad\u00e9le / \U0001f355"}
+    return json.dumps(document, indent=3, sort_keys=True).replace("/", "\\/").encode()
+
+
+async def _https(context: ReceiverContext) -> str:
+    parts = urlsplit(context.receiver.url)
+    if parts.hostname in LOOPBACK:
+        raise Skipped("On this machine http is as good. Register an https URL for the network.")
+    if parts.scheme != "https":
+        raise Failed("The URL is http.")
+    return "https"
+
+
+async def _upper_case_headers(context: ReceiverContext) -> str:
+    message = context.sample()
+    headers = {name.upper(): text for name, text in context.headers(message).items()}
+    return context.accepted(await context.send(message.but(headers=headers)))
+
+
+SIGNATURE: Final[Mapping[str, Run[ReceiverContext]]] = {
+    "accepted": sample(_signature_accepted),
+    "missing-refused": sample(rejected, headers={"webhook-signature": None}),
+    "wrong-key-refused": sample(rejected, secrets=(WRONG_SECRET,)),
+    "altered-body-refused": sample(rejected, sent=_altered),
+    "altered-id-refused": sample(rejected, headers={"webhook-id": OTHER_ID, "Idempotency-Key": OTHER_ID}),
+    "altered-timestamp-refused": _altered_timestamp,
+    "stale-refused": sample(rejected, age=HOUR),
+    "future-refused": sample(rejected, age=-HOUR),
+    "no-timestamp-refused": sample(rejected, headers={"webhook-timestamp": None}),
+    "other-version-refused": sample(rejected, signature=lambda correct: correct.replace("v1,", "v9,")),
+    "bare-refused": sample(rejected, signature=lambda correct: correct.removeprefix("v1,")),
+    "shortened-refused": sample(rejected, signature=lambda correct: correct[:11]),
+    "empty-refused": sample(rejected, signature=lambda _: "v1,"),
+    "several-wrong-refused": sample(rejected, secrets=(WRONG_SECRET, OTHER_WRONG_SECRET)),
+    "rotation-first": sample(secrets=(None, WRONG_SECRET)),
+    "rotation-second": sample(secrets=(WRONG_SECRET, None)),
+    "unknown-version-ignored": sample(signature=lambda correct: f"v9,AAAA {correct}"),
+    "bytes-as-sent": sample(rewrite=_reformatted),
+}
+"""What is sent in place of the sample, and what must come back."""
+
+TRANSPORT: Final[Mapping[str, Run[ReceiverContext]]] = {
+    "https": _https,
+    "charset": sample(headers={"Content-Type": "application/json; charset=utf-8"}),
+    "header-case": _upper_case_headers,
+    "no-json": sample(client_error, rewrite=lambda body: body[: len(body) // 2]),
+    "other-json": sample(client_error, rewrite=lambda _: b"[1, null]"),
+    "empty-body": sample(client_error, rewrite=lambda _: b""),
+    "get": probe("GET"),
+    "head": probe("HEAD"),
+}

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.lint import lint
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.features.orders.validation.amounts import Sums, wire
-from mercato.features.orders.validation.checks import check_order
+from mercato.features.orders.amounts import Sums, wire
+from mercato.features.orders.checks import check_order
 from mercato.features.stores.model import SoldOut, StoreRow
 from mercato.platform import clock
 from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem

@@ -131,7 +131,7 @@ class DemoContext:
     catalog: Any = None
     cart: Any = None
     order: Any = None
-    said: Any = None
+    validated: Any = None
     """The order as the last validation returned it."""
     key: str = ""
     placed: Answer | None = None

@@ -27,14 +27,14 @@ async def change_price(context: DemoContext) -> None:
     taken = len(context.merchant.taken)
     order = order_of(context)
     outdated = await validated(context, order)
-    old = context.said["amounts"]["total"]
+    old = context.validated["amounts"]["total"]
     await context.run(
         "pizzeria", context.merchant.host("/pizzeria.json", shops.pizzeria(margherita=NEWER_PRICE))
     )
     reply = await context.storefront.place_once(outdated, str(uuid4()))
     context.refused("A changed price is caught", [reply], 400, "ORDER_TOTAL_DIFFERENT")
     order = await validated(context, order)
-    new = context.said["amounts"]["total"]
+    new = context.validated["amounts"]["total"]
     unheard = len(context.merchant.taken) == taken
     reply = await context.storefront.place_once(order, str(uuid4()))
     total = context.expect(reply, 201, "The order is placed at the new price")["amounts"]["total"]
@@ -43,7 +43,7 @@ async def change_price(context: DemoContext) -> None:
         f"{old}, now {total}",
         old != new == total and unheard and len(context.merchant.taken) == taken + 1,
     )
-    context.cart = context.said["cart"]
+    context.cart = context.validated["cart"]
     await context.order_simulator.complete(reply.json()["orderId"])
 
 

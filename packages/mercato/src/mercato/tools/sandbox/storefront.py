@@ -143,7 +143,7 @@ def _metres(here: tuple[float, float], there: tuple[float, float]) -> float:
 async def validate(context: DemoContext) -> None:
     """Validate the order, with the amounts that its store adds."""
     context.order = await validated(context, order_of(context, amounts={"tip": TIP}))
-    amounts = context.said["amounts"]
+    amounts = context.validated["amounts"]
     for tax in amounts["taxesDescription"]:
         context.say(f"The store adds: {tax['description']}, {tax['amount']} {amounts['currency']}")
     sub_total, taxes, tip, total = (amounts[name] for name in ("subTotal", "taxes", "tip", "total"))
@@ -233,11 +233,11 @@ def order_of(context: DemoContext, **members: Any) -> dict[str, Any]:
 
 
 async def validated(context: DemoContext, order: dict[str, Any]) -> dict[str, Any]:
-    """Return a valid order with the token of its validation; `context.said` is the order that validate returns."""
+    """Return a valid order with the token of its validation; `context.validated` is the order that validate returns."""
     reply = await context.storefront.validate(order)
-    context.said = reply["order"]
+    context.validated = reply["order"]
     if not reply["isValid"]:
-        context.prove("An order is valid", str(context.said["errors"]), holds=False)
+        context.prove("An order is valid", str(context.validated["errors"]), holds=False)
     return order | {"validatedOrderToken": reply["validatedOrderToken"]}
 
 

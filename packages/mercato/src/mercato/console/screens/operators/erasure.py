@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from mercato.console.screen import OPERATORS, Done, Page, Screens, Visit
-from mercato.features.orders.erasure import LOG_SECONDS, erase_all, find_all
+from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire, redacted

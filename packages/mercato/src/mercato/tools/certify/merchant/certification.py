@@ -11,8 +11,7 @@ from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantConte
 from mercato.tools.certify.merchant.events import EVENTS
 from mercato.tools.certify.merchant.place import PLACE
 from mercato.tools.certify.merchant.validate import VALIDATE
-from mercato.tools.certify.receiver import Receiver, check_reachable, open_session
-from mercato.tools.certify.receiver_checks import SIGNATURE, TRANSPORT
+from mercato.tools.certify.receiver import SIGNATURE, TRANSPORT, Receiver, check_reachable, open_session
 from mercato.tools.certify.redaction import Redactor
 from mercato.tools.certify.sample_store import EXAMPLE, SampleStore, sample_store
 from mercato.tools.certify.suite import Check, Report, Runner, Suite, UnusableTargetError

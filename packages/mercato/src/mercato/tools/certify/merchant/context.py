@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from mercato.features.catalogs.model import NO_ONBOARDING
-from mercato.features.orders.validation.amounts import Sums
-from mercato.features.orders.validation.replies import (
+from mercato.features.orders.amounts import Sums
+from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
     Quote,
@@ -20,7 +20,7 @@ from mercato.features.orders.validation.replies import (
 )
 from mercato.platform import clock
 from mercato.platform.outbound.results import PulledDocument
-from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
+from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import PricedOrder, SampleStore
 from mercato.tools.certify.suite import Failed
 from mercato_contract.events import EventType, OrderPlaceData, OrderValidateData
@@ -77,7 +77,7 @@ class MerchantContext(ReceiverContext):
     def sample(self) -> Message:
         return self.validate_message(self.order())
 
-    def accepted(self, reply: Reply) -> str:
+    def accepted(self, reply: ReceiverReply) -> str:
         answered(read_agreement(self.order(), reply))
         return f"answered {reply.status}"
 
@@ -131,12 +131,12 @@ class MerchantContext(ReceiverContext):
 # --- answers ---------------------------------------------------------------------------------------
 
 
-def read_agreement(order: PricedOrder, reply: Reply) -> Quote | Rejection | InvalidReply:
+def read_agreement(order: PricedOrder, reply: ReceiverReply) -> Quote | Rejection | InvalidReply:
     """Return the answer to `order.validate` as the service reads it."""
     return quote(order.sums, read_validate(reply.status, reply.body))
 
 
-def read_placement(reply: Reply) -> Acceptance | Rejection | InvalidReply:
+def read_placement(reply: ReceiverReply) -> Acceptance | Rejection | InvalidReply:
     """Return the answer to `order.place` as the service reads it."""
     return read_place(reply.status, reply.body)
 

@@ -9,8 +9,7 @@ from mercato.features.stores.events import SYNC_EVENTS
 from mercato.platform.clock import new_id
 from mercato.tools.certify.merchant.context import MerchantContext, approved
 from mercato.tools.certify.mutations import with_unknown_members
-from mercato.tools.certify.receiver import Change, Message, acknowledged, rejected
-from mercato.tools.certify.receiver_checks import WRONG_SECRET
+from mercato.tools.certify.receiver import WRONG_SECRET, Change, Message, acknowledged, rejected
 from mercato.tools.certify.suite import Run
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData

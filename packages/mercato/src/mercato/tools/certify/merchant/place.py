@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.features.orders.validation.amounts import explain_ignored_amounts
-from mercato.features.orders.validation.replies import Acceptance, InvalidReply, Rejection
+from mercato.features.orders.amounts import explain_ignored_amounts
+from mercato.features.orders.store_replies import Acceptance, InvalidReply, Rejection
 from mercato.tools.certify.merchant.context import (
     CARD,
     MerchantContext,
@@ -18,8 +18,7 @@ from mercato.tools.certify.merchant.context import (
     refused,
 )
 from mercato.tools.certify.mutations import halve_prices, replace_items, with_unknown_members
-from mercato.tools.certify.receiver import Reply, rejected
-from mercato.tools.certify.receiver_checks import WRONG_SECRET
+from mercato.tools.certify.receiver import WRONG_SECRET, ReceiverReply, rejected
 from mercato.tools.certify.suite import Failed, NoAnswer, Run, Skipped
 
 TIMES: Final = 5
@@ -171,7 +170,7 @@ def _one_number(*answers: Acceptance | Rejection | InvalidReply) -> str:
     return f"one order: {numbers[0]}"
 
 
-def _same(first: Reply, again: Reply) -> str:
+def _same(first: ReceiverReply, again: ReceiverReply) -> str:
     """Compare two answers, but for the merchant's number: another check compares that."""
     if first.status != again.status:
         raise Failed(f"It answered {first.status}, and to the repeat {again.status}.")
@@ -180,7 +179,7 @@ def _same(first: Reply, again: Reply) -> str:
     return f"{again.status} again, with the same content"
 
 
-def _without_number(reply: Reply) -> Any:
+def _without_number(reply: ReceiverReply) -> Any:
     try:
         value = msgspec.json.decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

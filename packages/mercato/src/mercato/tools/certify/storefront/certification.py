@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mercato.features.certification.report import Outcome
-from mercato.tools.certify.receiver import Receiver, check_reachable, open_session
-from mercato.tools.certify.receiver_checks import SIGNATURE, TRANSPORT
+from mercato.tools.certify.receiver import SIGNATURE, TRANSPORT, Receiver, check_reachable, open_session
 from mercato.tools.certify.redaction import Redactor
 from mercato.tools.certify.storefront.carts import CART
 from mercato.tools.certify.storefront.context import Storefront, StorefrontContext

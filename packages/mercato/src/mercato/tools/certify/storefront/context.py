@@ -11,7 +11,7 @@ from msgspec import Struct
 from mercato.features.certification.report import Exchange
 from mercato.features.orders.record import storefront_cart
 from mercato.platform import clock
-from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
+from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
 from mercato.tools.certify.storefront.proxy import DROPPED, Call
 from mercato.tools.certify.storefront.scenarios import ScenarioResult, ScenarioRunner
@@ -70,7 +70,7 @@ class StorefrontContext(ReceiverContext):
     def sample(self) -> Message:
         return self.event(clock.new_id(), 1)
 
-    def accepted(self, reply: Reply) -> str:
+    def accepted(self, reply: ReceiverReply) -> str:
         if not reply.is_success:
             raise Failed(f"It answered {reply.status}; a 2xx is expected.")
         return f"answered {reply.status}"

@@ -19,15 +19,26 @@ from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import queries
+from mercato.features.orders import idempotency, queries
+from mercato.features.orders.checks import OrderCheck
+from mercato.features.orders.errors import problem_of
+from mercato.features.orders.idempotency import (
+    Claim,
+    FreeKey,
+    KeyedRequest,
+    OpenOrder,
+    Pinned,
+    PlacedOrder,
+    PlacementOutcome,
+    RefusedOrder,
+    UnansweredOrder,
+)
 from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
-from mercato.features.orders.placement import idempotency
-from mercato.features.orders.placement.idempotency import Claim, FreeKey, KeyedRequest, OpenOrder, Pinned
-from mercato.features.orders.placement.outcomes import Outcome
-from mercato.features.orders.placement.plan import (
+from mercato.features.orders.plan import (
     PlacementContext,
     Plan,
     Planner,
@@ -37,23 +48,22 @@ from mercato.features.orders.placement.plan import (
     already_placed,
     busy,
     fingerprints,
+    given_up,
     new_order,
     plan_quoted,
+    unanswered,
 )
-from mercato.features.orders.placement.replies import Outcomes
-from mercato.features.orders.placement.submission import (
+from mercato.features.orders.queries import StoreChanged
+from mercato.features.orders.record import OrderRow, StoreAnswer, order_of, place_body
+from mercato.features.orders.store_replies import Quote, Rejection
+from mercato.features.orders.submission import (
     SUBMIT_KIND,
     Submission,
     Submitter,
     schedule,
     submission_of,
 )
-from mercato.features.orders.queries import StoreChanged
-from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
-from mercato.features.orders.validation.checks import OrderCheck
-from mercato.features.orders.validation.error_codes import problem_of
-from mercato.features.orders.validation.replies import Quote, Rejection
-from mercato.features.orders.validation.service import Validations
+from mercato.features.orders.validation import Validations
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import ORDER_BYTES, StorageQuota
 from mercato.platform import crash
@@ -62,7 +72,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
-from mercato.platform.wire.problem import Origin
+from mercato.platform.wire.problem import Origin, detail_of
 from mercato_contract.orders import Actor, PlaceOrderRequest
 from mercato_contract.wire import redacted
 
@@ -91,7 +101,7 @@ class StoredSubmission(Struct, frozen=True):
 class Decided(Struct, frozen=True):
     """The request has its outcome."""
 
-    outcome: Outcome
+    outcome: PlacementOutcome
 
 
 State = ClaimedKey | StoredSubmission | Decided
@@ -113,11 +123,10 @@ class Placements(Struct, frozen=True):
     resend: timedelta
     quota: StorageQuota
     activity: Activity
-    outcomes: Outcomes
 
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, origin: Origin
-    ) -> Outcome:
+    ) -> PlacementOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
         A refusal before the order is stored is raised, and leaves the key free for any request.
@@ -233,7 +242,7 @@ class Placements(Struct, frozen=True):
             return StoredSubmission(claim, submission)
         # The answer may have been written since the order was read.
         order = await queries.get_order(tx, order_id)
-        return Decided(await self.outcomes.decide(tx, context, claim, order))
+        return Decided(await self._decide(tx, context, claim, order))
 
     # --- claimed, without a token: validate with the store, and store the order -------------------
 
@@ -248,7 +257,7 @@ class Placements(Struct, frozen=True):
         match result:
             case Rejection(errors):
                 async with self.db.write() as tx:
-                    return Decided(await self.outcomes.refuse(tx, context, claim, problem_of(errors)))
+                    return Decided(await self._pin_refusal(tx, context, claim, problem_of(errors)))
             case Quote():
                 return await self._store_quoted(context, claim, check, result)
 
@@ -282,7 +291,7 @@ class Placements(Struct, frozen=True):
         tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
             order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
-            return Decided(await self.outcomes.decide(tx, context, claim, order))
+            return Decided(await self._decide(tx, context, claim, order))
         submission = submission_of(
             order,
             base_url=store.webhook_url,
@@ -312,7 +321,48 @@ class Placements(Struct, frozen=True):
             )
             if order.answer is not StoreAnswer.WAITING:
                 await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
-            outcome = await self.outcomes.decide(tx, context, state.claim, order)
+            outcome = await self._decide(tx, context, state.claim, order)
             crash.point("reply.written")
         crash.point("reply.stored")
         return Decided(outcome)
+
+    # --- decided: pin the outcome -----------------------------------------------------------------
+
+    async def _decide(
+        self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow
+    ) -> PlacementOutcome:
+        """Return the order's outcome. It is pinned to the key once the store has answered."""
+        match order.answer:
+            case StoreAnswer.ACCEPTED:
+                placed = PlacedOrder(order_of(order))
+                await idempotency.pin(tx, claim, placed, order_content=order.content)
+                return placed
+            case StoreAnswer.REFUSED:
+                return await self._pin_refusal(tx, context, claim, problem_of(order.errors), order)
+            case StoreAnswer.GIVEN_UP:
+                return await self._pin_refusal(tx, context, claim, given_up(), order)
+            case StoreAnswer.WAITING:
+                await idempotency.release(tx, claim, now=self.clock())
+                return UnansweredOrder(unanswered(order.id))
+
+    async def _pin_refusal(
+        self,
+        tx: Write,
+        context: PlacementContext,
+        claim: Claim,
+        problem: Problem,
+        order: OrderRow | None = None,
+    ) -> RefusedOrder:
+        """Return the refusal. It is pinned to the key unless a repeat may succeed."""
+        now = self.clock()
+        detail, content = detail_of(problem, context.origin, at=now), b""
+        if order is None:
+            self.activity.refused(problem.code)
+        else:
+            detail, content = replace(detail, order_id=order.id), order.content
+        refused = RefusedOrder(detail, context.origin.format)
+        if problem.retryable:
+            await idempotency.free(tx, claim, now=now)
+        else:
+            await idempotency.pin(tx, claim, refused, order_content=content)
+        return refused

@@ -7,17 +7,22 @@ from uuid import UUID
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.orders.errors import OrderAlreadyPlaced, OrderTotalDifferent
-from mercato.features.orders.placement.idempotency import KeyedRequest
+from mercato.features.orders import amounts
+from mercato.features.orders.amounts import Sums
+from mercato.features.orders.checks import OrderCheck, OrderChecker
+from mercato.features.orders.errors import (
+    OrderAlreadyPlaced,
+    OrderClosed,
+    OrderTotalDifferent,
+    StoreUnreachable,
+    problem_of,
+)
+from mercato.features.orders.idempotency import KeyedRequest
+from mercato.features.orders.payment import canonical
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
-from mercato.features.orders.validation import amounts
-from mercato.features.orders.validation.amounts import Sums
-from mercato.features.orders.validation.checks import OrderCheck, OrderChecker
-from mercato.features.orders.validation.error_codes import problem_of
-from mercato.features.orders.validation.payment import canonical
-from mercato.features.orders.validation.replies import Quote
-from mercato.features.orders.validation.service import RETRY_SECONDS
-from mercato.features.orders.validation.tokens import OrderTokens, TokenExpired, digest_of
+from mercato.features.orders.store_replies import Quote
+from mercato.features.orders.tokens import OrderTokens, TokenExpired, digest_of
+from mercato.features.orders.validation import RETRY_SECONDS
 from mercato.features.partners.model import Caller
 from mercato.platform import errors
 from mercato.platform.clock import Clock
@@ -147,6 +152,19 @@ def busy() -> errors.ServiceUnavailable:
     return errors.ServiceUnavailable(
         "The store changed repeatedly while the order was checked. Nothing was placed. Try again.",
         retry_after=RETRY_SECONDS,
+    )
+
+
+def given_up() -> OrderClosed:
+    return OrderClosed("The order was cancelled before its store answered. Place it again with a new key.")
+
+
+def unanswered(order_id: UUID) -> StoreUnreachable:
+    return StoreUnreachable(
+        "The store has not answered yet. The order is stored and resent for some minutes. Repeat the "
+        "request with the same Idempotency-Key, or read the order.",
+        retry_after=RETRY_SECONDS,
+        extensions={"orderId": str(order_id)},
     )
 
 

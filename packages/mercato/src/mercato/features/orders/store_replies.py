@@ -7,19 +7,19 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.features.orders.validation.amounts import (
+from mercato.features.orders.amounts import (
     InvalidAmountsError,
     PriceChangedError,
     StoreAmounts,
     Sums,
     apply_store_amounts,
 )
-from mercato.features.orders.validation.error_codes import order_error_code
+from mercato.features.orders.errors import order_error_code
 from mercato.platform.wire.decode import Member, decoded, one_line
 from mercato_contract.problems import OTHER, OrderError, default_message
 from mercato_contract.wire import parse_instant
@@ -48,6 +48,7 @@ _controls: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 class Acceptance(Struct, frozen=True):
     """The store accepts the order; `amounts` as it sent them, not applied yet."""
 
+    is_final: ClassVar[bool] = True
     amounts: StoreAmounts | None = None
     estimated_ready_at: datetime | None = None
     partner_order_id: str | None = None
@@ -63,12 +64,17 @@ class Quote(Struct, frozen=True):
 class Rejection(Struct, frozen=True):
     """The store rejects the order, with at least one error."""
 
+    is_final: ClassVar[bool] = True
     errors: tuple[OrderError, ...]
 
 
 class InvalidReply(Struct, frozen=True):
-    """No reply, or one that can't be used. The message is for the merchant, in the delivery log."""
+    """No reply, or one that can't be used: not final, so the store may be called again.
 
+    The message is for the merchant, in the delivery log.
+    """
+
+    is_final: ClassVar[bool] = False
     message: str
 
 
@@ -211,7 +217,7 @@ def _error(raw_code: Member, message: str | None, pointer: str | None = None) ->
 
 
 def _instant(raw: Member) -> datetime | None:
-    text = _or_none(raw, str)
+    text = None if raw is UNSET else _or_none(raw, str)
     return None if text is None else parse_instant(text)
 
 

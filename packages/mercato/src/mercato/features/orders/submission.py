@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries
+from mercato.features.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.lifecycle import (
     ConcurrentUpdate,
     Lifecycle,
@@ -19,15 +20,14 @@ from mercato.features.orders.lifecycle import (
     OrderRefused,
     OrderUnanswered,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer
-from mercato.features.orders.validation.amounts import explain_ignored_amounts, sums_of
-from mercato.features.orders.validation.payment import (
+from mercato.features.orders.payment import (
     carries_payment,
     contains_secret,
     secrets_in,
     without_payment,
 )
-from mercato.features.orders.validation.replies import (
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
     Rejection,
@@ -67,15 +67,6 @@ STORE_PARTITIONS: Final = 8
 """Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
 
 PlaceReply = Acceptance | Rejection | InvalidReply
-
-
-def is_final(reply: PlaceReply) -> bool:
-    """Return whether the store has answered, so that it isn't called again."""
-    match reply:
-        case InvalidReply():
-            return False
-        case Acceptance() | Rejection():
-            return True
 
 
 class SubmitJob(Wire, frozen=True):
@@ -188,7 +179,7 @@ class Submitter(Struct, frozen=True):
             calls.append(called)
             pause = max(wait, called.retry_after or 0.0)
             left = deadline - asyncio.get_running_loop().time() - pause
-            if is_final(reply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
+            if reply.is_final or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
                 return SubmissionOutcome(reply, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
@@ -301,7 +292,7 @@ def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
 
 def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
     """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
-    if is_final(reply):
+    if reply.is_final:
         return DeliveryStatus.SUCCEEDED
     match before:
         case StoreAnswer.WAITING:

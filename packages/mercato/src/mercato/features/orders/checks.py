@@ -13,10 +13,10 @@ from mercato.features.carts.faults import AS_SENT
 from mercato.features.carts.lines import check_bounds
 from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.orders.amounts import Sums, fits
 from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
+from mercato.features.orders.payment import payment_fault
 from mercato.features.orders.record import order_lines
-from mercato.features.orders.validation.amounts import Sums, fits
-from mercato.features.orders.validation.payment import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of

@@ -6,12 +6,12 @@ from typing import Final
 from msgspec import UNSET, Struct
 
 from mercato.features.metrics import Activity
+from mercato.features.orders.amounts import Sums, wire
+from mercato.features.orders.checks import OrderCheck, OrderChecker
 from mercato.features.orders.errors import StoreUnreachable
 from mercato.features.orders.record import storefront_cart
-from mercato.features.orders.validation.amounts import Sums, wire
-from mercato.features.orders.validation.checks import OrderCheck, OrderChecker
-from mercato.features.orders.validation.replies import Quote, Rejection, ReplyParser, quote, read_validate
-from mercato.features.orders.validation.tokens import OrderTokens, digest_of
+from mercato.features.orders.store_replies import Quote, Rejection, ReplyParser, quote, read_validate
+from mercato.features.orders.tokens import OrderTokens, digest_of
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import VALIDATION_BYTES, StorageQuota
 from mercato.features.webhooks.calls import StoreCalls

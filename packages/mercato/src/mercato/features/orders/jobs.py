@@ -1,34 +1,37 @@
-"""Resend orders in the background after a crash or while their store doesn't answer, and cancel them in the end.
+"""The jobs of orders: resend those whose store doesn't answer, or after a crash, and cancel them in the end.
 
 The first background attempt of an order and the later ones are two kinds of job, each with its own concurrency: a new
 order doesn't wait behind the tenth attempts of others.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
 from msgspec import Struct
 
 from mercato.features.orders import queries
-from mercato.features.orders.lifecycle import STORE_UNREACHABLE, Lifecycle, OrderGivenUp
-from mercato.features.orders.placement.submission import (
+from mercato.features.orders.lifecycle import CANCELLED, STORE_UNREACHABLE, Lifecycle, OrderGivenUp
+from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.submission import (
+    RESEND_KIND,
+    SUBMIT_KIND,
     Submission,
     SubmissionOutcome,
     SubmitJob,
     Submitter,
     end_record,
-    is_final,
     schedule,
 )
-from mercato.features.orders.record import StoreAnswer
 from mercato.platform import crash
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, fence, finish
 from mercato.platform.telemetry.context import set_partner
+from mercato_contract.orders import Actor
 
 log = structlog.get_logger("mercato.orders")
 
@@ -43,7 +46,17 @@ RECENT: Final = timedelta(seconds=20)
 _SLACK: Final = timedelta(seconds=15)
 
 
-class Resender(Struct, frozen=True):
+CANCELLED_KIND: Final = "order.cancelled"
+"""The job that records an operator's cancellation."""
+
+
+class CancelledJob(Struct, frozen=True):
+    """The payload of a `CANCELLED_KIND` job."""
+
+    order_id: UUID
+
+
+class OrderJobs(Struct, frozen=True):
     """Finishes placements. `seconds` is the timeout of one call."""
 
     db: Database
@@ -52,17 +65,19 @@ class Resender(Struct, frozen=True):
     lifecycle: Lifecycle
     seconds: float
 
-    def handler(self, *, concurrency: int) -> Handler[SubmitJob]:
-        """Return the handler of both kinds of job."""
-        return Handler(
-            fn=self.handle,
+    def handlers(self, *, concurrency: int) -> Mapping[str, Handler[Any]]:
+        """Return the handler of each kind of job. `concurrency` is that of each kind of attempt."""
+        attempt = Handler(
+            fn=self.resend,
             payload=SubmitJob,
             timeout=timedelta(seconds=self.seconds) + _SLACK,
             concurrency=concurrency,
             on_dead=self.end,
         )
+        cancelled = Handler(fn=self.record_cancelled, payload=CancelledJob)
+        return {SUBMIT_KIND: attempt, RESEND_KIND: attempt, CANCELLED_KIND: cancelled}
 
-    async def handle(self, job: Job[SubmitJob]) -> Outcome:
+    async def resend(self, job: Job[SubmitJob]) -> Outcome:
         """Make one attempt, and cancel the order if it was the last one."""
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
@@ -86,9 +101,17 @@ class Resender(Struct, frozen=True):
             await finish(tx, job)
             outcome = SubmissionOutcome(reply, (called,))
             await self.submitter.record(tx, submission, outcome, notify_unanswered=False)
-            if not is_final(reply):
+            if not reply.is_final:
                 await self._continue(tx, submission)
         return Settled()
+
+    async def record_cancelled(self, job: Job[CancelledJob]) -> Outcome:
+        """Log and count an order that an operator cancelled."""
+        async with self.db.read() as tx:
+            row = await queries.get_order(tx, job.payload.order_id)
+        set_partner(partner_id=row.partner_id, store_id=row.store_id, traceparent=row.traceparent)
+        self.lifecycle.record(CANCELLED, row, Actor.SERVICE)
+        return Done()
 
     async def _continue(self, tx: Write, submission: Submission) -> None:
         """Enqueue the next attempt, or cancel the order if this was the last one."""

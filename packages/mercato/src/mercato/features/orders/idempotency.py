@@ -1,4 +1,4 @@
-"""Idempotency keys: the request that claims a key is processed, every other one gets its outcome.
+"""Idempotency keys and outcomes: the request that claims a key is processed, every other one gets its outcome.
 
 A claim is a lease, so that another request can continue the work of a process that died. Its number is the fence: a
 claim that was taken over writes nothing any more.
@@ -16,7 +16,7 @@ from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.compression import compress, decompress
-from mercato.features.orders.placement.outcomes import PinnedOutcome, PlacedOrder, RefusedOrder
+from mercato.features.orders.errors import StoreUnreachable
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.platform import errors
@@ -71,6 +71,37 @@ class _StoredFormat(Struct, frozen=True):
 
 
 _format: Final = msgspec.json.Decoder(_StoredFormat)
+
+
+# --- what a storefront gets for an order that it places ---------------------------------------
+
+
+class PlacedOrder(Struct, frozen=True):
+    """The order as it was when its store had accepted it. `replayed`: an earlier request got the same."""
+
+    order: Order
+    replayed: bool = False
+
+
+class RefusedOrder(Struct, frozen=True):
+    """The refusal by the order's store, in the format that the first request with the key preferred."""
+
+    problem: ProblemDetail
+    format: ProblemFormat
+    replayed: bool = False
+
+
+class UnansweredOrder(Struct, frozen=True):
+    """The order is stored, and its store hasn't answered yet. The result is open."""
+
+    problem: StoreUnreachable
+
+
+PinnedOutcome = PlacedOrder | RefusedOrder
+PlacementOutcome = PlacedOrder | RefusedOrder | UnansweredOrder
+
+
+# --- keys ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from mercato.features.orders.amounts import Sums
+from mercato.features.orders.checks import OrderCheck
 from mercato.features.orders.errors import OrderTokenInvalid
-from mercato.features.orders.validation.amounts import Sums
-from mercato.features.orders.validation.checks import OrderCheck
-from mercato.features.orders.validation.replies import Quote
+from mercato.features.orders.store_replies import Quote
 from mercato.platform.clock import MakeId
 from mercato_contract.carts import CartModifierGroup, LineItem
 from mercato_contract.orders import Fulfillment
