@@ -12,16 +12,24 @@ from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
 from tests.servers import Script, drip, drop, endless, hang, head, raw, redirect, reply, serve
 from tests.service import Merchant, Reply, Service, service
+from tests.waiting import PATIENCE
 
 SECONDS = 1.4
+"""The time limit where a store's silence uses it up; all other calls have as long as they need."""
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+def timeouts() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+async def mercato(
+    database_url: str, tmp_path: Path, shop: Merchant, timeouts: dict[str, Any]
+) -> AsyncIterator[Service]:
     assert shop.base
-    async with service(
-        database_url, tmp_path / "data", validate_seconds=SECONDS, place_seconds=SECONDS
-    ) as running:
+    limits = {"validate_seconds": PATIENCE, "place_seconds": PATIENCE} | timeouts
+    async with service(database_url, tmp_path / "data", **limits) as running:
         yield running
 
 
@@ -65,6 +73,8 @@ FAULTS: dict[str, Script] = {
     "endless": endless(start=head(200, content_length=1 << 30)),
 }
 
+LATE = ("late", "a byte at a time")
+
 VALIDATE_FAULTS = FAULTS | {
     "isValid isn't a boolean": replied({"isValid": "true"}),
     "a total that does not add up": amounts(fees="1.00", total="5.80"),
@@ -84,10 +94,21 @@ VALIDATE_FAULTS = FAULTS | {
 PLACE_FAULTS = FAULTS | {"accepted isn't a boolean": replied({"accepted": 1})}
 
 
+def limited(faults: dict[str, Script]) -> list[Any]:
+    """Return the faults' names, with a time limit for validate where the store is late."""
+    return [
+        pytest.param(name, {"validate_seconds": SECONDS} if name in LATE else {}, id=name) for name in faults
+    ]
+
+
+# Place calls again until its time is over.
+short_place = pytest.mark.parametrize("timeouts", [{"place_seconds": SECONDS}], ids=["short"])
+
+
 @only_sqlite
-@pytest.mark.parametrize("name", VALIDATE_FAULTS)
+@pytest.mark.parametrize(("name", "timeouts"), limited(VALIDATE_FAULTS))
 async def test_a_validate_reply_that_cannot_be_used_is_the_stores_fault(
-    here: Trade, database_kind: str, name: str
+    here: Trade, database_kind: str, name: str, timeouts: dict[str, Any]
 ):
     async with serve(VALIDATE_FAULTS[name]) as store:
         await answering(here, store.url)
@@ -101,9 +122,10 @@ async def test_a_validate_reply_that_cannot_be_used_is_the_stores_fault(
 
 
 @only_sqlite
+@short_place
 @pytest.mark.parametrize("name", PLACE_FAULTS)
 async def test_a_place_reply_that_cannot_be_used_leaves_the_order_open_and_is_the_stores_fault(
-    here: Trade, database_kind: str, name: str
+    here: Trade, database_kind: str, name: str, timeouts: dict[str, Any]
 ):
     token = await here.token(here.order())
     async with serve(PLACE_FAULTS[name]) as store:
@@ -126,7 +148,10 @@ def unreachable(answer: Reply) -> Any:
 
 
 @only_sqlite
-async def test_a_reply_of_1_gib_costs_both_operations_hardly_any_memory(here: Trade, database_kind: str):
+@short_place
+async def test_a_reply_of_1_gib_costs_both_operations_hardly_any_memory(
+    here: Trade, database_kind: str, timeouts: dict[str, Any]
+):
     token = await here.token(here.order())
     async with serve(endless(start=head(200, content_length=1 << 30))) as store:
         await answering(here, store.url)
@@ -141,8 +166,9 @@ async def test_a_reply_of_1_gib_costs_both_operations_hardly_any_memory(here: Tr
 
 
 @only_sqlite
+@short_place
 async def test_a_redirect_is_never_followed_even_to_a_store_that_would_accept(
-    here: Trade, database_kind: str
+    here: Trade, database_kind: str, timeouts: dict[str, Any]
 ):
     async with (
         serve(replied({"accepted": True})) as other,

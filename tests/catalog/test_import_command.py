@@ -109,8 +109,8 @@ def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent(tmp_path: Path):
     os.mkfifo(fifo)
     command = [MERCATO, "catalog", "import", "--from", "uber", str(fifo)]
     waiting = subprocess.Popen(command, stderr=subprocess.PIPE)
-    with read_by(fifo, waiting):
-        _, told = interrupted(waiting)
+    with read_by(fifo, waiting) as writer:
+        _, told = interrupted(waiting, writer)
     assert (waiting.returncode, told) == (130, b"Interrupted.\n")
     document = uber()
     document["items"] += [{"id": f"i{index}", "price_info": {"price": 1}} for index in range(5000)]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
+from tests.waiting import PATIENCE
 
 from mercato import cli
 from mercato.features.catalogs.building.model import BuildFailed
@@ -249,7 +249,7 @@ def test_sarif_has_the_same_findings(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def read_by(fifo: Path, reader: subprocess.Popen[bytes]) -> Any:
     """Return the FIFO opened for writing, once the process reads it; a process that has ended never will."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE
     while True:
         try:
             return os.fdopen(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK), "wb")
@@ -259,14 +259,15 @@ def read_by(fifo: Path, reader: subprocess.Popen[bytes]) -> Any:
             time.sleep(0.02)
 
 
-def interrupted(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Return its output until Ctrl-C ended it; a signal just before a read is handled by the next one."""
-    for _ in range(20):
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=2)
-    process.kill()
-    return process.communicate()
+def interrupted(process: subprocess.Popen[bytes], writer: Any = None) -> tuple[bytes, bytes]:
+    """Return its output once Ctrl-C has ended it; a signal just before a read of a FIFO is handled when that ends."""
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=2)
+    except subprocess.TimeoutExpired:
+        if writer is not None:
+            writer.close()
+        return process.communicate(timeout=PATIENCE)
 
 
 def test_a_fifo_is_read_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path):
@@ -274,8 +275,8 @@ def test_a_fifo_is_read_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     waiting = subprocess.Popen([*command, "lint", fifo], stderr=subprocess.PIPE)
-    with read_by(fifo, waiting):
-        _, printed = interrupted(waiting)
+    with read_by(fifo, waiting) as writer:
+        _, printed = interrupted(waiting, writer)
     assert (waiting.returncode, printed) == (130, b"Interrupted.\n")
     many = cafe()
     many["items"] |= {f"0190f5fe-7e3b-7ccc-8000-{i:012}": {"name": "x" * 50} for i in range(5000)}

@@ -24,7 +24,7 @@ from mercato.platform.db.errors import UnusableUrl
 from mercato.platform.texts import Secret
 
 WITHIN = 1.0
-"""Seconds within which a write is visible everywhere."""
+"""Seconds within which a write is visible everywhere, however busy the machine: a replica counts as fresh for less."""
 
 
 async def on_replica(tx: Read) -> bool:
@@ -107,13 +107,13 @@ async def test_a_replica_is_read_while_it_keeps_up_and_no_read_is_older_than_a_s
             await tx.execute(text("UPDATE counter SET value = 1"))
         written = time.monotonic()
         seen: list[tuple[float, int]] = []
-        while time.monotonic() < written + WITHIN + 0.5:
+        while sum(after >= WITHIN for after, _ in seen) < 20:
             began = time.monotonic()
             seen.append((began - written, await db.read_replica(value)))
             await asyncio.sleep(0.01)
         assert {found for after, found in seen if after >= WITHIN} == {1}
-        # At first the replica was read: the test would fail if it never were.
-        assert seen[0][1] == 0
+        # At first the replica was read, unless the machine took too long: the test would fail if it never were.
+        assert seen[0][1] == 0 or seen[0][0] > module.MAX_LAG
         assert not replica.is_fresh()
         await run(copy.url, "SELECT pg_wal_replay_resume()")
         await until(replica.is_fresh)

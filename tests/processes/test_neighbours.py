@@ -39,6 +39,8 @@ STORES = 1_000
 SAMPLES = 40
 PAUSE = 0.5  # between two samples: they cover more than the 15 s for which a hanging call holds its slot
 PATIENCE = 180.0
+HELD = 15.0
+"""Seconds for which a hanging call holds its place, in the default settings."""
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -282,5 +284,7 @@ async def test_a_partner_with_a_thousand_hanging_stores_delays_no_other_partner(
             for one in (before[SAMPLES // 2], before[-1], after[SAMPLES // 2], after[-1])
         ]
         sys.stderr.write(f"| {database_kind} | {partners} | {kind} | {' | '.join(cells)} |\n")
-    slow = {kind: (quiet[kind][-1], loaded[kind][-1]) for kind in quiet}
-    assert {kind: pair for kind, pair in slow.items() if pair[1] > 2 * pair[0] + 1.0} == {}
+    # A busy machine delays single samples by seconds; work that waits for the place of a hanging call waits longer.
+    half = SAMPLES // 2
+    assert {kind: seconds for kind, seconds in loaded.items() if seconds[half] > 2 * quiet[kind][-1]} == {}
+    assert {kind: seconds for kind, seconds in loaded.items() if seconds[-1] > HELD * 2 / 3} == {}

@@ -90,6 +90,17 @@ export class Marketfront {
     return this.#service.perform("placeOrder", { body: order, idempotencyKey }, options);
   }
 
+  /** List the orders that were placed with this account, newest first. */
+  listMarketfrontOrders(
+    query?: Query<"listMarketfrontOrders">,
+    options?: CallOptions,
+  ): Pages<types.MarketfrontOrderPage, types.Order> {
+    return byCursor(
+      (position) => this.#service.perform("listMarketfrontOrders", { query: { ...query, ...position } }, options),
+      (page) => page.orders,
+    );
+  }
+
   /** Return an order that was placed with this account, as it is now. */
   getMarketfrontOrder(orderId: string, options?: CallOptions): Promise<types.Order> {
     return this.#service.perform("getMarketfrontOrder", { path: { orderId } }, options);

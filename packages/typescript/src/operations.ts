@@ -63,6 +63,7 @@ export const ROUTES: Readonly<{ [Id in OperationId]: Route<Id> }> = {
   updateCartItem: "POST /v1/marketfront/carts/update",
   validateOrder: "POST /v1/marketfront/orders/validate",
   placeOrder: "POST /v1/marketfront/orders/place",
+  listMarketfrontOrders: "GET /v1/marketfront/orders",
   getMarketfrontOrder: "GET /v1/marketfront/orders/{orderId}",
   getMarketfrontOrderTimeline: "GET /v1/marketfront/orders/{orderId}/timeline",
   listMarketfrontRequests: "GET /v1/marketfront/requests",

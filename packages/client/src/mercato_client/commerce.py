@@ -1,6 +1,7 @@
 """The Commerce surface, for merchants' systems."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import NoneType
 from typing import Any, Final
 
@@ -169,11 +170,13 @@ class Commerce:
         *,
         store_id: Id | None = None,
         state: OrderState | str | None = None,
+        since: datetime | str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Sent:
         """Return the orders of the account's stores, newest first."""
-        return Sent(query={"storeId": store_id, "state": state, "limit": limit, "cursor": cursor})
+        which = {"storeId": store_id, "state": state, "since": since}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
 
     @operation("GET", ORDERS + "/{orderId}", CommerceOrder)
     def get_order(self, order_id: Id) -> Sent:

@@ -23,9 +23,11 @@ from mercato_contract.catalogs import CatalogSet
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.orders import (
     CommerceCart,
+    MarketfrontOrderPage,
     Order,
     OrderCart,
     OrderCore,
+    OrderState,
     OrderTimeline,
     PlaceAmounts,
     PlaceOrderRequest,
@@ -109,6 +111,20 @@ class Marketfront:
         as `idempotency_key`.
         """
         return Sent(body=order, idempotency_key=idempotency_key or str(uuid.uuid4()))
+
+    @listing("GET", ORDERS, MarketfrontOrderPage, lambda page: page.orders)
+    def list_marketfront_orders(
+        self,
+        *,
+        store_id: Id | None = None,
+        state: OrderState | str | None = None,
+        since: datetime | str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return the orders that were placed with this account, newest first."""
+        which = {"storeId": store_id, "state": state, "since": since}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
 
     @operation("GET", ORDERS + "/{orderId}", Order)
     def get_marketfront_order(self, order_id: Id) -> Sent:

@@ -10,9 +10,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato_contract.carts import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Quantity
 from mercato_contract.money import is_negative
+from mercato_contract.pages import PAGE, Cursor, PageLimit
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import FulfillmentMode
-from mercato_contract.wire import Instant, Objection, Wire, redacted, validator
+from mercato_contract.wire import Instant, Objection, Wire, parse_instant, redacted, validator
 
 MAX_BYTES: Final = 64 * 1024
 """Bytes of a request. An order with the maximum number of lines and all amounts of its cart has 45 KB."""
@@ -377,6 +378,61 @@ class OrderPage(Wire):
 
     orders: list[CommerceOrder]
     next_cursor: str | None
+
+
+class MarketfrontOrderPage(Wire):
+    """A page of the orders that a storefront placed, newest first."""
+
+    orders: list[Order]
+    next_cursor: str | None
+
+
+def _since_fault(text: str) -> str | None:
+    if parse_instant(text) is None:
+        return "since must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
+    return None
+
+
+class OrdersFilter(Wire):
+    """Filters of a list of orders."""
+
+    store_id: Annotated[UUID, Meta(description="Only orders of this store.")] | None = None
+    state: (
+        Annotated[
+            str,
+            Meta(
+                description="`open`, `completed` or `cancelled`, in any case.", extra=validator(state_fault)
+            ),
+        ]
+        | None
+    ) = None
+    since: (
+        Annotated[
+            str,
+            Meta(
+                description="Only orders placed since this instant.",
+                extra_json_schema={"format": "date-time"},
+                extra=validator(_since_fault),
+            ),
+        ]
+        | None
+    ) = None
+    limit: PageLimit = PAGE
+
+
+class OrdersQuery(OrdersFilter):
+    """Filters of a merchant's list of orders."""
+
+    cursor: Cursor | None = None
+
+
+class MarketfrontOrdersQuery(OrdersFilter):
+    """Filters of a storefront's list of orders."""
+
+    cursor: (
+        Annotated[str, Meta(description="The `nextCursor` of the page before; without it, the first page.")]
+        | None
+    ) = None
 
 
 class OrderStatusUpdate(Wire):

@@ -67,6 +67,9 @@ INVALID_REQUEST: Final = ProblemKind(
     "validation",
     "The request is not JSON, or a member is missing or has the wrong JSON type",
 )
+INVALID_CURSOR: Final = ProblemKind(
+    "INVALID_CURSOR", 400, "validation", "The cursor is not one that this list gave to this account"
+)
 VALIDATION_FAILED: Final = ProblemKind(
     "VALIDATION_FAILED", 422, "validation", "A value has the right type but is not allowed"
 )

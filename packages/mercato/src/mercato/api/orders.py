@@ -1,10 +1,7 @@
 """Orders: validated, placed and read by storefronts; read and updated by merchants."""
 
 import re
-from typing import Annotated, Final
-from uuid import UUID
-
-from msgspec import Meta
+from typing import Final
 
 from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato.features.catalogs.errors import CatalogSetNotFound
@@ -27,30 +24,29 @@ from mercato.features.orders.errors import (
     StoreUnreachable,
 )
 from mercato.features.orders.idempotency import PlacedOrder, RefusedOrder, UnansweredOrder
+from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import problems
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
-from mercato.platform.wire.cursor import read_cursor
 from mercato.platform.wire.problem import represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
     CommerceOrder,
+    MarketfrontOrderPage,
+    MarketfrontOrdersQuery,
     Order,
     OrderCore,
     OrderPage,
-    OrderState,
+    OrdersQuery,
     OrderStatusResponse,
     OrderStatusUpdate,
     OrderTimeline,
     PlaceOrderRequest,
     ValidateOrderResponse,
-    state_fault,
 )
-from mercato_contract.pages import PAGE, Cursor, PageLimit
-from mercato_contract.wire import Wire, validator
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
 marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
@@ -165,6 +161,14 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
             raise problem
 
 
+@marketfront_orders.get(
+    MARKETFRONT, summary="List Orders", id="listMarketfrontOrders", problems=(errors.InvalidCursor,)
+)
+async def list_own_orders(call: Call[None, MarketfrontOrdersQuery]) -> MarketfrontOrderPage:
+    """Return the orders that this account placed, newest first."""
+    return await list_marketfront_orders(call.app.db, call.caller, call.query)
+
+
 @marketfront_orders.get(MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder")
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return the current state of an order that this account placed."""
@@ -174,34 +178,10 @@ async def get_marketfront_order(call: Call[None, None]) -> Order:
 # --- merchants ------------------------------------------------------------------------------------
 
 
-class OrdersQuery(Wire):
-    """Filters of the list of orders."""
-
-    store_id: Annotated[UUID, Meta(description="Only orders of this store.")] | None = None
-    state: (
-        Annotated[
-            str,
-            Meta(
-                description="`open`, `completed` or `cancelled`, in any case.", extra=validator(state_fault)
-            ),
-        ]
-        | None
-    ) = None
-    limit: PageLimit = PAGE
-    cursor: Cursor | None = None
-
-
 @commerce_orders.get(COMMERCE, summary="List Orders")
 async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     """Return the orders of this account's stores, newest first."""
-    query = call.query
-    return await call.app.orders.list(
-        call.caller,
-        store_id=query.store_id,
-        state=None if query.state is None else OrderState(query.state.lower()),
-        before=read_cursor(query.cursor),
-        limit=query.limit,
-    )
+    return await list_commerce_orders(call.app.db, call.caller, call.query)
 
 
 @commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder")

@@ -59,6 +59,13 @@ class InvalidRequest(Problem):
     kind = problems.INVALID_REQUEST
 
 
+class InvalidCursor(Problem):
+    kind = problems.INVALID_CURSOR
+
+    def __init__(self) -> None:
+        super().__init__("cursor is not a nextCursor that this list gave to this account. Start without one.")
+
+
 class ValidationFailed(Problem):
     kind = problems.VALIDATION_FAILED
 

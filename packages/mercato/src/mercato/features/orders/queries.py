@@ -18,6 +18,7 @@ from mercato.features.orders.tables import order_submissions as submissions
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.stores.tables import stores
+from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Instant
@@ -132,18 +133,27 @@ async def list_orders(
     *,
     store_id: UUID | None,
     state: OrderState | None,
+    since: datetime | None,
     before: UUID | None,
     limit: int,
 ) -> list[OrderRow]:
-    """Return the caller's orders, newest first."""
+    """Return the orders of the caller's stores, or placed by the caller, newest first."""
     query: Select[Any] = select(orders).where(_side(caller) == caller.partner_id)
     if store_id is not None:
         query = query.where(orders.c.store_id == store_id)
     if state is not None:
         query = query.where(orders.c.state == state.value)
+    if since is not None:
+        query = query.where(orders.c.id >= first_id(since))
     if before is not None:
         query = query.where(orders.c.id < before)
     return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
+
+
+async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
+    """Return whether it is an order of the caller's stores, or placed by the caller."""
+    its = (orders.c.id == order_id, _side(caller) == caller.partner_id)
+    return await tx.scalar(select(orders.c.id).where(*its)) is not None
 
 
 async def update_order(tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False) -> bool:

@@ -15,7 +15,7 @@ from mercato.features.orders.lifecycle import (
     OrderCancelledByOperator,
     OrderUpdated,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer, commerce_order_of
+from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.submission import end_record
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
@@ -25,10 +25,8 @@ from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import enqueue
-from mercato.platform.wire.cursor import page_of
 from mercato_contract.orders import (
     Actor,
-    OrderPage,
     OrderState,
     OrderStatusResponse,
     OrderStatusUpdate,
@@ -65,23 +63,6 @@ class Orders(Struct, frozen=True):
         """Return the caller's order. Raises OrderNotFound."""
         async with self.db.read() as tx:
             return await queries.get_own_order(tx, caller, order_id)
-
-    async def list(
-        self,
-        caller: Caller,
-        *,
-        store_id: UUID | None,
-        state: OrderState | None,
-        before: UUID | None,
-        limit: int,
-    ) -> OrderPage:
-        """Return a page of the merchant's orders, newest first."""
-        async with self.db.read() as tx:
-            rows = await queries.list_orders(
-                tx, caller, store_id=store_id, state=state, before=before, limit=limit + 1
-            )
-        page, cursor = page_of(rows, limit, lambda row: row.id)
-        return OrderPage(orders=[commerce_order_of(row) for row in page], next_cursor=cursor)
 
     async def update(self, caller: Caller, order_id: UUID, request: OrderStatusUpdate) -> OrderStatusResponse:
         """Update the merchant's order. The same update again changes nothing.

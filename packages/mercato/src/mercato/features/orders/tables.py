@@ -47,6 +47,7 @@ Index("ix_orders_partner_state", orders.c.partner_id, orders.c.state, orders.c.i
 # For operators, who list the orders of all partners.
 Index("ix_orders_state", orders.c.state, orders.c.id)
 Index("ix_orders_storefront_id", orders.c.storefront_id, orders.c.id)
+Index("ix_orders_storefront_state", orders.c.storefront_id, orders.c.state, orders.c.id)
 # Every order has a client context until its customer is erased.
 _with_customer = text("client_context IS NOT NULL")
 Index(
