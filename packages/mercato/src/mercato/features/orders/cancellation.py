@@ -74,7 +74,7 @@ from mercato_contract.orders import (
 )
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
-from mercato_contract.wire import Wire, as_json
+from mercato_contract.wire import Wire, as_json, redacted
 
 log = structlog.get_logger("mercato.orders")
 
@@ -113,6 +113,7 @@ class Requested(Struct, frozen=True):
     cancellation: StoredCancellation
 
 
+@redacted("secrets")
 class Cancellations(Struct, frozen=True):
     """Cancels orders for storefronts. `seconds` is the timeout of a request's calls, `resend` how long work retries."""
 
