@@ -209,6 +209,9 @@ async def test_hours_of_catalogs_and_of_items_apply(here: Trade):
     made["catalogs"][CATALOG]["availability"] = []
     await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(made))
     await check_errors(here, here.order(), [("STORE_CLOSED", None)])
+    refused = (await here.place(here.order())).json()
+    (error,) = refused["errors"]
+    assert [(one["opensAt"], one["closesAt"]) for one in (refused, error)] == [(None, None)] * 2
 
 
 async def test_an_item_in_no_section_of_an_open_catalog_is_not_on_offer(here: Trade):

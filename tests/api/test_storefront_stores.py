@@ -74,6 +74,7 @@ async def test_a_paused_store_is_closed_and_says_so(
     await pos.post(f"/v1/commerce/stores/{store['storeId']}/status", pause)
     shown = (await storefront.get(f"{STORES}/{store['storeId']}")).json()
     assert (shown["isOpen"], shown["status"]) == (False, "paused")
+    assert (shown["opensAt"], shown["closesAt"]) == ("2099-01-01T00:00:00.000Z", None)
     assert await at(storefront, store, "2098-12-31T23:59:59Z") == (False, "PAUSED")
     # At the instant of its end the pause is over.
     assert await at(storefront, store, "2099-01-01T00:00:00Z") == (True, "OPEN")
@@ -97,6 +98,15 @@ async def test_hours_are_local_across_midnight_and_changes_of_the_clock(
         "2026-03-02T15:30:00Z": False,
     }
     assert {when: (await at(storefront, store, when))[0] for when in expected} == expected
+    path = f"{STORES}/{store['storeId']}/availability"
+    for when, opens_at, closes_at in (
+        ("2026-03-08T03:00:00Z", None, "2026-03-08T07:00:00.000Z"),
+        ("2026-03-08T07:00:00Z", "2026-03-09T15:30:00.000Z", None),
+    ):
+        found = (await storefront.get(path, params={"at": when})).json()
+        assert (found["opensAt"], found["closesAt"]) == (opens_at, closes_at)
+    last = (await storefront.get(path, params={"at": "9998-12-31T23:59:59Z"})).json()
+    assert last["opensAt"] == "9999-01-03T03:00:00.000Z"
 
 
 async def test_windows_of_all_catalogs_are_shown_merged(

@@ -87,6 +87,8 @@ async def test_a_pause_ends_by_the_clock(index: StoreIndex):
             assert await index.names(**way, openNow=True) == (["A"] if opened else [])
         shown = (await index.find())["stores"][0]
         assert (shown["isOpen"], shown["status"]) == (opened, "online" if opened else "paused")
+        opens_at = None if opened else "2026-01-05T13:00:00.000Z"
+        assert (shown["opensAt"], shown["closesAt"]) == (opens_at, None)
 
 
 LATE = ((0, 2 * HOUR), (6 * DAY + 22 * HOUR, 7 * DAY))

@@ -32,6 +32,7 @@ from tests.orders.samples import (
 from mercato.features.catalogs.building.compile import MAX_NAME
 from mercato.features.orders.amounts import Sums
 from mercato.features.orders.checks import OrderCheck, check_order
+from mercato.features.orders.errors import problem_of
 from mercato.features.stores.model import SoldOut
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
@@ -175,6 +176,8 @@ def test_the_error_of_a_paused_store_has_the_end_of_the_pause():
     (error,) = checked(store=paused).errors
     assert (error.code, error.pointer) == ("STORE_CLOSED", None)
     assert error.message == "The store is paused until 2026-03-04T13:00:00.000Z."
+    assert (error.opens_at, error.closes_at) == ("2026-03-04T13:00:00.000Z", None)
+    assert problem_of([error]).extensions == {"opensAt": "2026-03-04T13:00:00.000Z", "closesAt": None}
     assert errors_of(store=paused, now=NOW + timedelta(hours=1)) == []
     assert errors_of(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=paused) == []
     assert errors_of(order(fulfillment=scheduled("2026-03-04T12:59:59Z")), store=paused) == [
@@ -193,6 +196,7 @@ def test_outside_its_hours_a_store_is_closed_without_errors_of_items():
     (error,) = checked(document=document, store=shop(timezone="Asia/Tokyo")).errors
     assert error.code == "STORE_CLOSED"
     assert error.message == "No catalog of the store is available on Wednesday at 21:00:00."
+    assert error.opens_at == "2026-03-11T02:00:00.000Z"
 
 
 def test_a_mode_that_the_store_does_not_offer_is_an_error():

@@ -37,6 +37,11 @@ class OrderError(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         UNSET
     )
     maximum: Annotated[_Int32, Meta(description="The most units that the rule allows.")] | UnsetType = UNSET
+    opens_at: (
+        Annotated[Instant | None, Meta(description="With STORE_CLOSED: when the store takes orders next.")]
+        | UnsetType
+    ) = UNSET
+    closes_at: Annotated[None, Meta(description="With STORE_CLOSED: always null.")] | UnsetType = UNSET
 
 
 Reason = OrderError
@@ -66,6 +71,11 @@ class ProblemDetail(Wire):
     order_id: (
         Annotated[UUID, Meta(description="The order of a refused Place order, if there is one.")] | UnsetType
     ) = UNSET
+    opens_at: (
+        Annotated[Instant | None, Meta(description="With STORE_CLOSED: when the store takes orders next.")]
+        | UnsetType
+    ) = UNSET
+    closes_at: Annotated[None, Meta(description="With STORE_CLOSED: always null.")] | UnsetType = UNSET
 
 
 class ProblemKind(msgspec.Struct, frozen=True):

@@ -342,11 +342,23 @@ class StoreCard(Wire, kw_only=True):
     minimum_order_amount: str | UnsetType = UNSET
 
 
+OpensAt = Annotated[
+    Instant | None,
+    Meta(description="When a closed store takes orders next; null if it is open, or if that isn't known."),
+]
+ClosesAt = Annotated[
+    Instant | None,
+    Meta(description="When an open store closes by its hours; null if it is closed, or if it never closes."),
+]
+
+
 class MarketfrontStore(StoreCard, kw_only=True):
     """A store as storefronts see it."""
 
     status: StoreStatusValue
     is_open: bool
+    opens_at: OpensAt
+    closes_at: ClosesAt
     unavailable_item_ids: tuple[UUID, ...]
 
 
@@ -363,6 +375,8 @@ class StoreAvailability(Wire):
 
     at: Instant
     is_open: bool
+    opens_at: OpensAt
+    closes_at: ClosesAt
     reason: AvailabilityReason
     detail: str
     timezone: str

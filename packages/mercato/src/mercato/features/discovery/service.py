@@ -20,7 +20,7 @@ from mercato.platform.wire.checks import refuse
 from mercato_contract.discovery import INCOMPLETE_LOCATION, RADIUS, DiscoverRequest, Location, mode_fault
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import FulfillmentMode, StoreStatusValue
-from mercato_contract.wire import as_json
+from mercato_contract.wire import as_json, instant
 
 LIMIT: Final = 50
 
@@ -32,7 +32,7 @@ _COLUMNS: Final = {
 
 
 def _status(value: StoreStatusValue, *, is_open: bool) -> bytes:
-    return b',"status":"%b","isOpen":%b,"unavailableItemIds":' % (value.encode(), as_json(is_open))
+    return b',"status":"%b","isOpen":%b' % (value.encode(), as_json(is_open))
 
 
 _PAUSED: Final = _status(StoreStatusValue.PAUSED, is_open=False)
@@ -108,9 +108,14 @@ def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
     """Return a DiscoveredStore: its card with its status, sold-out items and distance."""
     _, chord, paused_until, card, timezone, spans, sold_out = hit
     status = _PAUSED if paused_until > now_ms else _OPEN if openings.is_open(timezone, spans) else _CLOSED
+    opens_at, closes_at = openings.next_change(timezone, spans, paused_until=paused_until)
+    hours = b',"opensAt":%b,"closesAt":%b,"unavailableItemIds":' % (
+        as_json(instant(opens_at)),
+        as_json(instant(closes_at)),
+    )
     items = as_json(sorted(str(UUID(item)) for item in sold_out.split(","))) if sold_out else b"[]"
     end = b"}" if chord is None else b',"distance":%.1f}' % metres_of(chord)
-    return msgspec.Raw(b"".join((card[:-1], status, items, end)))
+    return msgspec.Raw(b"".join((card[:-1], status, hours, items, end)))
 
 
 def _circle(request: DiscoverRequest) -> Circle | None:

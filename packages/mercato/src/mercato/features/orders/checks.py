@@ -234,7 +234,13 @@ def _find_errors(
         closed = availability_of(store, catalog, parsed.at)
         scheduled = parsed.fulfillment.schedule_type is ScheduleType.SCHEDULED
         at = "/fulfillment/scheduledTime" if scheduled else None
-        yield _error(StoreClosed, closed.detail, at)
+        yield OrderError(
+            code=StoreClosed.code,
+            message=closed.detail,
+            pointer=at,
+            opens_at=closed.opens_at,
+            closes_at=None,
+        )
     if is_open:
         # Outside all hours STORE_CLOSED stands for every item.
         yield from _find_unsold(lines, priced, catalog=catalog, local=local)

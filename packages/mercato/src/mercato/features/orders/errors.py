@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.texts import shown
@@ -130,4 +132,7 @@ def problem_of(listed: Sequence[OrderError]) -> Problem:
     kind = _KINDS.get(first.code)
     if kind is None:
         return Other(first.message + more, store_code=first.code, errors=listed)
-    return kind(first.message + more, errors=listed)
+    if first.opens_at is UNSET:
+        return kind(first.message + more, errors=listed)
+    hours = {"opensAt": first.opens_at, "closesAt": first.closes_at}
+    return kind(first.message + more, errors=listed, extensions=hours)

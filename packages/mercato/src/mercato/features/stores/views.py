@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.words import WEEK, merge_windows
+from mercato.features.discovery.hours import Change, edges_of, next_change
 from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.platform.clock import zone
 from mercato.platform.geo.gazetteer import AddressParts, locate
@@ -163,10 +164,14 @@ def card_of(row: StoreRow, spans: Windows) -> StoreCard:
 
 def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
     """Return the store as storefronts see it at an instant."""
+    spans = spans_of(catalog)
+    opens_at, closes_at = _next_change(row, spans, now)
     return MarketfrontStore(
-        **asdict(card_of(row, spans_of(catalog))),
+        **asdict(card_of(row, spans)),
         status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
         is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
+        opens_at=instant(opens_at),
+        closes_at=instant(closes_at),
         unavailable_item_ids=row.unavailable_at(now),
     )
 
@@ -190,14 +195,22 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
         AvailabilityReason.PAUSED: f"The store is paused{resumes}.",
         AvailabilityReason.OUTSIDE_HOURS: f"No catalog of the store is available on {local:%A} at {local:%H:%M:%S}.",
     }
+    opens_at, closes_at = _next_change(row, spans_of(catalog), at)
     return StoreAvailability(
         at=instant(at) or "",
         is_open=reason is AvailabilityReason.OPEN,
+        opens_at=instant(opens_at),
+        closes_at=instant(closes_at),
         reason=reason,
         detail=words[reason],
         timezone=row.timezone,
         local_time=local.strftime("%Y-%m-%dT%H:%M:%S"),
     )
+
+
+def _next_change(row: StoreRow, spans: Windows, at: datetime) -> Change:
+    since = row.resume_at if row.paused_at(at) else at
+    return next_change(at, row.timezone, edges_of(spans), since=since)
 
 
 def spans_of(catalog: CompiledCatalog) -> Windows:
