@@ -146,7 +146,7 @@ def test_the_tables_know_every_status_and_state_and_who_may_close_an_order():
     assert set(STATUS_TRANSITIONS) == set(OrderStatus)
     assert STATE_TRANSITIONS[OrderState.OPEN] == {
         OrderState.COMPLETED: {Actor.MERCHANT},
-        OrderState.CANCELLED: {Actor.MERCHANT, Actor.STORE, Actor.SERVICE},
+        OrderState.CANCELLED: {Actor.MERCHANT, Actor.STORE, Actor.SERVICE, Actor.STOREFRONT},
     }
     assert STATE_TRANSITIONS[OrderState.COMPLETED] == STATE_TRANSITIONS[OrderState.CANCELLED] == {}
 
