@@ -147,7 +147,7 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
     outcome = await call.app.placements.place(
-        call.caller, call.body, key=_key(call.head), trace=call.trace, origin=call.head.context.origin
+        call.caller, call.body, key=_key(call.head), trace=call.trace, make_origin=call.head.origin
     )
     match outcome:
         case PlacedOrder(order, replayed) | CancelledOrder(order, replayed):
@@ -198,7 +198,7 @@ async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
         call.ids["orderId"],
         call.body,
         key=_key(call.head),
-        origin=call.head.context.origin,
+        make_origin=call.head.origin,
     )
     match outcome:
         case CancelledOrder(order, replayed) | PlacedOrder(order, replayed):
