@@ -16,7 +16,7 @@ from mercato.asgi import document
 EXAMPLES = 6
 """Generated requests for each operation."""
 
-WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}}
+WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}, "cancelOrder": {503}}
 """Operations whose 5xx may be caused by a store that doesn't answer."""
 
 

@@ -30,7 +30,7 @@ async def make_world(mercato: Service, shop: Merchant) -> World:
     store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
     run = await mercato.run(client, store["storeId"], shop.host(CATALOG))
     await shop.webhook()
-    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
+    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}, "cancel": {"accepted": True}}
     ids = {
         "storeId": store["storeId"],
         "catalogSetId": store["catalogSetId"],
@@ -38,11 +38,11 @@ async def make_world(mercato: Service, shop: Merchant) -> World:
         "catalogIngestId": run["catalogIngestId"],
         "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
     }
-    ids["orderId"] = await _order(owner[Access.MARKETFRONT], ids)
+    ids["orderId"] = await place(owner[Access.MARKETFRONT], ids)
     return World(ids, owner, stranger)
 
 
-async def _order(client: Client, ids: dict[str, str]) -> str:
+async def place(client: Client, ids: dict[str, str]) -> str:
     """Place an order whose two sides are the same partner, so that both surfaces know its id."""
     placing = next(operation for operation in GUARDED if operation.id == "placeOrder")
     placed = await call(client, placing, placing.path, ids)
