@@ -150,9 +150,9 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
         call.caller, call.body, key=_key(call.head), trace=call.trace, make_origin=call.head.origin
     )
     match outcome:
-        case PlacedOrder(order, replayed) | CancelledOrder(order, replayed):
-            location = (b"location", f"{MARKETFRONT}/{order.order_id}".encode())
-            return Answer(order, headers=(location, *(_REPLAYED if replayed else ())))
+        case PlacedOrder(order_id, document, replayed) | CancelledOrder(order_id, document, replayed):
+            location = (b"location", f"{MARKETFRONT}/{order_id}".encode())
+            return Answer(raw=document, headers=(location, *(_REPLAYED if replayed else ())))
         case RefusedOrder(problem, chosen, replayed):
             return _refusal(problem, chosen, replayed=replayed)
         case UnansweredOrder(problem):
@@ -201,8 +201,8 @@ async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
         make_origin=call.head.origin,
     )
     match outcome:
-        case CancelledOrder(order, replayed) | PlacedOrder(order, replayed):
-            return Answer(order, headers=_REPLAYED if replayed else ())
+        case CancelledOrder(_, document, replayed) | PlacedOrder(_, document, replayed):
+            return Answer(raw=document, headers=_REPLAYED if replayed else ())
         case RefusedOrder(problem, chosen, replayed):
             return _refusal(problem, chosen, replayed=replayed)
         case UnansweredOrder(problem):

@@ -431,7 +431,7 @@ class Cancellations(Struct, frozen=True):
         """Return the outcome of a cancellation that has ended, pinned to the key."""
         outcome: PinnedOutcome
         if order.state is OrderState.CANCELLED:
-            outcome = CancelledOrder(order_of(order))
+            outcome = CancelledOrder(order.id, as_json(order_of(order)))
         else:
             problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
             origin = context.make_origin()

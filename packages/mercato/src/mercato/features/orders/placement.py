@@ -74,7 +74,7 @@ from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.orders import Actor, PlaceOrderRequest
-from mercato_contract.wire import redacted
+from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)
 """How much longer than its calls a placement's claim lasts."""
@@ -334,7 +334,7 @@ class Placements(Struct, frozen=True):
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:
-                placed = PlacedOrder(order_of(order))
+                placed = PlacedOrder(order.id, as_json(order_of(order)))
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed
             case StoreAnswer.REFUSED:
