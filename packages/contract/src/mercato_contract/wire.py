@@ -118,6 +118,8 @@ def parse_instant(text: str) -> datetime | None:
 def parse_retry_after(text: str | None, now: datetime) -> float | None:
     """Return the seconds of a `Retry-After`, a number or a date; None if it is malformed."""
     text = (text or "").strip()
+    if not text:  # most answers have none, and the parser of dates takes its time for it
+        return None
     if text.isascii() and text.isdigit():
         return min(float(text[:9]), MAX_RETRY_AFTER)
     instant = parse_http_date(text)

@@ -147,12 +147,12 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
     outcome = await call.app.placements.place(
-        call.caller, call.body, key=_key(call.head), trace=call.trace, origin=call.head.context.origin
+        call.caller, call.body, key=_key(call.head), trace=call.trace, make_origin=call.head.origin
     )
     match outcome:
-        case PlacedOrder(order, replayed) | CancelledOrder(order, replayed):
-            location = (b"location", f"{MARKETFRONT}/{order.order_id}".encode())
-            return Answer(order, headers=(location, *(_REPLAYED if replayed else ())))
+        case PlacedOrder(order_id, document, replayed) | CancelledOrder(order_id, document, replayed):
+            location = (b"location", f"{MARKETFRONT}/{order_id}".encode())
+            return Answer(raw=document, headers=(location, *(_REPLAYED if replayed else ())))
         case RefusedOrder(problem, chosen, replayed):
             return _refusal(problem, chosen, replayed=replayed)
         case UnansweredOrder(problem):
@@ -198,11 +198,11 @@ async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
         call.ids["orderId"],
         call.body,
         key=_key(call.head),
-        origin=call.head.context.origin,
+        make_origin=call.head.origin,
     )
     match outcome:
-        case CancelledOrder(order, replayed) | PlacedOrder(order, replayed):
-            return Answer(order, headers=_REPLAYED if replayed else ())
+        case CancelledOrder(_, document, replayed) | PlacedOrder(_, document, replayed):
+            return Answer(raw=document, headers=_REPLAYED if replayed else ())
         case RefusedOrder(problem, chosen, replayed):
             return _refusal(problem, chosen, replayed=replayed)
         case UnansweredOrder(problem):

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from mercato.platform.clock import new_id_text
 from mercato.platform.errors import InvalidRequest, Unauthenticated
-from mercato.platform.wire.problem import Context
+from mercato.platform.wire.problem import Context, Origin
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(
@@ -144,6 +144,10 @@ class Head:
     def context(self) -> Context:
         """What this request's refusals are rendered with."""
         return Context(self.base_url, self.request_id, self.trace_id, self.headers.get(b"accept", b""))
+
+    def origin(self) -> Origin:
+        """Return what a refusal repeats of this request. Most requests aren't refused."""
+        return self.context.origin
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""

@@ -64,7 +64,7 @@ from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, delete_waiting, enqueue, fence, finish
 from mercato.platform.telemetry.context import set_partner
-from mercato.platform.wire.problem import Origin, detail_of
+from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import (
     CancellationStatus,
@@ -101,7 +101,7 @@ class CancellationContext(Struct, frozen=True, kw_only=True):
     caller: Caller
     request: CancelOrderRequest
     keyed: KeyedRequest
-    origin: Origin
+    make_origin: MakeOrigin
     deadline: float
 
 
@@ -127,7 +127,13 @@ class Cancellations(Struct, frozen=True):
     resend: timedelta
 
     async def cancel(
-        self, caller: Caller, order_id: UUID, request: CancelOrderRequest, *, key: str, origin: Origin
+        self,
+        caller: Caller,
+        order_id: UUID,
+        request: CancelOrderRequest,
+        *,
+        key: str,
+        make_origin: MakeOrigin,
     ) -> OrderOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
@@ -143,7 +149,7 @@ class Cancellations(Struct, frozen=True):
                 fingerprints=[hmac_sha256(secret, text) for secret in self.secrets],
                 lease=timedelta(seconds=self.seconds) + SLACK,
             ),
-            origin=origin,
+            make_origin=make_origin,
             deadline=asyncio.get_running_loop().time() + self.seconds,
         )
         async with self.db.read() as tx:
@@ -425,11 +431,12 @@ class Cancellations(Struct, frozen=True):
         """Return the outcome of a cancellation that has ended, pinned to the key."""
         outcome: PinnedOutcome
         if order.state is OrderState.CANCELLED:
-            outcome = CancelledOrder(order_of(order))
+            outcome = CancelledOrder(order.id, as_json(order_of(order)))
         else:
             problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
-            detail = replace(detail_of(problem, context.origin, at=now), order_id=order.id)
-            outcome = RefusedOrder(detail, context.origin.format)
+            origin = context.make_origin()
+            detail = replace(detail_of(problem, origin, at=now), order_id=order.id)
+            outcome = RefusedOrder(detail, origin.format)
         await idempotency.pin(tx, claim, outcome, order_content=order.content)
         return outcome
 

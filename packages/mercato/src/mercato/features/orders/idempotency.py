@@ -23,7 +23,6 @@ from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
 from mercato.platform.wire.problem import ProblemFormat
-from mercato_contract.orders import Order
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import as_json
 
@@ -63,7 +62,6 @@ _CREATED: Final = 201
 _JSON: Final = "application/json"
 _YAML: Final = b"---\n"
 
-_order: Final = msgspec.json.Decoder(Order)
 _problem: Final = msgspec.json.Decoder(ProblemDetail)
 
 
@@ -78,16 +76,21 @@ _format: Final = msgspec.json.Decoder(_StoredFormat)
 
 
 class PlacedOrder(Struct, frozen=True):
-    """The order as it was when its store had accepted it. `replayed`: an earlier request got the same."""
+    """The order as it was when its store had accepted it, as JSON: what is pinned is what is sent.
 
-    order: Order
+    `replayed`: an earlier request got the same bytes.
+    """
+
+    order_id: UUID
+    document: bytes
     replayed: bool = False
 
 
 class CancelledOrder(Struct, frozen=True):
-    """The order as it was when its storefront's cancellation took effect."""
+    """The order as it was when its storefront's cancellation took effect, as JSON."""
 
-    order: Order
+    order_id: UUID
+    document: bytes
     replayed: bool = False
 
 
@@ -222,7 +225,7 @@ async def _find_outcome(
         )
     if row.status is not None:
         base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
-        return _outcome_of(row.status, decompress(row.body, base=base))
+        return _outcome_of(row.status, row.order_id, decompress(row.body, base=base))
     if _is_claimed(row, now, request.lease):
         raise errors.RequestInProgress(
             "The same request is still in progress. Repeat it with the same key.", retry_after=WAIT_SECONDS
@@ -230,12 +233,12 @@ async def _find_outcome(
     return None
 
 
-def _outcome_of(status: int, body: bytes) -> PinnedOutcome:
+def _outcome_of(status: int, order_id: UUID, body: bytes) -> PinnedOutcome:
     """Return the outcome from the document that `pin` stored."""
     if status == _CREATED:
-        return PlacedOrder(_order.decode(body), replayed=True)
+        return PlacedOrder(order_id, body, replayed=True)
     if status == _OK:
-        return CancelledOrder(_order.decode(body), replayed=True)
+        return CancelledOrder(order_id, body, replayed=True)
     if body.startswith(_YAML):
         # The previous release stored Markdown as it was sent: its front matter has each member as JSON. The next
         # release needs this no longer, because a key lasts 24 hours.
@@ -262,10 +265,10 @@ async def pin(tx: Write, claim: Claim, outcome: PinnedOutcome, *, order_content:
     `order_content`, that of the key's order.
     """
     match outcome:
-        case PlacedOrder(order):
-            status, media_type, document = _CREATED, _JSON, as_json(order)
-        case CancelledOrder(order):
-            status, media_type, document = _OK, _JSON, as_json(order)
+        case PlacedOrder(document=document):
+            status, media_type = _CREATED, _JSON
+        case CancelledOrder(document=document):
+            status, media_type = _OK, _JSON
         case RefusedOrder(problem, chosen):
             status, media_type, document = problem.status, ProblemFormat.JSON.value, as_json(problem)
             if chosen is not ProblemFormat.JSON:

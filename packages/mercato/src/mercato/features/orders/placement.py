@@ -72,9 +72,9 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
-from mercato.platform.wire.problem import Origin, detail_of
+from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.orders import Actor, PlaceOrderRequest
-from mercato_contract.wire import redacted
+from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)
 """How much longer than its calls a placement's claim lasts."""
@@ -125,7 +125,7 @@ class Placements(Struct, frozen=True):
     activity: Activity
 
     async def place(
-        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, origin: Origin
+        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, make_origin: MakeOrigin
     ) -> OrderOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
@@ -141,7 +141,7 @@ class Placements(Struct, frozen=True):
                 lease=timedelta(seconds=self.seconds) + SLACK,
             ),
             trace=trace,
-            origin=origin,
+            make_origin=make_origin,
             deadline=asyncio.get_running_loop().time() + self.seconds,
         )
         try:
@@ -334,7 +334,7 @@ class Placements(Struct, frozen=True):
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:
-                placed = PlacedOrder(order_of(order))
+                placed = PlacedOrder(order.id, as_json(order_of(order)))
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed
             case StoreAnswer.REFUSED:
@@ -354,13 +354,13 @@ class Placements(Struct, frozen=True):
         order: OrderRow | None = None,
     ) -> RefusedOrder:
         """Return the refusal. It is pinned to the key unless a repeat may succeed."""
-        now = self.clock()
-        detail, content = detail_of(problem, context.origin, at=now), b""
+        now, origin = self.clock(), context.make_origin()
+        detail, content = detail_of(problem, origin, at=now), b""
         if order is None:
             self.activity.refused(problem.code)
         else:
             detail, content = replace(detail, order_id=order.id), order.content
-        refused = RefusedOrder(detail, context.origin.format)
+        refused = RefusedOrder(detail, origin.format)
         if problem.retryable:
             await idempotency.free(tx, claim, now=now)
         else:

@@ -27,7 +27,7 @@ from mercato.features.partners.model import Caller
 from mercato.platform import errors
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Problem
-from mercato.platform.wire.problem import Origin
+from mercato.platform.wire.problem import MakeOrigin
 from mercato_contract.orders import OrderState, OrderStatus, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import hmac_sha256
@@ -37,14 +37,14 @@ from mercato_contract.wire import as_json
 class PlacementContext(Struct, frozen=True, kw_only=True):
     """One Place request. `deadline` is the end of its calls, on the event loop's clock.
 
-    `origin` isn't read here: it is what a repeat needs to get the same refusal.
+    `make_origin` isn't called here: it returns what a repeat needs to get the same refusal.
     """
 
     caller: Caller
     request: PlaceOrderRequest
     keyed: KeyedRequest
     trace: str
-    origin: Origin
+    make_origin: MakeOrigin
     deadline: float
 
 

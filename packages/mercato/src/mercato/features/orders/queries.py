@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -74,6 +75,7 @@ _DELETE_SUBMISSION: Final = prepared(
 _INSERT_ENTRY: Final = prepared_insert(history)
 
 _COLUMNS: Final = tuple(orders.c.keys())
+_values_of: Final = attrgetter(*_COLUMNS)
 
 _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
 
@@ -165,11 +167,8 @@ async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
 
 async def update_order(tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False) -> bool:
     """Write the members that differ; return whether the order exists, and with `if_unchanged` is as it was stored."""
-    values: dict[str, object] = {}
-    for name in _COLUMNS:
-        value = getattr(after, name)
-        if value is not getattr(before, name):
-            values[name] = value
+    pairs = zip(_COLUMNS, _values_of(before), _values_of(after), strict=True)
+    values: dict[str, object] = {name: new for name, old, new in pairs if new is not old}
     statement = _update(tuple(values), if_unchanged=if_unchanged)
     return (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).rowcount == 1
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -153,7 +154,7 @@ class Submitter(Struct, frozen=True):
         body = self.vault.open(sealed, context=f"order submission {order.id}").encode()
         return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
 
-    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, PlaceReply]:
+    async def attempt(self, submission: Submission, seconds: float) -> tuple[CallResult, PlaceReply]:
         """Make one call."""
         parser = ReplyParser[PlaceReply](read_place)
         called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
@@ -173,9 +174,7 @@ class Submitter(Struct, frozen=True):
         No call outlasts `give_up_at`: else it could arrive after the notice that the order was cancelled.
         """
         seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
-        reply, calls = await call_until_final(
-            lambda left: self.attempt(submission, seconds=left), seconds=seconds
-        )
+        reply, calls = await call_until_final(partial(self.attempt, submission), seconds=seconds)
         return SubmissionOutcome(reply, calls)
 
     async def record(

@@ -1,6 +1,7 @@
 """Refusals as they are sent and stored: Problem Details (RFC 9457), or Markdown if the client prefers it."""
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -30,6 +31,10 @@ class Origin(Struct, frozen=True):
     request_id: str
     trace_id: str
     format: ProblemFormat
+
+
+MakeOrigin = Callable[[], Origin]
+"""Return the origin of a request, which only a refusal needs."""
 
 
 class Context(Struct, frozen=True):
