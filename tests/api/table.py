@@ -52,6 +52,7 @@ BODIES: dict[str, Any] = {
     "updateCartItem": {"cart": CART, "lineItemId": ITEM, "quantity": 2},
     "validateOrder": ORDER,
     "placeOrder": ORDER | {"payment": {"type": "external"}, "validatedOrderToken": None},
+    "cancelOrder": {"reason": "CHANGED_MIND", "message": None},
     "explainWebhookSignature": {
         "headers": {"webhook-id": ITEM, "webhook-timestamp": "1772366400", "webhook-signature": "v1,AAAA"},
         "body": "{}",

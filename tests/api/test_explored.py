@@ -16,7 +16,7 @@ from mercato.asgi import document
 EXAMPLES = 6
 """Generated requests for each operation."""
 
-WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}}
+WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}, "cancelOrder": {503}}
 """Operations whose 5xx may be caused by a store that doesn't answer."""
 
 
@@ -48,6 +48,7 @@ class Subject:
 @pytest.fixture
 async def subject(mercato: Service, shop: Merchant) -> Subject:
     here = await trade(mercato, shop, event_url=shop.base + "/events")
+    shop.answers["cancel"] = {"accepted": True}
     placed = await here.placed()
     run = await mercato.run(here.pos, here.store["storeId"], here.shop.base + "/catalog.json")
     tea = here.order()["cart"]["lineItems"][0]["itemId"]
@@ -156,7 +157,7 @@ def _aimed(case: Any, path: str, subject: Subject) -> dict[str, str]:
         case.query["storeId"] = ids["storeId"]
     case.body = _with_ids(case.body, ids)
     headers = {"Authorization": f"Bearer {subject.keys[surface]}"} if surface in subject.keys else {}
-    return headers | ({"Idempotency-Key": str(uuid4())} if path.endswith("/place") else {})
+    return headers | ({"Idempotency-Key": str(uuid4())} if path.endswith(("/place", "/cancel")) else {})
 
 
 def _with_ids(value: Any, ids: dict[str, str]) -> Any:

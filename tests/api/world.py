@@ -30,7 +30,7 @@ async def make_world(mercato: Service, shop: Merchant) -> World:
     store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
     run = await mercato.run(client, store["storeId"], shop.host(CATALOG))
     await shop.webhook()
-    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
+    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}, "cancel": {"accepted": True}}
     ids = {
         "storeId": store["storeId"],
         "catalogSetId": store["catalogSetId"],
