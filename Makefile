@@ -10,7 +10,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients test-browser audit lock wheels sbom check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,8 +34,8 @@ $(VENV)/.run: $(PACKAGES:=/pyproject.toml) pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q $(PACKAGES:=/src)
 	touch $@
 
-# A stamp for each group: nobody else needs Sphinx or Playwright.
-$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser: $(VENV)/.%: $(VENV)/.run
+# A stamp for each group: nobody else needs Sphinx, Playwright or Patroni.
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser $(VENV)/.ha: $(VENV)/.%: $(VENV)/.run
 	$(LOCKED) --group $*
 	touch $@
 
@@ -71,6 +71,13 @@ test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/d
 test-browser: $(VENV)/.dev $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
 	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser
 
+test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (needs etcd: apt-get install etcd-server)
+	@if ! command -v etcd >/dev/null; then \
+	  echo "make test-ha is skipped: there is no etcd on the PATH. Install it: apt-get install etcd-server"; \
+	elif ! $(MAKE) --no-print-directory $(VENV)/.ha; then \
+	  echo "make test-ha is skipped: the packages of Patroni couldn't be installed"; \
+	else MERCATO_TEST_HA=1 $(BIN)/python -m pytest -n 0 -q -s tests/ha; fi
+
 prove: $(VENV)/.dev ## kill processes at random and compare the records; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
 
@@ -81,7 +88,7 @@ audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 # 3.11.5 is the oldest that Sphinx's theme takes.
 lock: $(VENV)/.dev ## renew requirements.lock after a change of what is required; UPGRADE="httpx ruff" raises these
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
-	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser,--group pyproject.toml:$(group)) \
+	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser ha,--group pyproject.toml:$(group)) \
 	  $(foreach package,$(PACKAGES),--no-emit-package $(patsubst mercato-mercato,mercato,mercato-$(notdir $(package)))) \
 	  $(addprefix --upgrade-package ,$(UPGRADE)) --output-file requirements.lock
 

@@ -10,7 +10,7 @@ from typing import Final
 SIZE: Final = 1024 * 1024
 """Bytes of the document: as many as a request body may have."""
 
-_RUNS: Final = 9
+DECODINGS: Final = 9
 
 _ENTRY: Final = (
     b'{"itemId":"0190f5fe-7e3b-7ccc-8000-00000000000a","name":"Margherita","quantity":2,"basePrice":"12.50",'
@@ -24,7 +24,7 @@ def plain_decoding_seconds() -> float:
 
     Call it next to what is measured, in the same thread, so that both have the same share of the machine.
     """
-    return median(_seconds() for _ in range(_RUNS))
+    return median(_seconds() for _ in range(DECODINGS))
 
 
 @contextmanager

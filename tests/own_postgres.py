@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
 from tests import postgres_server
+from tests.waiting import PATIENCE
 
 # What was committed survives the immediate stop, which the shared server does not promise.
 DURABLE = ("synchronous_commit=on",)
@@ -75,3 +77,33 @@ async def own_postgres(*options: str) -> AsyncIterator[OwnPostgres]:
             yield server
         finally:
             await server.stop()
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[tuple[OwnPostgres, OwnPostgres]]:
+    """Run a primary and a streaming replica of it."""
+    async with own_postgres(*REPLICATED) as primary:
+        with tempfile.TemporaryDirectory(dir=primary.home.parent, ignore_cleanup_errors=True) as directory:
+            home = Path(directory) / "replica"
+            home.mkdir()
+            replica = await primary.copy_to(home)
+            await replica.start()
+            try:
+                yield primary, replica
+            finally:
+                await replica.stop()
+
+
+async def configure(server: OwnPostgres, name: str, value: str) -> None:
+    """Change a setting of the server, and return once it holds."""
+    connection = await asyncpg.connect(server.url)
+    await connection.execute("SET default_transaction_read_only = off")
+    await connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+    await connection.execute("SELECT pg_reload_conf()")
+    await connection.close()
+    async with asyncio.timeout(PATIENCE):
+        shown = ""
+        while shown != value:
+            connection = await asyncpg.connect(server.url)
+            shown = await connection.fetchval(f"SHOW {name}")
+            await connection.close()

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from mercato.cli.commands import app
 from mercato.features.metrics import CommerceMetrics
+from mercato.platform.db.url import hosts_of
 from mercato.platform.telemetry.metrics import QueueDepth
 from mercato.settings import PREFIX, Settings
 
@@ -115,13 +116,47 @@ def test_the_compose_file_uses_existing_commands_settings_and_an_existing_image(
     assert set(composed["volumes"]) == {"postgres"}
 
 
+def test_the_compose_file_of_a_failover_names_both_servers_and_uses_existing_files_and_settings():
+    composed = loaded(DEPLOY / "compose.failover.yaml")
+    databases = {name for name in composed["services"] if name.startswith("db")}
+    assert databases == {"db1", "db2"}
+    assert {name for name in composed["services"] if name.startswith("etcd")} == {"etcd1", "etcd2", "etcd3"}
+    for name, one in composed["services"].items():
+        if name not in {"api", "worker"}:
+            continue
+        assert one["command"][0] in app
+        url = re.sub(r"\$\{[^}]*\}", "secret", one["environment"]["MERCATO_DATABASE_URL"])
+        assert set(hosts_of(url)) == databases
+        for variable in one["environment"]:
+            assert variable.removeprefix(PREFIX).lower() in Settings.__struct_fields__, variable
+    for one in composed["services"].values():
+        if "build" in one:
+            assert (DEPLOY / one["build"]["context"] / one["build"]["dockerfile"]).exists()
+        assert {volume.partition(":")[0] for volume in one.get("volumes", ())} <= set(composed["volumes"])
+
+
+def test_the_image_of_patroni_uses_existing_files_pinned_packages_and_the_image_of_the_other_compose_file():
+    text = (DEPLOY / "Dockerfile.patroni").read_text()
+    sent = {
+        line[1:]
+        for line in (DEPLOY / "Dockerfile.patroni.dockerignore").read_text().splitlines()
+        if line[:1] == "!"
+    }
+    copied = {name for line in re.findall(r"^COPY (.+)", text, re.MULTILINE) for name in line.split()[:-1]}
+    assert copied == sent
+    assert all((DEPLOY.parent / name).exists() for name in copied)
+    assert "--require-hashes" in text
+    assert f"FROM {COMPOSED['compose.yaml']['postgres']['image']}\n" in text
+    assert "patroni==" in (DEPLOY.parent / "requirements.lock").read_text()
+
+
 COMPOSED = {path.name: loaded(path)["services"] for path in DEPLOY.glob("*compose*.y*ml")}
 SERVICES = [
     pytest.param(service, id=f"{file}: {name}")
     for file, one in COMPOSED.items()
     for name, service in one.items()
 ]
-PINNED = re.compile(r"[\w./-]+:\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}")
+PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}")
 BECOMES_ITS_USER = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
 
 
@@ -229,7 +264,7 @@ def test_the_image_has_neither_pip_nor_what_builds_the_packages():
 
 
 def test_every_line_of_the_deployed_files_has_a_comment_above():
-    for name in ("Dockerfile", "mercato.service"):
+    for name in ("Dockerfile", "Dockerfile.patroni", "mercato.service"):
         for block in (DEPLOY / name).read_text().split("\n\n"):
             assert "#" in block or block.startswith("[Install]"), block
 

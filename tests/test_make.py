@@ -1,4 +1,5 @@
 import re
+import shutil
 import subprocess
 import tomllib
 from itertools import chain
@@ -44,6 +45,21 @@ def test_a_python_that_is_too_old_is_refused_and_nothing_is_made(tmp_path: Path)
     assert made.returncode != 0
     assert "needs Python 3.11 or newer" in made.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_without_etcd_the_test_of_failovers_says_what_to_install_and_is_skipped(tmp_path: Path):
+    which = shutil.which("make")
+    assert which is not None
+    made = subprocess.run(
+        [which, "-s", "-o", ".venv/.dev", "-f", MAKEFILE, "PYTHON=python3", "test-ha"],
+        cwd=tmp_path,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert "apt-get install etcd-server" in made.stdout
 
 
 def test_every_package_that_make_installs_is_pinned_by_its_hash():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tests.api.table import GUARDED, call, target
-from tests.api.world import World, ids_for
+from tests.api.world import World, ids_for, place
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service
 
@@ -31,7 +31,9 @@ async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, 
     delivery = (await client.get(synced)).json()["deliveries"][0]["id"]
     none = shop.base + "/none"
     needed = {"cancelOnboarding": none, "retryOnboarding": none, "activateStore": shop.host(CATALOG)}
-    return {"redeliverCommerceWebhook": {"deliveryId": delivery}} | {
+    # Not the order whose status changes afterwards.
+    cancelled = await place(world.owner[Access.MARKETFRONT], world.ids)
+    return {"redeliverCommerceWebhook": {"deliveryId": delivery}, "cancelOrder": {"orderId": cancelled}} | {
         name: {"onboardingId": (await mercato.onboard(client, url, name=name))["onboardingId"]}
         for name, url in needed.items()
     }

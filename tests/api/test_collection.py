@@ -82,6 +82,7 @@ async def test_every_link_in_a_services_llms_txt_works(mercato: Service):
 async def variables(mercato: Service, shop: Merchant) -> dict[str, str]:
     """Return what a reader has after Start here: keys, and ids of resources."""
     here = await trade(mercato, shop)
+    shop.answers["cancel"] = {"accepted": True}
     made, client = await mercato.partner(PartnerKind.MARKETFRONT)
     front = made.marketfront_key
     assert front is not None

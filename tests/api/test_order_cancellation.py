@@ -294,3 +294,23 @@ async def test_an_erased_customers_cancellation_has_no_message_any_more(trading:
         stored = await tx.scalar(select(orders.c.cancellation))
     assert "Ada" not in stored
     assert (await read(trading, order))["cancellation"]["message"] is None
+
+
+async def test_an_order_that_is_closed_otherwise_while_the_store_is_silent_ends_its_cancellation(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        shop.answers["cancel"] = broken
+        completed, cancelled = await trading.placed(), await trading.placed()
+        for order in (completed, cancelled):
+            assert (await cancel(trading, order)).status == 503
+        await trading.update(completed, state="completed")
+        await trading.update(cancelled, state="cancelled", cancelReason="Out of bread")
+        for order, status in ((completed, "refused"), (cancelled, "accepted")):
+            path = f"{ORDERS}/{order['orderId']}"
+            ended = await trading.mercato.until(
+                trading.front, path, lambda one: one["cancellation"]["status"] != "requested"
+            )
+            assert ended["cancellation"]["status"] == status
+        listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+        assert {one["status"] for one in listed["deliveries"]} == {"failed"}

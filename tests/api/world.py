@@ -38,11 +38,11 @@ async def make_world(mercato: Service, shop: Merchant) -> World:
         "catalogIngestId": run["catalogIngestId"],
         "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
     }
-    ids["orderId"] = await _order(owner[Access.MARKETFRONT], ids)
+    ids["orderId"] = await place(owner[Access.MARKETFRONT], ids)
     return World(ids, owner, stranger)
 
 
-async def _order(client: Client, ids: dict[str, str]) -> str:
+async def place(client: Client, ids: dict[str, str]) -> str:
     """Place an order whose two sides are the same partner, so that both surfaces know its id."""
     placing = next(operation for operation in GUARDED if operation.id == "placeOrder")
     placed = await call(client, placing, placing.path, ids)

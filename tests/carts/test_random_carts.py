@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.carts.random_store import RandomStore, count
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
@@ -17,7 +19,9 @@ from tests.catalog.documents import compiled
 from mercato.features.carts.changes import Menu, add_item, remove_item
 from mercato.features.carts.pricing import MAX_FAULTS, price
 from mercato.platform.clock import new_id
+from mercato.platform.errors import Problem
 from mercato_contract.carts import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
+from mercato_contract.problems import OrderError
 
 STORE, SET = uuid4(), uuid4()
 QUICK = settings(max_examples=1500, suppress_health_check=list(HealthCheck), database=None)
@@ -44,8 +48,27 @@ def check_price(seed: int, careless: float) -> bool:
     told = Counter((error.code, str(error.pointer)) for error in (fault.error() for fault in got.faults))
     assert told.total() == min(len(expected.faults), MAX_FAULTS)
     assert told <= Counter(expected.faults)
+    check_distinct(fault.error() for fault in got.faults)
     assert (None if got.total is None else Fraction(got.total, 10**menu.catalog.scale)) == expected.total
     return not expected.faults
+
+
+def check_distinct(errors: Iterable[OrderError]) -> None:
+    """Check that no two faults differ in their message alone."""
+    facts = [replace(error, message="") for error in errors]
+    assert len(set(facts)) == len(facts)
+
+
+def check_merge(seed: int) -> None:
+    """Check the faults of a cart of which one line is added again."""
+    world = RandomStore(seed, careless=1)
+    lines = world.lines()
+    cart = {"catalogSetId": SET, "storeId": STORE, "lineItems": lines}
+    body = {"item": shuffled(world, world.random.choice(lines)), "cart": cart}
+    try:
+        add_item(msgspec.convert(body, AddCartItemRequest), menu_of(world), new_id)
+    except Problem as refused:
+        check_distinct(refused.errors)
 
 
 def check_growth(seed: int) -> None:
@@ -131,6 +154,12 @@ def test_random_carts_are_both_valid_and_invalid():
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
 def test_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, careless: float):
     check_price(seed, careless)
+
+
+@settings(QUICK, max_examples=300)
+@given(seeds)
+def test_no_two_faults_of_an_added_line_differ_in_their_message_alone(seed: int):
+    check_merge(seed)
 
 
 @settings(QUICK, max_examples=300)

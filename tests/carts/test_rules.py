@@ -215,6 +215,56 @@ def test_add_lists_the_faults_of_the_cart_and_of_the_merged_item_together():
     ]
 
 
+def test_a_fault_has_the_ids_and_the_limit_that_its_message_names():
+    document = cafe()
+    sizes, unknown = str(uuid4()), str(uuid4())
+    document["modifierGroups"][EXTRAS] |= {"minimumAllowed": 1, "maximumAllowed": 3, "maximumPerItem": 2}
+    document["modifierGroups"][sizes] = {"itemIds": [CAKE], "minimumAllowed": 2}
+    document["items"][TEA]["modifierGroupIds"] = [EXTRAS, sizes]
+    cart = cart_of(
+        line(TEA),
+        line(TEA, 1, extras(line(MILK, 4)), group(sizes, line(LEMON, 2))),
+        line(TEA, 1, extras(line(LEMON, 3)), group(sizes, line(CAKE, 2)), group(unknown)),
+        line(CAKE, 4),
+        line(NOWHERE),
+    )
+    with pytest.raises(ItemUnavailable) as refused:
+        add(line(LEMON), cart, by=menu(document, LEMON))
+    errors = [msgspec.to_builtins(error) for error in refused.value.errors]
+    members = ("itemId", "modifierGroupId", "minimum", "maximum")
+    assert [(one["pointer"], {name: one[name] for name in members if name in one}) for one in errors] == [
+        ("/cart/lineItems/0/modifierGroups", {"itemId": TEA, "modifierGroupId": EXTRAS, "minimum": 1}),
+        ("/cart/lineItems/0/modifierGroups", {"itemId": TEA, "modifierGroupId": sizes, "minimum": 2}),
+        ("/cart/lineItems/1/modifierGroups/0", {"itemId": TEA, "modifierGroupId": EXTRAS, "maximum": 3}),
+        (
+            "/cart/lineItems/1/modifierGroups/1/lineItems/0",
+            {"itemId": LEMON, "modifierGroupId": sizes},
+        ),
+        ("/cart/lineItems/2/modifierGroups/0/lineItems/0", {"itemId": LEMON}),
+        ("/cart/lineItems/2/modifierGroups/0", {"itemId": LEMON, "modifierGroupId": EXTRAS, "maximum": 2}),
+        ("/cart/lineItems/2/modifierGroups/2", {"itemId": TEA, "modifierGroupId": unknown}),
+        ("/cart/lineItems/4", {"itemId": NOWHERE}),
+        ("/item", {"itemId": LEMON}),
+        ("/cart/lineItems/3/quantity", {"itemId": CAKE, "maximum": 3}),
+    ]
+
+
+def test_a_fault_without_ids_has_no_members_for_them():
+    with pytest.raises(ValidationFailed) as refused:
+        add(
+            line(CAKE, 2**31 - 1),
+            cart_of(line(CAKE, 2**31 - 1)),
+            by=menu({"items": {CAKE: {"basePrice": "0.01"}}}),
+        )
+    (error,) = refused.value.errors
+    assert msgspec.to_builtins(error) == {
+        "code": "VALIDATION_FAILED",
+        "message": "quantity together with the cart's may be at most 2147483647.",
+        "pointer": "/item/quantity",
+        "maximum": 2**31 - 1,
+    }
+
+
 def test_an_unavailable_item_makes_it_a_400_after_any_number_of_broken_rules():
     document = cafe()
     document["modifierGroups"] |= {

@@ -1,7 +1,6 @@
 """Several servers of one database: the primary is found, however the others behave, and nothing of it is mistaken."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -10,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 from sqlalchemy import text
-from tests.own_postgres import DURABLE, REPLICATED, OwnPostgres, own_postgres
-from tests.waiting import PATIENCE, loop_timeout
+from tests.own_postgres import DURABLE, REPLICATED, configure, own_postgres, pair
+from tests.waiting import loop_timeout
 
 from mercato.features.schema import SCHEMA
 from mercato.platform.db import postgresql, servers
@@ -45,21 +44,6 @@ async def silent(directory: Path) -> AsyncIterator[list[None]]:
         yield accepted
     finally:
         server.close()
-
-
-@asynccontextmanager
-async def pair() -> AsyncIterator[tuple[OwnPostgres, OwnPostgres]]:
-    """Run a primary and a streaming replica of it."""
-    async with own_postgres(*REPLICATED) as primary:
-        with tempfile.TemporaryDirectory(dir=primary.home.parent, ignore_cleanup_errors=True) as directory:
-            home = Path(directory) / "replica"
-            home.mkdir()
-            replica = await primary.copy_to(home)
-            await replica.start()
-            try:
-                yield primary, replica
-            finally:
-                await replica.stop()
 
 
 @pytest.mark.parametrize(
@@ -145,23 +129,6 @@ async def test_a_primary_that_has_become_a_replica_is_an_outage_and_its_session_
         async with db.write() as tx:
             await tx.execute(text("INSERT INTO written VALUES (1)"))
             assert await tx.scalar(text("SELECT pg_backend_pid()")) != first
-
-
-async def configure(server: OwnPostgres, name: str, value: str) -> None:
-    """Change a setting of the server, and return once it holds."""
-    import asyncpg
-
-    connection = await asyncpg.connect(server.url)
-    await connection.execute("SET default_transaction_read_only = off")
-    await connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-    await connection.execute("SELECT pg_reload_conf()")
-    await connection.close()
-    async with asyncio.timeout(PATIENCE):
-        shown = ""
-        while shown != value:
-            connection = await asyncpg.connect(server.url)
-            shown = await connection.fetchval(f"SHOW {name}")
-            await connection.close()
 
 
 async def test_a_commit_that_no_replica_confirms_in_time_is_unavailable_and_stays_invisible(

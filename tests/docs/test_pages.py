@@ -13,6 +13,8 @@ from tests.docs.reader import Reader, tools
 START = ROOT / "docs/start-here.md"
 HOW_TO = ROOT / "docs/how-to"
 POSTGRESQL = HOW_TO / "go-to-postgresql.md"
+FAILOVER = HOW_TO / "survive-a-failover.md"
+"""It needs a cluster: tests/ha/test_how_to.py reads it."""
 README = ROOT / "README.md"
 ERRORS = ROOT / "docs/reference/errors.md"
 """Its examples are refused, as they should be: tests/api/test_error_pages.py runs them one by one."""
@@ -90,5 +92,5 @@ def test_no_page_with_commands_is_left_out() -> None:
     with_commands = {
         page for page in documents() if any(block.language in {"sh", "python"} for block in blocks(page))
     }
-    pages = {README, START, POSTGRESQL, ERRORS, *(HOW_TO / page for page in PAGES)}
+    pages = {README, START, POSTGRESQL, FAILOVER, ERRORS, *(HOW_TO / page for page in PAGES)}
     assert {shown(page) for page in with_commands} == {shown(page) for page in pages}

@@ -153,6 +153,7 @@ def test_an_item_is_sold_while_a_catalog_that_reaches_it_is_available():
     found = checked(document=two_menus(), now=later)
     assert codes(found.errors) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
     assert found.errors[0].message == "Cake is not on offer on Wednesday at 14:00:00, the store's time."
+    assert found.errors[0].item_id == UUID(CAKE)
     assert (
         errors_of(order(fulfillment=scheduled("2026-03-11T13:59:59Z")), document=two_menus(), now=later) == []
     )

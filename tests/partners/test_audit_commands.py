@@ -59,6 +59,7 @@ READS = {
 """Commands that change nothing."""
 
 PROCESSES = {
+    ("db", "copy"),
     ("demo",),
     ("migrate",),
     ("sandbox", "merchant"),

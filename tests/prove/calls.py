@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from time import monotonic
 from typing import Any, Final
 
 import aiohttp
@@ -14,6 +15,16 @@ from mercato_client.testing.caller import Answer, Caller, NoAnswerError
 
 LONGEST_WAIT: Final = 1.0
 """The most seconds between two tries, whatever Retry-After says: short waits cause more races."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request that was answered, with the instants of both; status 0 for one without an answer."""
+
+    operation: str
+    status: int
+    sent_at: float
+    answered_at: float
 
 
 @dataclass(slots=True)
@@ -26,6 +37,8 @@ class Calls:
     answered: int = 0
     odd: Counter[str] = field(default_factory=Counter)
     """Answers that the service must never give."""
+    log: list[Answered] = field(default_factory=list)
+    """Every request, in the order of their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +53,17 @@ class Partner:
         """Send a request to any server; None when no answer came."""
         base = await self.calls.fleet.base()
         self.calls.sent += 1
+        operation, sent_at = f"{method} {path.partition('?')[0]}", monotonic()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             answer = await Caller(base, self.key, self.calls.session).call(method, path, body, headers=named)
         except NoAnswerError:
+            self.calls.log.append(Answered(operation, 0, sent_at, monotonic()))
             return None
         self.calls.answered += 1
+        self.calls.log.append(Answered(operation, answer.status, sent_at, monotonic()))
         if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            self.calls.odd[f"{method} {path.partition('?')[0]} answered 500"] += 1
+            self.calls.odd[f"{operation} answered 500"] += 1
         return answer
 
     async def until_final(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,19 +75,22 @@ class Result:
     violations: list[Violation]
 
 
-async def run(plan: Plan) -> Result:
-    """Run a round and return its result. Its directory keeps the processes' logs."""
+async def run(plan: Plan, disturb: "Callable[[Day], Awaitable[None]] | None" = None) -> Result:
+    """Run a round and return its result. Its directory keeps the processes' logs.
+
+    `disturb` does something else during the trade than killing the service's processes.
+    """
     began = monotonic()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        day = _Day(plan, session)
+        day = Day(plan, session)
         stack.push_async_callback(day.fleet.stop)
         await day.prepare(stack)
         url = plan.url or f"sqlite:///{plan.directory / 'data' / 'mercato.db'}"
         db = await stack.enter_async_context(Database.open(url))
         async with asyncio.timeout(ROUND_SECONDS), asyncio.TaskGroup() as group:
             keepers = [group.create_task(day.fleet.keep(one)) for one in day.fleet.programs]
-            await day.trade(group)
+            await day.trade(group, disturb or Day.kill)
             await day.rest(db)
             await day.ask_again(db)
             service = await day.read(db)
@@ -95,7 +99,7 @@ async def run(plan: Plan) -> Result:
         return day.result(service, seconds=monotonic() - began)
 
 
-class _Day:
+class Day:
     """All participants of a round."""
 
     def __init__(self, plan: Plan, session: aiohttp.ClientSession) -> None:
@@ -104,7 +108,7 @@ class _Day:
         if plan.url is not None:
             self.settings |= {"MERCATO_DATABASE_URL": plan.url}
         self.closing = asyncio.Event()
-        self.fleet = Fleet(self._programs(), self._chance("kills"))
+        self.fleet = Fleet(self._programs(), self._chance("kills"), chaos=plan.kills > 0)
         self.calls = Calls(self.fleet, session)
         self.merchants = MerchantRecords({name: Shop(name, "ab".index(name[0])) for name in SHOPS})
         self.shops = list(self.merchants.shops.values())
@@ -162,12 +166,13 @@ class _Day:
         """Return a customer of the storefront."""
         return Partner(self.calls, self.front_key, self._chance(name))
 
-    async def trade(self, group: asyncio.TaskGroup) -> None:
-        """Trade while processes are killed, then finish everything."""
+    async def trade(self, group: asyncio.TaskGroup, disturb: "Callable[[Day], Awaitable[None]]") -> None:
+        """Trade during the disturbance, then finish everything."""
         at_work = [group.create_task(self.selling.run(shop)) for shop in self.shops]
         customers = [self.customer(f"customer {number}") for number in range(CUSTOMERS)]
         at_work += [group.create_task(self.buying.run(customer)) for customer in customers]
-        await self._kill()
+        await self.live()
+        await disturb(self)
         for double in (*self.doubles, self.storefront):
             double.heal()
         self.closing.set()
@@ -178,10 +183,9 @@ class _Day:
             for task in at_work:
                 task.cancel()
 
-    async def _kill(self) -> None:
+    async def kill(self) -> None:
         """Kill at random instants. Time is counted in answers, so that a slow machine gets as far as a fast one."""
         rng = self._chance("gaps")
-        await self._live()
         while self.fleet.kills < self.plan.kills:
             await asyncio.sleep(rng.uniform(0, 0.2))
             if rng.random() > AT_ONCE:
@@ -195,7 +199,7 @@ class _Day:
         while self.calls.answered < until and monotonic() < latest:  # many count it up
             await asyncio.sleep(0.01)
 
-    async def _live(self) -> None:
+    async def live(self) -> None:
         """Return once the first store is live: before that nothing can be lost."""
         while all(shop.store_id is None for shop in self.shops):  # for a moment
             await asyncio.sleep(0.05)

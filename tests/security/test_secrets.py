@@ -31,6 +31,8 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 HARMLESS = {
     "features.catalogs.building.model.Built.body": "a catalog, which is public",
     "features.catalogs.validation.scan._Frame.keys": "names of a document's members",
+    "features.discovery.index.SearchColumns.hours_key": "a hash that groups stores by their hours",
+    "features.discovery.index.SearchColumns.name_key": "a name to sort by",
     "features.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",

@@ -13,12 +13,30 @@ OTHER: Final = "OTHER"
 """Clients treat an unknown order error code as this one; an unreadable refusal of a store gets it."""
 
 
-class OrderError(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason of a refusal: a code, a message, and its location in the body, if it has one (RFC 6901)."""
+_Int32 = Annotated[int, Meta(extra_json_schema={"format": "int32"})]
+
+
+class OrderError(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One reason of a refusal: a code, a message, and its location in the body, if it has one (RFC 6901).
+
+    Two reasons of a refusal never differ in their message alone.
+    """
 
     code: str
     message: str
     pointer: str | None = None
+    item_id: (
+        Annotated[UUID, Meta(description="The item that is unavailable, or whose rule is broken.")]
+        | UnsetType
+    ) = UNSET
+    modifier_group_id: (
+        Annotated[UUID, Meta(description="The modifier group that is unavailable, or whose rule is broken.")]
+        | UnsetType
+    ) = UNSET
+    minimum: Annotated[_Int32, Meta(description="The least units that the rule requires.")] | UnsetType = (
+        UNSET
+    )
+    maximum: Annotated[_Int32, Meta(description="The most units that the rule allows.")] | UnsetType = UNSET
 
 
 Reason = OrderError

@@ -56,6 +56,7 @@ from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, open_database
 from mercato.platform.db.health import WriteProbe
+from mercato.platform.db.replication import measure_replication
 from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
@@ -200,6 +201,7 @@ async def _serving_metrics(app: Services) -> AsyncIterator[None]:
     app.metrics.watch_cache("bodies", app.bodies.lookups)
     app.metrics.watch_activity(app.activity.take)
     app.metrics.watch_queue(partial(find_depths, app.db))
+    app.metrics.watch_replication(partial(measure_replication, app.db))
     port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
     if port is None or not multiprocess.owns_metrics_port():
         yield

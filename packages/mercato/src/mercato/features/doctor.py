@@ -22,12 +22,13 @@ from mercato.platform.db.engine import Database, Read, open_database
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.migrate import SchemaDiffers, find_revision
 from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
+from mercato.platform.db.replication import find_replication
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
 from mercato.platform.jobs.ownership import is_owned
 from mercato.platform.jobs.queue import CHANNEL
 from mercato.platform.processes import WANTED_FILES, max_open_files
-from mercato.platform.telemetry.metrics import QueueDepth
+from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
 from mercato.platform.texts import count_of
 from mercato.settings import MiB, Settings
 
@@ -97,6 +98,8 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
     schema = await _schema(tx)
     yield schema
     yield await _storage(tx)
+    if tx.dialect == "postgresql":
+        yield await _replication(tx)
     if settings.database_replica_url is not None:
         yield await _replica(tx.database, settings)
     yield await _clock(tx)
@@ -147,6 +150,30 @@ async def _storage(tx: Read) -> Check:
     elif files.log > MAX_LOG:
         advice = "Some process keeps an old snapshot open: restart those that aren't the service's."
     return _check("storage", f"SQLite {files.version}, {size}, log {log}, {free} free beside it", advice)
+
+
+async def _replication(tx: Read) -> Check:
+    found = await find_replication(tx)
+    commits = "commits wait for a replica" if found.is_synchronous else "commits wait for no replica"
+    behind = "".join(f", {_behind(one)}" for one in found.replicas)
+    message = f"{count_of(found.hosts, 'host')} in the URL, {commits}{behind}"
+    advice = None
+    if found.is_synchronous and not found.replicas:
+        advice = "No replica streams, so no commit ends: start one, or empty synchronous_standby_names."
+    elif found.hosts > 1 and not found.is_synchronous:
+        advice = "A failover may lose orders: set Patroni's synchronous_mode, or synchronous_standby_names."
+    elif any(one.bytes is None for one in found.replicas):
+        advice = "To see how far the replicas are: GRANT pg_monitor TO the database's user."
+        return _check("replication", message, advice, State.NOTE)
+    return _check("replication", message, advice)
+
+
+def _behind(replica: ReplicaLag) -> str:
+    if replica.bytes is None:
+        return f"{replica.name} streams"
+    kind = "synchronous" if replica.is_synchronous else "asynchronous"
+    age = "" if replica.seconds is None else f" and {replica.seconds:.1f} s"
+    return f"{replica.name} ({kind}) is {replica.bytes / MiB:,.1f} MiB{age} behind"
 
 
 async def _replica(own: Database, settings: Settings) -> Check:

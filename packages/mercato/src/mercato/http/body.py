@@ -110,7 +110,7 @@ class Body:
     @property
     def is_unread(self) -> bool:
         """Whether there is a body that wasn't read to its end."""
-        return self._more and ((self._head.content_length or 0) > 0 or _CODING in self._head.headers)
+        return self._more and ((self._declared or 0) > 0 or _CODING in self._head.headers)
 
     async def read(self, limit: int, owner: Owner) -> bytes:
         """Return the body. If it arrives in several parts, it counts against the owner's budget until `release`.
@@ -122,9 +122,14 @@ class Body:
         self._begin(limit)
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._read_all(limit)
+                whole = self._part(await self._receive())
+                if self._more:
+                    whole = await self._read_rest(whole, limit)
         except TimeoutError:
             raise self._too_slow() from None
+        if len(whole) > limit:
+            raise PayloadTooLarge(limit)
+        return whole
 
     async def read_into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
         """Pass each part to `write` when it arrives. Raises what `read` raises, except for the budget's refusals."""
@@ -150,7 +155,7 @@ class Body:
 
     def check_length(self, limit: int) -> None:
         """Check the declared length before the body arrives. Raises PayloadTooLarge."""
-        if (self._head.content_length or 0) > limit:
+        if (self._declared or 0) > limit:
             raise PayloadTooLarge(limit)
 
     def _begin(self, limit: int) -> None:
@@ -166,20 +171,16 @@ class Body:
     def _too_slow(self) -> InvalidRequest:
         return InvalidRequest(f"The body didn't arrive within {self._seconds:g} s. Send it again, faster.")
 
-    async def _read_all(self, limit: int) -> bytes:
-        whole = self._part(await self._receive())
-        if self._more:
-            self._take(len(whole))
-            parts, size = [whole], len(whole)
-            while self._more and size <= limit:
-                part = self._part(await self._receive())
-                self._take(len(part))
-                parts.append(part)
-                size += len(part)
-            whole = b"".join(parts)
-        if len(whole) > limit:
-            raise PayloadTooLarge(limit)
-        return whole
+    async def _read_rest(self, first: bytes, limit: int) -> bytes:
+        """Return the first part and the others, up to the one that exceeds the limit."""
+        self._take(len(first))
+        parts, size = [first], len(first)
+        while self._more and size <= limit:
+            part = self._part(await self._receive())
+            self._take(len(part))
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
 
     def _take(self, size: int) -> None:
         self._budget.take(self._owner, size)

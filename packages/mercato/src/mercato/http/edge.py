@@ -20,7 +20,7 @@ from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
-from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, Upload
+from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, ReadBody, Upload
 from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of, reason_of_stored
 from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
 from mercato.platform import errors
@@ -162,7 +162,11 @@ class Edge:
         if operation.checks_head is not None:
             operation.checks_head(head)
         if operation.reads_body:
-            call.body = await self._read(operation, head, body_in, caller)
+            call.body = (
+                self._reader(operation, head, body_in, caller)
+                if operation.is_read_by_handler
+                else _decoded(operation, await self._body(head, body_in, caller, operation.body_limit), head)
+            )
         result = await operation.handler(call)
         if isinstance(result, Answer):
             return _encoded(operation, result)
@@ -196,35 +200,29 @@ class Edge:
                 retry_after=quota.wait,
             )
 
-    async def _read(
+    def _reader(
         self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
-    ) -> Any:
-        """Return the body in the form in which the handler gets it."""
-        form = operation.body_form
-        if form is BodyForm.UPLOAD:
-            return self._upload(head, body_in)
-        if form is BodyForm.FUNCTION:
-            return partial(self._body, head, body_in, caller)
-        limit = self._body_limit if operation.body_limit is None else operation.body_limit
-        raw = await self._body(head, body_in, caller, limit)
-        return raw if form is BodyForm.BYTES else _decoded(operation, raw, head)
-
-    async def _body(self, head: Head, body_in: Body | None, caller: Caller | None, limit: int) -> bytes:
-        _check_coding(head)
-        if body_in is None:
-            return b""
-        # Only when needed: the client's address is computed anew on each access.
-        owner = caller.partner_id.int if caller is not None else network_of(head.address)
-        return await body_in.read(min(limit, self._body_limit), owner)
-
-    def _upload(self, head: Head, body_in: Body | None) -> Upload:
+    ) -> Upload | ReadBody:
         """Return the function by which the handler reads the body."""
+        if operation.body_form is BodyForm.FUNCTION:
+            return partial(self._body, head, body_in, caller)
         _check_coding(head)
         if body_in is None:
             return _read_nothing
         limit = max(self._app.settings.pull_bytes, MiB)
         body_in.check_length(limit)
         return partial(body_in.read_into, limit=limit)
+
+    async def _body(
+        self, head: Head, body_in: Body | None, caller: Caller | None, limit: int | None
+    ) -> bytes:
+        _check_coding(head)
+        if body_in is None:
+            return b""
+        # Only when needed: the client's address is computed anew on each access.
+        owner = caller.partner_id.int if caller is not None else network_of(head.address)
+        most = self._body_limit
+        return await body_in.read(most if limit is None else min(limit, most), owner)
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -265,6 +263,9 @@ def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
 
 
 def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
+    """Return the body as the handler gets it: decoded, or its bytes."""
+    if operation.decode is None:
+        return raw
     if operation.body_optional and not raw.strip():
         return None
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -272,7 +273,6 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
         raise errors.UnsupportedMediaType(
             "Send the body as JSON with the header Content-Type: application/json."
         )
-    assert operation.decode is not None, operation.id
     return operation.decode(raw)
 
 

@@ -216,6 +216,11 @@ class Operation:
         return self.body_form not in {BodyForm.NONE, BodyForm.DECODED}
 
     @cached_property
+    def is_read_by_handler(self) -> bool:
+        """Whether the handler gets a function that reads the body."""
+        return self.body_form in {BodyForm.UPLOAD, BodyForm.FUNCTION}
+
+    @cached_property
     def reads_body(self) -> bool:
         """Whether the body is read. An operation that reads none accepts any body."""
         return self.body_form is not BodyForm.NONE

@@ -60,16 +60,14 @@ os.register_at_fork(after_in_child=_endings.clear)
 
 def new_id() -> UUID:
     """Return a UUIDv7 (RFC 9562): it begins with milliseconds, so later ids sort later."""
-    # UUID's own constructor takes four times as long.
-    return _parse_uuid(f'"{new_id_text()}"')
+    # UUID's own constructor takes four times as long, and a call of `new_id_text` a tenth.
+    ending = _endings.pop() if _endings else _make_endings()
+    return _parse_uuid(f'"{_beginning(int(time.time() * 1000))}{ending}"')
 
 
 def new_id_text() -> str:
     """Return the text of a new id, in a third of the time that a UUID and its text take."""
-    try:
-        ending = _endings.pop()
-    except IndexError:
-        ending = _make_endings()
+    ending = _endings.pop() if _endings else _make_endings()
     return _beginning(int(time.time() * 1000)) + ending
 
 

@@ -88,7 +88,7 @@ _PRIVATE: Final = (
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.http.server import listen, url_of
 
-    await _migrate(settings)
+    await _prepare(settings)
     if settings.allow_private_networks:
         print(_PRIVATE, file=sys.stderr)
     with listen(settings.host, settings.port) as listener:
@@ -152,7 +152,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
             f"There is no data directory {settings.data_dir}, and so no work to do. Name the server's with "
             "--data-dir, or its database with MERCATO_DATABASE_URL. A new one is made by mercato serve or migrate."
         )
-    await _migrate(settings)
+    await _prepare(settings)
     async with running(settings):
         _settle_memory()
         print("working", flush=True)
@@ -171,6 +171,15 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
     else:
         message = f"The database was at revision {before} and is at {SCHEMA.head} now."
     print(message, file=sys.stderr)
+
+
+async def _prepare(settings: Settings) -> None:
+    """Migrate the database, and warn of what a failover may cost."""
+    from mercato.platform.db.replication import warn_of_asynchronous_commits
+    from mercato.platform.db.url import database_url
+
+    await _migrate(settings)
+    await warn_of_asynchronous_commits(database_url(settings))
 
 
 async def _migrate(settings: Settings) -> str | None:

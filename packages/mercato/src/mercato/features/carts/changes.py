@@ -120,7 +120,12 @@ def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id
     quantity = lines[index].quantity + item.quantity
     if quantity > MAX_QUANTITY:
         message = f"quantity together with the cart's may be at most {MAX_QUANTITY}."
-        added.append(OrderError(code=ValidationFailed.code, message=message, pointer="/item/quantity"))
+        # Without the item's id: the limit is that of any line.
+        added.append(
+            OrderError(
+                code=ValidationFailed.code, message=message, pointer="/item/quantity", maximum=MAX_QUANTITY
+            )
+        )
     else:
         lines[index] = replace(lines[index], quantity=quantity)
     priced = _price(lines, menu, new_id)

@@ -1,8 +1,9 @@
 """Faults of a cart and their location. Only a reported fault gets a JSON Pointer (RFC 6901)."""
 
 from typing import Final
+from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato_contract.problems import OrderError
 
@@ -44,15 +45,28 @@ AS_SENT: Final = Origin()
 
 
 class Fault(Struct, frozen=True):
-    """A fault of a line or group. `member` is the end of its pointer."""
+    """A fault of a line or group. `member` is the end of its pointer.
+
+    `item_id` is the item of the line; of a limit of one choice, the choice. `minimum` and `maximum` are units.
+    """
 
     code: str
     message: str
     path: Path
     member: str = ""
+    item_id: UUID | UnsetType = UNSET
+    group_id: UUID | UnsetType = UNSET
+    minimum: int | UnsetType = UNSET
+    maximum: int | UnsetType = UNSET
 
     def error(self, origin: Origin = AS_SENT) -> OrderError:
         """Return the fault with its pointer."""
         return OrderError(
-            code=self.code, message=self.message, pointer=origin.pointer(self.path, self.member)
+            code=self.code,
+            message=self.message,
+            pointer=origin.pointer(self.path, self.member),
+            item_id=self.item_id,
+            modifier_group_id=self.group_id,
+            minimum=self.minimum,
+            maximum=self.maximum,
         )

@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato.features.carts.faults import Fault, Path
@@ -36,6 +37,29 @@ MAX_FAULTS: Final = 100
 
 _Part = tuple[int, CartModifierGroup, PricedModifierGroup]
 """One of a line's entries for the same group: its index, the request's, and the priced one."""
+
+
+class _Place(Struct, frozen=True):
+    """A modifier group of a line: where it is, and the ids of the line's item and of the group."""
+
+    path: Path
+    item_id: UUID
+    group_id: UUID
+    member: str = ""
+
+    def fault(
+        self, code: str, message: str, *, minimum: int | UnsetType = UNSET, maximum: int | UnsetType = UNSET
+    ) -> Fault:
+        return Fault(
+            code,
+            message,
+            self.path,
+            self.member,
+            self.item_id,
+            self.group_id,
+            minimum=minimum,
+            maximum=maximum,
+        )
 
 
 class Priced(Struct, frozen=True):
@@ -125,14 +149,16 @@ class _Pricing:
         unit = own
         is_out = not item.available or line.item_id.int in self._sold_out
         if is_out:
-            self._note_fault(UNAVAILABLE, f"{item.name or line.item_id} is sold out.", path)
+            message = f"{item.name or line.item_id} is sold out."
+            self._note_fault(Fault(UNAVAILABLE, message, path, item_id=line.item_id))
             unit = None
         groups: list[PricedModifierGroup] = []
         if line.modifier_groups or item.groups:
             extra = self._price_modifiers(line, item, groups, path)
             unit = None if unit is None or extra is None else unit + extra
         if own is None and not is_out:
-            self._note_fault(UNAVAILABLE, f"{item.name or line.item_id} is not sold by itself.", path)
+            message = f"{item.name or line.item_id} is not sold by itself."
+            self._note_fault(Fault(UNAVAILABLE, message, path, item_id=line.item_id))
         amounts: LineItemAmounts | UnsetType = UNSET
         if unit is not None and len(path) == 1:
             scale = self._scale
@@ -151,7 +177,8 @@ class _Pricing:
 
     def mark_unknown(self, line: LineItem, path: Path) -> PricedLineItem:
         """Return a line of the cart whose item isn't in the CatalogSet."""
-        self._note_fault(UNAVAILABLE, f"Item {line.item_id} is not in the store's current CatalogSet.", path)
+        message = f"Item {line.item_id} is not in the store's current CatalogSet."
+        self._note_fault(Fault(UNAVAILABLE, message, path, item_id=line.item_id))
         return self._copy_unpriced(line)
 
     def check_quantities(self, lines: Sequence[tuple[int, LineItem, CompiledItem]]) -> None:
@@ -161,8 +188,11 @@ class _Pricing:
             key = line.item_id.int
             units[key] = count = units.get(key, 0) + line.quantity
             if item.maximum_quantity is not None and count > item.maximum_quantity:
-                message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
-                self._note_fault(INVALID, message, (index,), "/quantity")
+                maximum = item.maximum_quantity
+                message = f"At most {maximum} of {item.name or line.item_id} can be bought."
+                self._note_fault(
+                    Fault(INVALID, message, (index,), "/quantity", item_id=line.item_id, maximum=maximum)
+                )
 
     def note_overflow(self, path: Path) -> None:
         """Note an amount that int64 minor units can't hold."""
@@ -184,17 +214,20 @@ class _Pricing:
         for key, parts in chosen.items():
             extra = None
             if key in item.groups:
-                extra = self._price_group(self._groups[key], parts, path)
+                extra = self._price_group(self._groups[key], parts, path, line.item_id)
             else:
-                self._mark_unknown_group(item, parts, path)
+                self._mark_unknown_group(item, parts, path, line.item_id)
             total = None if total is None or extra is None else total + extra
         for key in dict.fromkeys(item.groups):
             if key not in chosen and self._groups[key].minimum > 0:
-                self._check_rules(self._groups[key], 0, {}, path, "/modifierGroups")
+                place = _Place(path, line.item_id, UUID(int=key), "/modifierGroups")
+                self._check_rules(self._groups[key], 0, {}, place)
         return total
 
-    def _price_group(self, group: CompiledGroup, parts: Sequence[_Part], path: Path) -> int | None:
-        """Return the price of a group's choices."""
+    def _price_group(
+        self, group: CompiledGroup, parts: Sequence[_Part], path: Path, item_id: UUID
+    ) -> int | None:
+        """Return the price of a group's choices; `item_id` is the item that they modify."""
         total: int | None = 0
         units = 0
         limited: dict[Key, int] = {}
@@ -208,7 +241,10 @@ class _Pricing:
                     # Its units count: the choice is reported once, as unavailable.
                     name = group.name or "The group"
                     message = f"{name} has no choice {choice.item_id} in the current CatalogSet."
-                    self._note_fault(UNAVAILABLE, message, (*path, number, index))
+                    at, group_id = (*path, number, index), part.modifier_group_id
+                    self._note_fault(
+                        Fault(UNAVAILABLE, message, at, item_id=choice.item_id, group_id=group_id)
+                    )
                     priced = self._copy_unpriced(choice)
                 elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
                     priced, unit = self.price_line(choice, item, own, (*path, number, index))
@@ -229,20 +265,24 @@ class _Pricing:
                 ):
                     limited[key] = limited.get(key, 0) + quantity
         if limited or units < group.minimum or (group.maximum is not None and units > group.maximum):
-            self._check_rules(group, units, limited, (*path, parts[0][0]))
+            number, first, _ = parts[0]
+            place = _Place((*path, number), item_id, first.modifier_group_id)
+            self._check_rules(group, units, limited, place)
         if group.free and total is not None:
             total -= _cheapest(costs, group.free)
         return total
 
     def _check_rules(
-        self, group: CompiledGroup, units: int, limited: Mapping[Key, int], path: Path, member: str = ""
+        self, group: CompiledGroup, units: int, limited: Mapping[Key, int], place: _Place
     ) -> None:
         """Note at most one fault of a group: too few or too many units, of the group or of a `limited` choice."""
         name = group.name or "The group"
         if units < group.minimum:
-            self._note_fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {units}.", path, member)
+            message = f"{name}: choose at least {group.minimum}, not {units}."
+            self._note_fault(place.fault(REQUIRED, message, minimum=group.minimum))
         elif group.maximum is not None and units > group.maximum:
-            self._note_fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {units}.", path, member)
+            message = f"{name}: choose at most {group.maximum}, not {units}."
+            self._note_fault(place.fault(EXCEEDED, message, maximum=group.maximum))
         else:
             for key, count in limited.items():
                 item = self._items.get(key)
@@ -250,14 +290,17 @@ class _Pricing:
                 maximum = min(limit for limit in limits if limit is not None)
                 if count > maximum:
                     message = f"{name}: choose at most {maximum} of one choice, not {count}."
-                    self._note_fault(EXCEEDED, message, path, member)
+                    choice = replace(place, item_id=UUID(int=key))
+                    self._note_fault(choice.fault(EXCEEDED, message, maximum=maximum))
                     return
 
-    def _mark_unknown_group(self, item: CompiledItem, parts: Sequence[_Part], path: Path) -> None:
+    def _mark_unknown_group(
+        self, item: CompiledItem, parts: Sequence[_Part], path: Path, item_id: UUID
+    ) -> None:
         number, group, _ = parts[0]
-        name = item.name or "The item"
+        name, place = item.name or "The item", _Place((*path, number), item_id, group.modifier_group_id)
         message = f"{name} has no modifier group {group.modifier_group_id} in the current CatalogSet."
-        self._note_fault(UNAVAILABLE, message, (*path, number))
+        self._note_fault(place.fault(UNAVAILABLE, message))
         for _, part, answered in parts:
             for line in part.line_items:
                 answered.line_items.append(self._copy_unpriced(line, below=True))
@@ -285,10 +328,10 @@ class _Pricing:
             unavailable=unavailable or UNSET,
         )
 
-    def _note_fault(self, code: str, message: str, path: Path, member: str = "") -> None:
+    def _note_fault(self, fault: Fault) -> None:
         # A line has only a few unavailable items, and they determine the status. Broken rules may be any number.
-        if code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
-            self.faults.append(Fault(code, message, path, member))
+        if fault.code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
+            self.faults.append(fault)
 
 
 def _cheapest(costs: list[tuple[int, int]], free: int) -> int:

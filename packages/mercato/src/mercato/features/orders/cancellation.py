@@ -74,7 +74,7 @@ from mercato_contract.orders import (
 )
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
-from mercato_contract.wire import Wire, as_json
+from mercato_contract.wire import Wire, as_json, redacted
 
 log = structlog.get_logger("mercato.orders")
 
@@ -113,6 +113,7 @@ class Requested(Struct, frozen=True):
     cancellation: StoredCancellation
 
 
+@redacted("secrets")
 class Cancellations(Struct, frozen=True):
     """Cancels orders for storefronts. `seconds` is the timeout of a request's calls, `resend` how long work retries."""
 
@@ -220,8 +221,7 @@ class Cancellations(Struct, frozen=True):
             async with self.db.write() as tx:
                 order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
-                found = order.cancellation
-                if found is not None and found.status is CancellationStatus.REQUESTED:
+                if _is_requested(order, state.cancellation):
                     await idempotency.release(tx, state.claim, now=now)
                     return UnansweredOrder(
                         StoreUnreachable(
@@ -269,27 +269,36 @@ class Cancellations(Struct, frozen=True):
         order = await queries.get_order(tx, order_id, lock=True)
         now = self.clock()
         found = order.cancellation
-        is_open = found is not None and found.id == asked.id and found.status is CancellationStatus.REQUESTED
         is_answered = not isinstance(reply, InvalidReply)
+        if found is not None and found.id == asked.id and found.status is CancellationStatus.REQUESTED:
+            order = await self._decide(tx, order, found, reply, now)
+        elif found is not None:
+            is_answered |= found.status is not CancellationStatus.UNANSWERED
+        has_ended = not _is_requested(order, asked)
         if order.client_context is not None:
-            status = DeliveryStatus.SUCCEEDED if is_answered or not is_open else DeliveryStatus.PENDING
+            # The log would name a customer who was erased meanwhile.
+            ended = DeliveryStatus.SUCCEEDED if is_answered else DeliveryStatus.FAILED
+            status = ended if has_ended else DeliveryStatus.PENDING
             await update_store_call(tx, asked.id, calls, status=status, now=now)
-        if found is None or not is_open:
-            return order
-        if order.state is not OrderState.OPEN:
-            order = await self._meet_end(tx, order, found, now)
-        else:
-            match reply:
-                case CancellationAccepted():
-                    order = await self._cancel(tx, order, found, now=now)
-                case CancellationDenied(reason):
-                    order = await self._end(
-                        tx, order, found, CancellationStatus.REFUSED, now=now, refusal=reason
-                    )
-                case InvalidReply():
-                    return order
-        await delete_waiting(tx, CANCEL_KIND, asked.id.hex)
+        if has_ended:
+            await delete_waiting(tx, CANCEL_KIND, asked.id.hex)
         return order
+
+    async def _decide(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, reply: CancelReply, now: datetime
+    ) -> OrderRow:
+        """Return the order after a reply to its open cancellation. After an invalid one it stays requested."""
+        if order.state is not OrderState.OPEN:
+            return await self._meet_end(tx, order, cancellation, now)
+        match reply:
+            case CancellationAccepted():
+                return await self._cancel(tx, order, cancellation, now=now)
+            case CancellationDenied(reason):
+                return await self._end(
+                    tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=reason
+                )
+            case InvalidReply():
+                return order
 
     # --- background work --------------------------------------------------------------------------
 
@@ -307,14 +316,10 @@ class Cancellations(Struct, frozen=True):
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
         found = order.cancellation
-        if (
-            found is None
-            or found.id != job.payload.cancellation_id
-            or found.status is not CancellationStatus.REQUESTED
-        ):
+        if found is None or found.id != job.payload.cancellation_id or not _is_requested(order, found):
             return Done()
         set_partner(partner_id=order.partner_id, store_id=order.store_id, traceparent=order.traceparent)
-        if self.clock() >= found.give_up_at:
+        if self.clock() >= found.give_up_at or order.state is not OrderState.OPEN:
             async with self.db.write() as tx:
                 await fence(tx, job)
                 await self.give_up(tx, job, "the store never answered")
@@ -324,22 +329,22 @@ class Cancellations(Struct, frozen=True):
         async with self.db.write() as tx:
             await finish(tx, job)
             order = await self._settle(tx, order.id, found, reply, calls)
-            if order.cancellation is not None and order.cancellation.status is CancellationStatus.REQUESTED:
+            if _is_requested(order, found):
                 left = found.give_up_at - self.clock()
                 await self._schedule(tx, order, found, wait=max(MIN_WAIT, min(RETRY_INTERVAL, left)))
         return Settled()
 
     async def give_up(self, tx: Write, job: Job[CancelJob], reason: str) -> None:
-        """End a cancellation that the store never answered: the order goes on."""
+        """End a cancellation that the store hasn't answered: the order goes on, or was closed otherwise."""
         order = await queries.get_order(tx, job.payload.order_id, lock=True)
         found, now = order.cancellation, self.clock()
         if found is None or found.status is not CancellationStatus.REQUESTED:
             return
-        log.warning("cancellation unanswered", order_id=str(order.id), reason=reason)
         await update_store_call(tx, found.id, (), status=DeliveryStatus.FAILED, now=now)
         if order.state is not OrderState.OPEN:
             await self._meet_end(tx, order, found, now)
         else:
+            log.warning("cancellation unanswered", order_id=str(order.id), reason=reason)
             await self._end(tx, order, found, CancellationStatus.UNANSWERED, now=now)
 
     # --- writes -----------------------------------------------------------------------------------
@@ -438,6 +443,12 @@ def _store_call(order: OrderRow, cancellation: StoredCancellation, base_url: str
         body=cancel_body(order, cancellation),
         traceparent=order.traceparent,
     )
+
+
+def _is_requested(order: OrderRow, cancellation: StoredCancellation) -> bool:
+    """Return whether this cancellation is the order's, and the store hasn't decided."""
+    found = order.cancellation
+    return found is not None and found.id == cancellation.id and found.status is CancellationStatus.REQUESTED
 
 
 def _closed(order: OrderRow) -> Problem:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Caller
@@ -190,4 +191,4 @@ def _bounded(text: str, length: int = MAX_TEXT) -> str:
 
 def _bounded_error(error: OrderError) -> OrderError:
     pointer = None if error.pointer is None else _bounded(error.pointer)
-    return OrderError(code=_bounded(error.code), message=_bounded(error.message), pointer=pointer)
+    return replace(error, code=_bounded(error.code), message=_bounded(error.message), pointer=pointer)

@@ -89,15 +89,24 @@ def _driver_url(parsed: URL) -> str:
     return parsed.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
 
 
+def hosts_of(url: str) -> list[str]:
+    """Return the hosts of a PostgreSQL URL, with their ports if these stand beside them."""
+    return _hosts(sqlalchemy_url(url))
+
+
+def _hosts(parsed: URL) -> list[str]:
+    # One host before the path goes before those among the options, as in the driver.
+    return [parsed.host] if parsed.host is not None else _options(parsed, "host")
+
+
 def server_urls(url: str, default_target: str) -> list[str]:
     """Return a URL of the driver for each server, in their order.
 
     Of several, those with the URL's `target_session_attrs` are meant, or with the default.
     """
     parsed = sqlalchemy_url(url)
-    hosts, ports = _options(parsed, "host"), _options(parsed, "port")
-    # One host before the path goes before those among the options, as in the driver.
-    if parsed.host is not None or len(hosts) <= 1:
+    hosts, ports = _hosts(parsed), _options(parsed, "port")
+    if len(hosts) <= 1:
         return [_driver_url(parsed)]
     if len(ports) != len(hosts):
         ports = ports[:1] * len(hosts)

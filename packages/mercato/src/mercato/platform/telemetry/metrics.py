@@ -64,6 +64,26 @@ class QueueDepth(Struct, frozen=True, kw_only=True):
     oldest: float = 0.0
 
 
+class ReplicaLag(Struct, frozen=True, kw_only=True):
+    """A replica of PostgreSQL: bytes of the log and seconds by which it is behind, None if it can't be read."""
+
+    name: str
+    is_synchronous: bool
+    bytes: int | None
+    seconds: float | None
+
+
+class Replication(Struct, frozen=True, kw_only=True):
+    """How commits reach the replicas: `is_synchronous` if they wait for one, with `hosts` in the database's URL."""
+
+    hosts: int
+    is_synchronous: bool
+    replicas: Sequence[ReplicaLag]
+
+
+ReadReplication = Callable[[], Awaitable[Replication | None]]
+"""Reads the replicas from PostgreSQL; None if it doesn't answer, or for SQLite."""
+
 ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
 """Reads the queue from the database; None if it doesn't answer."""
 
@@ -120,6 +140,44 @@ class _QueueCollector(Collector):
         yield from (jobs, oldest, up)
 
 
+_REPLICATION: Final = (
+    ("mercato_database_hosts", "Hosts in the URL of the PostgreSQL database."),
+    ("mercato_database_synchronous", "1 if a commit waits for a replica."),
+    ("mercato_database_replica_lag_bytes", "Bytes of the log that a replica has yet to replay.", "replica"),
+    ("mercato_database_replica_lag_seconds", "Seconds by which a replica's rows are older.", "replica"),
+)
+
+
+class _ReplicationCollector(Collector):
+    """The replicas as they were last read from PostgreSQL."""
+
+    def __init__(self, described: Sequence[MetricDescription]) -> None:
+        self.read: ReadReplication | None = None
+        self._described = described
+        self._found: Replication | None = None
+        self._read_at = -QUEUE_SECONDS
+
+    async def update(self) -> None:
+        """Read them, unless that was done just now."""
+        if self.read is not None and monotonic() - self._read_at >= QUEUE_SECONDS:
+            self._read_at = monotonic()
+            self._found = await self.read()
+
+    def collect(self) -> Iterator[Metric]:
+        hosts, synchronous, size, age = (
+            GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described
+        )
+        if self._found is not None:
+            hosts.add_metric((), self._found.hosts)
+            synchronous.add_metric((), float(self._found.is_synchronous))
+            for replica in self._found.replicas:
+                if replica.bytes is not None:
+                    size.add_metric((replica.name,), replica.bytes)
+                if replica.seconds is not None:
+                    age.add_metric((replica.name,), replica.seconds)
+        yield from (hosts, synchronous, size, age)
+
+
 class Metrics:
     """The metrics of one process and, where several share a port, of all."""
 
@@ -140,6 +198,8 @@ class Metrics:
         """Count one run of a job: kind, outcome and seconds."""
         self._queue = _QueueCollector([self._describe("gauge", *gauge) for gauge in _QUEUE])
         self.registry.register(self._queue)
+        self._replication = _ReplicationCollector([self._describe("gauge", *gauge) for gauge in _REPLICATION])
+        self.registry.register(self._replication)
         self._lookups = self.counter(
             "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
         )
@@ -182,12 +242,19 @@ class Metrics:
         """Call `read` for the figures of the queue whenever the metrics are read."""
         self._queue.read = read
 
+    def watch_replication(self, read: ReadReplication) -> None:
+        """Call `read` for the replicas of the database whenever the metrics are read."""
+        self._replication.read = read
+
     async def read(self) -> bytes:
-        """Return all metrics in the text format of Prometheus, the queue included."""
+        """Return all metrics in the text format of Prometheus, those of the database included."""
         await self._queue.update()
+        await self._replication.update()
         self._update()
         return (
-            multiprocess.render(self._queue) if multiprocess.is_joined() else generate_latest(self.registry)
+            multiprocess.render(self._queue, self._replication)
+            if multiprocess.is_joined()
+            else generate_latest(self.registry)
         )
 
     def totals(self) -> Totals:
