@@ -82,6 +82,16 @@ async def test_an_order_is_placed_again_with_the_same_key_and_bytes(kind: Kind):
     assert refused.value.idempotency_key in {key for key, _ in sent}
 
 
+async def test_an_order_is_cancelled_again_with_the_same_key_and_bytes(kind: Kind):
+    no = problem(409, "CANCELLATION_REFUSED", retryable=False, errorCategory="conflict")
+    async with serve(in_turn(reset(), AWAY, no)) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.ConflictError) as refused:
+            await client.cancel_order("1", reason="CHANGED_MIND")
+    sent = {(request.headers["idempotency-key"], request.body) for request in server.requests}
+    assert (len(server.requests), len(sent)) == (3, 1)
+    assert refused.value.idempotency_key in {key for key, _ in sent}
+
+
 async def test_every_order_gets_a_key_of_its_own(kind: Kind):
     no = problem(400, "CART_EMPTY", retryable=False)
     async with serve(no) as server, opened(kind, server.url) as client:

@@ -159,6 +159,28 @@ async def test_the_order_is_accepted_once_whatever_fails_at_the_merchant(market:
     assert market.merchant.taken == [bought.order_id]
 
 
+@pytest.mark.parametrize("act", ["accept", "500", "drop", "drop:5", "bad-json"])
+async def test_the_order_is_cancelled_once_whatever_fails_at_the_merchant(market: Market, act: str) -> None:
+    market.front.behaviour.on("order", "cancel:CHANGED_MIND")
+    market.merchant.behaviour.on("cancel", act)
+    bought = await market.front.buy()
+    assert (bought.outcome, bought.codes) == (Outcome.CANCELLED, ())
+    assert market.merchant.cancelled == {bought.order_id}
+    asked = market.merchant.journal.of("cancel")
+    assert len(asked) == (1 if act == "accept" else 2)
+    assert len({one.body for one in asked}) == len(market.merchant.cancellations) == 1
+
+
+async def test_an_order_whose_merchant_refuses_the_cancellation_goes_on(market: Market) -> None:
+    market.front.behaviour.on("order", "cancel:CHANGED_MIND")
+    market.merchant.behaviour.on("cancel", "decline:IN_THE_OVEN")
+    bought = await market.front.buy()
+    assert (bought.outcome, bought.codes) == (Outcome.PLACED, ("CANCELLATION_REFUSED",))
+    await market.simulator.complete(bought.order_id)
+    order = await market.front.follow(bought.order_id, seconds=30)
+    assert (order["state"], order["cancellation"]["status"]) == ("completed", "refused")
+
+
 async def test_a_refusal_reaches_the_customer_and_an_unknown_code_becomes_other(market: Market) -> None:
     market.merchant.behaviour.read(
         ["place decline:STORE_CLOSED", "validate accept", "validate decline:NO_DOUGH"]

@@ -23,7 +23,7 @@ export {
   ValidationError,
   WebhookError,
 } from "./errors.js";
-export { type Marketfront, type PlaceOptions, toPlace } from "./marketfront.js";
+export { type KeyOptions, type Marketfront, toPlace } from "./marketfront.js";
 export { Mercato } from "./mercato.js";
 export type { Pages } from "./pages.js";
 export { type CallOptions, type MercatoOptions, type Retries, VERSION } from "./service.js";

@@ -7,10 +7,10 @@ import { byCursor, byOffset, type Pages } from "./pages.js";
 import type { CallOptions, Service } from "./service.js";
 import { poll, type WaitOptions } from "./waiting.js";
 
-/** The options of Place Order. */
-export interface PlaceOptions extends CallOptions {
+/** The options of Place Order and Cancel Order. */
+export interface KeyOptions extends CallOptions {
   /**
-   * What makes a repeat harmless: the order is placed once for each key. Without one a new key is made.
+   * What makes a repeat harmless: it is done once for each key. Without one a new key is made.
    *
    * Give a key that you have stored before, so that you can repeat the call after a crash. An error has the key too.
    */
@@ -85,9 +85,23 @@ export class Marketfront {
   /** Place an order, once for each idempotency key. */
   placeOrder(
     order: types.PlaceOrderRequest,
-    { idempotencyKey = crypto.randomUUID(), ...options }: PlaceOptions = {},
+    { idempotencyKey = crypto.randomUUID(), ...options }: KeyOptions = {},
   ): Promise<types.Order> {
     return this.#service.perform("placeOrder", { body: order, idempotencyKey }, options);
+  }
+
+  /**
+   * Cancel an order, once for each idempotency key; return it cancelled.
+   *
+   * Throws ConflictError with CANCELLATION_REFUSED if the store doesn't cancel it, ServerError with STORE_UNREACHABLE
+   * while the store doesn't answer: repeat the call with the error's `idempotencyKey`.
+   */
+  cancelOrder(
+    orderId: string,
+    request: types.CancelOrderRequest,
+    { idempotencyKey = crypto.randomUUID(), ...options }: KeyOptions = {},
+  ): Promise<types.Order> {
+    return this.#service.perform("cancelOrder", { path: { orderId }, body: request, idempotencyKey }, options);
   }
 
   /** List the orders that were placed with this account, newest first. */

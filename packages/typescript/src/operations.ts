@@ -65,6 +65,7 @@ export const ROUTES: Readonly<{ [Id in OperationId]: Route<Id> }> = {
   placeOrder: "POST /v1/marketfront/orders/place",
   listMarketfrontOrders: "GET /v1/marketfront/orders",
   getMarketfrontOrder: "GET /v1/marketfront/orders/{orderId}",
+  cancelOrder: "POST /v1/marketfront/orders/{orderId}/cancel",
   getMarketfrontOrderTimeline: "GET /v1/marketfront/orders/{orderId}/timeline",
   listMarketfrontRequests: "GET /v1/marketfront/requests",
   listMarketfrontWebhookDeliveries: "GET /v1/marketfront/webhook-deliveries",
@@ -83,6 +84,7 @@ export const REPEATABLE: ReadonlySet<OperationId> = new Set<OperationId>([
   "updateCartItem",
   "validateOrder",
   "placeOrder",
+  "cancelOrder",
   "explainWebhookSignature",
 ]);
 

@@ -97,6 +97,14 @@ test("an order is placed with one idempotency key in every attempt", async (t) =
   assert.notEqual(received.at(-1)?.headers["idempotency-key"], keys[0]);
 });
 
+test("an order is cancelled with one idempotency key in every attempt", async (t) => {
+  const { received, mercato } = await double(t, problem(503), hangUp, json(200, ORDER));
+  await mercato.marketfront.cancelOrder("o", { reason: "CHANGED_MIND", message: null });
+  assert.equal(received.length, 3);
+  const sent = received.map(({ headers, body }) => `${headers["idempotency-key"]} ${body}`);
+  assert.equal(new Set(sent).size, 1);
+});
+
 test("a given idempotency key is sent, and is in the error", async (t) => {
   const { received, mercato } = await double(t, problem(409, { errorCode: "ORDER_TOTAL_DIFFERENT" }));
   const fault = await failure(mercato.marketfront.placeOrder(PLACE, { idempotencyKey: "mine" }));

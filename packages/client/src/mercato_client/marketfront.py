@@ -132,7 +132,7 @@ class Marketfront:
         """Return an order that was placed with this account, as it is now."""
         return Sent(ids=(order_id,))
 
-    @operation("POST", ORDERS + "/{orderId}/cancel", Order)
+    @operation("POST", ORDERS + "/{orderId}/cancel", Order, repeats=True)
     def cancel_order(
         self,
         order_id: Id,

@@ -30,6 +30,7 @@ _ANSWERED: Final = (ACCEPT, SLOW, STATUS, BAD_JSON, DROP)
 MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
     "validate": (*_ANSWERED, DECLINE, WRONG),
     "place": (*_ANSWERED, DECLINE, WRONG, LATE),
+    "cancel": (*_ANSWERED, DECLINE),
     "catalog-sync": _ANSWERED,
     "order-cancelled": _ANSWERED,
     "catalog": _ANSWERED,
@@ -39,7 +40,7 @@ MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
 
 STOREFRONT: Final[Mapping[str, tuple[str, ...]]] = {
     "event": _ANSWERED,
-    "order": (ACCEPT, SLOW, REPEAT, WRONG, UNVALIDATED, DECLINED, DROP),
+    "order": (ACCEPT, SLOW, REPEAT, WRONG, UNVALIDATED, DECLINED, DROP, CANCEL),
 }
 """A storefront's operations, and the acts of each."""
 

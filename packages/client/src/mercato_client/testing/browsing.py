@@ -204,7 +204,7 @@ class Browsing(Events):
     async def ask_with_retries(
         self, operation: str, method: str, path: str, body: Any = None, **headers: str
     ) -> Answer:
-        """Call the service, with retries; for requests that change nothing. Raises NoAnswerError."""
+        """Call the service, with retries; for requests that a repeat doesn't harm. Raises NoAnswerError."""
         reply = await self.ask(operation, method, path, body, **headers)
         for attempt in range(1, MAX_ATTEMPTS):
             if not self.should_retry(reply):

@@ -52,6 +52,8 @@ class Entry:
 class MerchantDouble(CatalogHost):
     """The running merchant. The book holds every order by its webhook-id, which is its orderId.
 
+    `cancellations` has the first answer to each storefront's cancellation, by its webhook-id.
+
     `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
     the bearer token that webhooks must carry, if any; `sold_out` are item ids as carts have them.
     """
@@ -75,6 +77,7 @@ class MerchantDouble(CatalogHost):
         if catalog is not None:
             self.host(CATALOG, catalog)
         self.book: dict[str, Entry] = {}
+        self.cancellations: dict[str, Mapping[str, Any]] = {}
         self.cancelled: set[str] = set()
         self.sold_out = {item.lower() for item in sold_out}
         self.validated = self.repeats = self.failed = 0
@@ -112,7 +115,7 @@ class MerchantDouble(CatalogHost):
 
     def noted(self, operation: str, webhook: Received) -> None:
         """Keep an event for `webhook`."""
-        if operation not in {"validate", "place"}:
+        if operation not in {"validate", "place", "cancel"}:
             if self._unread.full():
                 self._unread.get_nowait()
             self._unread.put_nowait(webhook)
@@ -126,12 +129,20 @@ class MerchantDouble(CatalogHost):
                 return self.answer_validate(webhook, act)
             case "place":
                 return self.answer_place(webhook, act)
+            case "cancel":
+                return self.answer_cancel(webhook, act)
             case _:
                 return self.answer_event(webhook)
 
     def draw(self, operation: str, webhook: Received) -> Act:
-        """Return the act that the script has; an order in the book has had its act."""
-        known = operation == "place" and self.find_entry(webhook) is not None
+        """Return the act that the script has; an order in the book, or a known cancellation, has had its act."""
+        match operation:
+            case "place":
+                known = self.find_entry(webhook) is not None
+            case "cancel":
+                known = webhook.webhook_id in self.cancellations
+            case _:
+                known = False
         return acts.HONEST if known else super().draw(operation, webhook)
 
     def answer_validate(self, webhook: Received, act: Act) -> Reply:
@@ -160,6 +171,22 @@ class MerchantDouble(CatalogHost):
             return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
         self.repeats += known
         return Reply(entry.status, entry.answer)
+
+    def answer_cancel(self, webhook: Received, act: Act) -> Reply:
+        """Let the storefront cancel its order, or refuse. The same webhook-id gets its first answer."""
+        answer = self.cancellations.get(webhook.webhook_id)
+        if answer is None and len(self.cancellations) < MAX_ORDERS:
+            answer = self.cancellations[webhook.webhook_id] = self.consent(webhook, act)
+        if answer is None or self.is_down:
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+        return Reply(HTTPStatus.OK, answer)
+
+    def consent(self, webhook: Received, act: Act) -> Mapping[str, Any]:
+        """Decide on a new cancellation: every one is accepted, unless the script refuses it."""
+        if act.name == acts.DECLINE:
+            return {"accepted": False, "reason": act.argument}
+        self.cancelled.add(webhook.json()["data"]["orderId"])
+        return {"accepted": True}
 
     def answer_event(self, webhook: Received) -> Reply:
         """Handle an event once; an unknown type is accepted, too."""

@@ -77,6 +77,12 @@ class StorefrontDouble(Browsing):
         headers = {"Idempotency-Key": key}
         return await self.ask("place", "POST", f"{SURFACE}/orders/place", order, **headers)
 
+    async def cancel(self, order_id: str, reason: str, *, key: str) -> Answer:
+        """Cancel an order, with retries under one key; return the last answer. Raises NoAnswerError."""
+        path = f"{SURFACE}/orders/{order_id}/cancel"
+        headers = {"Idempotency-Key": key}
+        return await self.ask_with_retries("cancel", "POST", path, {"reason": reason}, **headers)
+
     def key_of_retry(self, key: str) -> str:
         """Return the key for a retry of the same order: the same key."""
         return key
@@ -178,7 +184,18 @@ class StorefrontDouble(Browsing):
             errors = problem.get("errors") or [{"code": problem.get("errorCode", OTHER)}]
             outcome = Outcome.UNANSWERED if self.should_retry(reply) else Outcome.REFUSED
             return purchase.ended(outcome, self.reasons_of(errors))
-        return purchase.placed(reply.json())
+        purchase.placed(reply.json())
+        if act.name == acts.CANCEL:
+            await self._cancelled(purchase, act.argument)
+        return purchase
+
+    async def _cancelled(self, purchase: Purchase, reason: str) -> None:
+        """Cancel an order that was just placed. One that its store doesn't cancel goes on."""
+        reply = await self.cancel(purchase.order_id, reason, key=self.new_key())
+        if reply.status == HTTPStatus.OK:
+            purchase.ended(Outcome.of(reply.json()["state"]))
+        else:
+            purchase.ended(Outcome.PLACED, [reply.code or OTHER])
 
     async def hang_up(self, order: Mapping[str, Any], key: str) -> None:
         """Send an order and close the connection before the answer comes."""

@@ -64,7 +64,7 @@ def merchant(
     Without --api it only listens. With --api and --key it registers and activates its store there, and works
     on every order that it accepts until it is done. Runs until Ctrl-C.
 
-    Operations: validate, place, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
+    Operations: validate, place, cancel, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
     wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
     for cook: cancel:REASON, leave. After an act: x3 (three times), always, 20% (by chance).
 
@@ -148,8 +148,8 @@ def storefront(
 
     Operations: order, event. Acts of an order: accept, slow:SECONDS (between validate and place), repeat (send
     again with the same key), drop (disconnect, then send again), wrong (another total), declined (a declined card),
-    unvalidated. Acts of an event: accept, slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES]. Behind
-    an act: x3 (three times), always, 20% (by chance).
+    unvalidated, cancel:REASON (once it is placed). Acts of an event: accept, slow:SECONDS, 500 (or another status),
+    bad-json, drop[:BYTES]. Behind an act: x3 (three times), always, 20% (by chance).
 
     Args:
         port: Port for order events; 0 takes a free one.
