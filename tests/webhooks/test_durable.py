@@ -1,10 +1,10 @@
 """Deliveries survive the end of a process, and a disabled endpoint isn't called."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import func, select, update
 from tests.servers import Peer, Request, receiving, reply
 from tests.waiting import PATIENCE
