@@ -54,7 +54,9 @@ async def test_several_hosts_without_synchronous_commits_are_reported_everywhere
             check = await checked(db)
             assert (check.state, "2 hosts" in check.message) == (doctor.State.WRONG, True)
             assert "synchronous_mode" in str(check.advice)
-            assert await started(url) == ["commits wait for no replica: a failover may lose orders"]
+            assert await started(url) == [
+                "commits wait for no replica: a failover may lose what was acknowledged"
+            ]
 
             await configure(primary, "synchronous_standby_names", "*")
             found = await until_caught_up(db)

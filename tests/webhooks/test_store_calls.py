@@ -440,8 +440,8 @@ async def test_a_client_that_disconnects_frees_its_slot(stores: Stores) -> None:
 async def test_waiting_calls_end_at_once_when_the_breaker_opens(stores: Stores) -> None:
     store = new_id()
     async with serve(hang()) as server:
-        calls = [stores.ask(server.url, store_id=store, seconds=0.6) for _ in range(20)]
-        late = [stores.ask(server.url, store_id=store, seconds=1.2) for _ in range(40)]
+        calls = [stores.ask(server.url, store_id=store, seconds=1.5) for _ in range(20)]
+        late = [stores.ask(server.url, store_id=store, seconds=3.0) for _ in range(40)]
         done = await asyncio.gather(*calls, *late)
     # Some start after a failure before the tenth; the tenth opens the breaker.
     assert len(server.requests) <= 20 + 9

@@ -70,4 +70,6 @@ async def warn_of_asynchronous_commits(url: str) -> None:
     async with Database.open(url, pool_size=1) as database:
         found = await measure_replication(database)
     if found is not None and not found.is_synchronous:
-        log.warning("commits wait for no replica: a failover may lose orders", hosts=found.hosts)
+        log.warning(
+            "commits wait for no replica: a failover may lose what was acknowledged", hosts=found.hosts
+        )
