@@ -25,7 +25,7 @@ orders = Table(
     Column("cancel_reason", Text),
     Column("currency", Text, nullable=False),
     Column("total", BigInteger, nullable=False),
-    # Cart and amounts as JSON, compressed (`domain.compression`). It must never change: the bodies of the order's
+    # Cart and amounts as JSON, compressed (`features.compression`). It must never change: the bodies of the order's
     # deliveries and its reply are compressed with it as their base.
     Column("content", LargeBinary, nullable=False),
     # The customer's data, which is removed when the customer is erased.
