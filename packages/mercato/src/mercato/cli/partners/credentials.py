@@ -9,6 +9,7 @@ from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPar
 from mercato.cli.output import Column, note, print_from_first, print_json, print_objects, print_table, view
 from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import find_partner_id, opened
+from mercato.features.orders.search import enqueue_reindex
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
@@ -276,6 +277,8 @@ async def rotate(
 async def reseal(*, data_dir: DataDir = None) -> None:
     """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
 
+    A job hashes customers' phone numbers and e-mail addresses anew, too, by which the console finds orders.
+
     Servers must know that key already. You can run it again at any time.
     """
     count, after, more = 0, None, True
@@ -286,6 +289,8 @@ async def reseal(*, data_dir: DataDir = None) -> None:
             async with core.db.write() as tx:
                 done = await reseal_batch(tx, vault, after=after, limit=BATCH)
             count, after, more = count + done.count, done.last, done.last is not None
+        async with core.db.write() as tx:
+            await enqueue_reindex(tx)
     note(f"{count} secrets were encrypted again. All secrets use the first key now.")
 
 
