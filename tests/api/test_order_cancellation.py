@@ -251,6 +251,24 @@ async def test_a_store_that_never_answers_ends_the_cancellation_and_the_order_go
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
 
 
+async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_time(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order)).status == 503
+        # As after a longer outage of the service: the time is over, and the store has consented meanwhile.
+        shop.answers["cancel"] = {"accepted": True}
+        time.ahead = timedelta(minutes=11)
+        ended = await trading.mercato.until(
+            trading.front,
+            f"{ORDERS}/{order['orderId']}",
+            lambda one: one["cancellation"]["status"] != "requested",
+        )
+        assert (ended["state"], ended["cancellation"]["status"]) == ("cancelled", "accepted")
+
+
 async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
     database_url: str, tmp_path: Path, shop: Merchant, time: Time
 ):
