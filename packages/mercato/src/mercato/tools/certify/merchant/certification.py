@@ -6,6 +6,7 @@ from typing import Final
 
 from mercato.features.certification.report import Outcome
 from mercato.platform.outbound.results import NotModified, RequestFailed
+from mercato.tools.certify.merchant.cancel import CANCEL
 from mercato.tools.certify.merchant.catalog import CATALOG, pull
 from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions
 from mercato.tools.certify.merchant.events import EVENTS
@@ -22,6 +23,7 @@ MERCHANT: Final = Suite[MerchantContext](
         "signature": SIGNATURE,
         "validate": VALIDATE,
         "place": PLACE,
+        "cancel": CANCEL,
         "events": EVENTS,
         "transport": TRANSPORT,
         "catalog": CATALOG,
