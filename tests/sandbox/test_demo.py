@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from tests.console.browser import Browser
 
-from mercato.cli.sandbox.demo import demo
+from mercato.cli.demo import demo
 from mercato.tools.sandbox import merchant
 from mercato.tools.sandbox.context import DemoContext, ProofFailed, Proofs
 from mercato.tools.sandbox.demo import STEPS

@@ -28,7 +28,7 @@ from tests.servers import (
 )
 
 from mercato import cli
-from mercato.cli.catalog.url import _print, diagnose
+from mercato.cli.url import _print, diagnose
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import load

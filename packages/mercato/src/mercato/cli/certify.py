@@ -10,7 +10,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from mercato.cli import FAILED, UNUSABLE, UnusableError
-from mercato.cli.certify.report import (
+from mercato.cli.certify_report import (
     Screen,
     Signer,
     check_writable,
@@ -54,7 +54,7 @@ IDLE_SECONDS: Final = 3.0
 MANUAL_SECONDS: Final = 3600.0
 
 certify = group("certify", "Certify an implementation: merchant, storefront; verify a report.")
-certify.command("mercato.cli.certify.report:verify", name="verify")
+certify.command("mercato.cli.certify_report:verify", name="verify")
 
 Only = Annotated[
     list[str] | None,
