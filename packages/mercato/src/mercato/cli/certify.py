@@ -28,7 +28,6 @@ from mercato.platform import clock
 from mercato.platform.wire.checks import uri_fault
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.tools.certify.merchant.context import MerchantOptions
-from mercato.tools.certify.redaction import without_credentials
 from mercato.tools.certify.storefront.certification import (
     SECONDS,
     STOREFRONT,
@@ -36,7 +35,7 @@ from mercato.tools.certify.storefront.certification import (
     certify_storefront,
 )
 from mercato.tools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
-from mercato.tools.certify.suite import Check, Suite, UnusableTargetError
+from mercato.tools.certify.suite import Check, Suite, UnusableTargetError, without_credentials
 from mercato_contract.stores import timezone_fault
 
 KEY: Final = "mk_marketfront_certify"
