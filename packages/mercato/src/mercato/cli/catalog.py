@@ -52,7 +52,7 @@ SARIF_SCHEMA: Final = (
 
 catalog = group("catalog", "Catalogs: lint, diff, show, import.")
 catalog.command(
-    "mercato.cli.catalog.imports:import_",
+    "mercato.cli.catalog_imports:import_",
     name="import",
     help="Turn a menu of another format into a CatalogSet.",
 )
@@ -123,7 +123,7 @@ def diff(
     if old == new == "-":
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
-    before, after = (unpack(_build(name, bounds, onboarding)[1].compiled) for name in (old, new))
+    before, after = (unpack(build_valid(name, bounds, onboarding)[1].compiled) for name in (old, new))
     from mercato.features.catalogs.diff import diff as compare
 
     found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
@@ -140,7 +140,7 @@ def show(file: Source, /) -> int:
 
     Exit code 0: drawn; 2: the document is not valid.
     """
-    document, built = _build(file, settings())
+    document, built = build_valid(file, settings())
     say(*tree(built, title=document.name))
     return 0
 
@@ -154,7 +154,7 @@ def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintR
     )
 
 
-def _build(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
+def build_valid(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
     """Return a valid document and what an ingest builds from it. Raises UnusableError."""
     document = read_valid_document(name, bounds)
     report, built = _lint(document, bounds, onboarding)
