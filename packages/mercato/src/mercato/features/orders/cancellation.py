@@ -179,7 +179,7 @@ class Cancellations(Struct, frozen=True):
         found = _find_requested(order)
         if found is not None:
             if order.state is not OrderState.OPEN:
-                order = await self._meet_end(tx, order, found, now)
+                order = await self._end_without_answer(tx, order, found, now)
                 return await self._pin(tx, context, claim, order, now)
             return Requested(claim, order, found)
         if claim.joins and order.cancellation is not None:
@@ -357,12 +357,9 @@ class Cancellations(Struct, frozen=True):
         found, now = _find_requested(order, job.payload.cancellation_id), self.clock()
         if found is None:
             return
-        await update_store_call(tx, found.id, (), status=DeliveryStatus.FAILED, now=now)
-        if order.state is not OrderState.OPEN:
-            await self._meet_end(tx, order, found, now)
-        else:
+        if order.state is OrderState.OPEN:
             log.warning("cancellation unanswered", order_id=str(order.id), reason=reason)
-            await self._end(tx, order, found, CancellationStatus.UNANSWERED, now=now)
+        await self._end_without_answer(tx, order, found, now)
 
     # --- writes -----------------------------------------------------------------------------------
 
@@ -379,6 +376,16 @@ class Cancellations(Struct, frozen=True):
         accepted = replace(cancellation, status=CancellationStatus.ACCEPTED, at=now)
         change = OrderCancelledByStorefront(at=now, cancellation=accepted, webhook_url=webhook_url)
         return await self.lifecycle.apply(tx, order, change)
+
+    async def _end_without_answer(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime
+    ) -> OrderRow:
+        """Return the order, open or closed, with its cancellation ended and nothing left to do for it."""
+        await update_store_call(tx, cancellation.id, (), status=DeliveryStatus.FAILED, now=now)
+        await delete_waiting(tx, CANCEL_KIND, cancellation.id.hex)
+        if order.state is OrderState.OPEN:
+            return await self._end(tx, order, cancellation, CancellationStatus.UNANSWERED, now=now)
+        return await self._meet_end(tx, order, cancellation, now)
 
     async def _meet_end(
         self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime
