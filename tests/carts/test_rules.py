@@ -345,6 +345,25 @@ def test_add_appends_what_differs_in_a_modifier_or_in_how_many_of_it():
         assert len(add(other, cart)["lineItems"]) == 2
 
 
+def test_lines_merge_only_if_their_notes_are_equal_also_those_of_modifiers():
+    cart = add(line(TEA, 1, extras(line(LEMON)), note="Hot"))
+    assert cart["lineItems"][0]["note"] == "Hot"
+    assert cart["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["note"] is None
+    merged = add(line(TEA, 2, extras(line(LEMON)), note="Hot"), cart)
+    assert [one["quantity"] for one in merged["lineItems"]] == [3]
+    for other in (
+        line(TEA, 1, extras(line(LEMON))),
+        line(TEA, 1, extras(line(LEMON)), note="Cold"),
+        line(TEA, 1, extras(line(LEMON, note="Thin")), note="Hot"),
+    ):
+        assert [one["note"] for one in add(other, cart)["lineItems"]] == ["Hot", other.get("note")]
+
+
+def test_an_empty_note_is_none():
+    cart = add(line(TEA, note=""), add(line(TEA, note=None), add(line(TEA))))
+    assert [(one["quantity"], one["note"]) for one in cart["lineItems"]] == [(3, None)]
+
+
 def test_every_line_has_an_id_the_callers_if_it_is_unique():
     mine, twice = str(uuid4()), str(uuid4())
     cart = cart_of(line(CAKE, lineItemId=twice), line(TEA, 1, extras(line(MILK, lineItemId=twice))))

@@ -60,7 +60,7 @@ def check_order(told: Any) -> None:
     [lemon] = extras["lineItems"]
     assert (tea["partnerItemId"], cake["partnerItemId"]) == (TEA, CAKE)
     assert (extras["partnerModifierGroupId"], lemon["partnerItemId"]) == (EXTRAS, LEMON)
-    assert set(told) == {"cart", "clientContext", "fulfillment", "amounts", "customer"}
+    assert set(told) == {"cart", "clientContext", "fulfillment", "note", "amounts", "customer"}
     core(json.dumps(told).encode())
     assert [one["name"] for one in told["cart"]["lineItems"]] == ["Tea", "Cake"]
     assert told["cart"]["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["name"] == "Lemon"
@@ -101,7 +101,7 @@ def test_without_a_payment_the_member_is_absent():
 def test_an_absent_customer_is_absent_from_the_body():
     bare = row(customer=None, client_context=None)
     told = json.loads(place_body(bare, payment=UNSET, now=NOW))["data"]["order"]
-    assert set(told) == {"cart", "fulfillment", "amounts"}
+    assert set(told) == {"cart", "fulfillment", "note", "amounts"}
 
 
 def test_a_cancellation_has_its_reason():

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato_contract.carts import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Quantity
+from mercato_contract.carts import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Note, Quantity
 from mercato_contract.money import is_negative
 from mercato_contract.pages import PAGE, Cursor, PageLimit
 from mercato_contract.problems import OrderError
@@ -166,6 +166,7 @@ class OrderCore(Wire, kw_only=True):
     fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
     amounts: ValidateAmounts | None = None
     customer: Customer | None = None
+    note: Note | UnsetType | None = UNSET
 
 
 @redacted("validated_order_token", "payment")
@@ -177,6 +178,7 @@ class PlaceOrderRequest(Wire, kw_only=True):
     fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
     amounts: PlaceAmounts | None = None
     customer: Customer | None = None
+    note: Note | UnsetType | None = UNSET
     validated_order_token: Annotated[str, Meta(max_length=65_536)] | None = None
     payment: Payment | UnsetType = UNSET
 
@@ -230,6 +232,7 @@ class OrderLine(Wire, gc=False):
     name: str | UnsetType = UNSET
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
+    note: str | None = None
 
 
 class OrderModifierGroup(Wire, gc=False):
@@ -259,6 +262,7 @@ class CommerceLine(Wire, gc=False):
     name: str | UnsetType = UNSET
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
+    note: str | None = None
 
 
 class CommerceModifierGroup(Wire, gc=False):
@@ -284,6 +288,7 @@ class CheckedOrder(Wire, kw_only=True):
     cart: OrderCart
     client_context: ClientContext
     fulfillment: Fulfillment
+    note: str | None = None
     amounts: Amounts | UnsetType = UNSET
     customer: Customer | UnsetType = UNSET
     estimated_ready_at: Instant | UnsetType = UNSET
@@ -380,6 +385,7 @@ class _PlacedOrder(Wire, kw_only=True):
     cancellation: Cancellation | None = None
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
+    note: str | None = None
     amounts: Amounts
     customer: Customer | UnsetType = UNSET
     errors: tuple[OrderError, ...] = ()

@@ -172,6 +172,7 @@ class _Pricing:
             line_item_id=line_id,
             amounts=amounts,
             unavailable=True if unit is None else UNSET,
+            note=line.note or None,
         )
         return priced, unit
 
@@ -254,7 +255,11 @@ class _Pricing:
                     line_id = choice.line_item_id or self._new_id()
                     self.ids.append(line_id.int)
                     priced = PricedLineItem(
-                        item_id=choice.item_id, modifier_groups=[], quantity=quantity, line_item_id=line_id
+                        item_id=choice.item_id,
+                        modifier_groups=[],
+                        quantity=quantity,
+                        line_item_id=line_id,
+                        note=choice.note or None,
                     )
                 answered.line_items.append(priced)
                 total = None if total is None or unit is None else total + quantity * unit
@@ -326,6 +331,7 @@ class _Pricing:
                 for group in line.modifier_groups
             ],
             unavailable=unavailable or UNSET,
+            note=line.note or None,
         )
 
     def _note_fault(self, fault: Fault) -> None:

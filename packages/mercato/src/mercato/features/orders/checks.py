@@ -60,6 +60,7 @@ class OrderCheck(Struct, frozen=True, kw_only=True):
     currency: str
     lines: tuple[LineItem, ...]
     fulfillment: Fulfillment
+    note: str | None
     cart: CommerceCart
     sums: Sums | None
     errors: tuple[OrderError, ...]
@@ -129,6 +130,7 @@ def check_order(
         currency=catalog.currency,
         lines=tuple(lines),
         fulfillment=parsed.fulfillment,
+        note=order.note or None,
         cart=CommerceCart(
             catalog_set_id=store.catalog_set_id,
             line_items=order_lines(priced.lines, catalog),
