@@ -122,7 +122,7 @@ class UpdateCartItemRequest(Wire):
 
 
 class LineItemAmounts(Wire):
-    """A line's price: of one unit with its modifiers, and of all units."""
+    """A line's price: of one unit with its modifiers, and of all its units that aren't free."""
 
     unit_price: Amount
     total: Amount
@@ -136,8 +136,20 @@ class CartAmounts(Wire):
     total: Amount
 
 
+FreeQuantity = Annotated[
+    int,
+    Meta(
+        description="Units of a modifier that its group includes: their own price isn't charged. Absent if none is.",
+        extra_json_schema={"format": "int32"},
+    ),
+]
+
+
 class PricedLineItem(Wire, gc=False):
-    """A line of a priced cart. Top-level lines have `amounts` unless something in them is `unavailable`."""
+    """A line of a priced cart. Top-level lines have `amounts` unless something in them is `unavailable`.
+
+    Modifiers have theirs, and `freeQuantity`, in orders.
+    """
 
     item_id: UUID
     modifier_groups: list["PricedModifierGroup"]
@@ -146,6 +158,7 @@ class PricedLineItem(Wire, gc=False):
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
     note: str | None = None
+    free_quantity: FreeQuantity | UnsetType = UNSET
 
 
 class PricedModifierGroup(Wire, gc=False):

@@ -8,7 +8,16 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato_contract.carts import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Note, Quantity
+from mercato_contract.carts import (
+    DECIMAL,
+    Amount,
+    Cart,
+    CartAmounts,
+    FreeQuantity,
+    LineItemAmounts,
+    Note,
+    Quantity,
+)
 from mercato_contract.money import is_negative
 from mercato_contract.pages import PAGE, Cursor, PageLimit
 from mercato_contract.problems import OrderError
@@ -222,8 +231,15 @@ PartnerId = Annotated[
 ]
 
 
+GroupName = Annotated[str, Meta(description="From the store's CatalogSet.")]
+
+
 class OrderLine(Wire, gc=False):
-    """A line of an order: `name` from the store's CatalogSet, `amounts` on top-level lines."""
+    """A line of an order: `name` from the store's CatalogSet, `amounts` unless something in it is `unavailable`.
+
+    Amounts of a modifier are for one unit of the line above it: that line's `unitPrice` is its item's own price and the
+    `total` of its modifiers. An order of an earlier release has none on its modifiers.
+    """
 
     item_id: UUID
     modifier_groups: tuple["OrderModifierGroup", ...]
@@ -233,6 +249,7 @@ class OrderLine(Wire, gc=False):
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
     note: str | None = None
+    free_quantity: FreeQuantity | UnsetType = UNSET
 
 
 class OrderModifierGroup(Wire, gc=False):
@@ -240,6 +257,7 @@ class OrderModifierGroup(Wire, gc=False):
 
     modifier_group_id: UUID
     line_items: tuple[OrderLine, ...]
+    name: GroupName | UnsetType = UNSET
 
 
 class OrderCart(Wire):
@@ -252,7 +270,7 @@ class OrderCart(Wire):
 
 
 class CommerceLine(Wire, gc=False):
-    """A line of an order, for its merchant."""
+    """A line of an order, for its merchant: an OrderLine with the id of the merchant's document."""
 
     item_id: UUID
     partner_item_id: PartnerId
@@ -263,6 +281,7 @@ class CommerceLine(Wire, gc=False):
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
     note: str | None = None
+    free_quantity: FreeQuantity | UnsetType = UNSET
 
 
 class CommerceModifierGroup(Wire, gc=False):
@@ -271,6 +290,7 @@ class CommerceModifierGroup(Wire, gc=False):
     modifier_group_id: UUID
     partner_modifier_group_id: PartnerId
     line_items: tuple[CommerceLine, ...]
+    name: GroupName | UnsetType = UNSET
 
 
 class CommerceCart(Wire):

@@ -111,7 +111,7 @@ def check_order(
     check_bounds(lines)
     parsed, faults = _parse(order, catalog.currency, catalog.scale, now)
     sold_out = frozenset(store.unavailable_at(parsed.at))
-    priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id)
+    priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id, itemized=True)
     sums = None
     if priced.total is not None:
         sums = Sums(currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, tip=parsed.tip)

@@ -149,6 +149,7 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
                     modifier_group_id=group_id,
                     partner_modifier_group_id=uuid_text(group_id) if partner_id is None else partner_id,
                     line_items=order_lines(group.line_items, catalog),
+                    name=UNSET if compiled is None else compiled.name or UNSET,
                 )
             )
         item = catalog.items.get(line.item_id.int)
@@ -164,6 +165,7 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
                 amounts=line.amounts,
                 unavailable=line.unavailable,
                 note=line.note,
+                free_quantity=line.free_quantity,
             )
         )
     return tuple(converted)
@@ -218,7 +220,11 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
         groups = []
         for group in line.modifier_groups:
             below = _storefront_lines(group.line_items)
-            groups.append(OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=below))
+            groups.append(
+                OrderModifierGroup(
+                    modifier_group_id=group.modifier_group_id, line_items=below, name=group.name
+                )
+            )
         converted.append(
             OrderLine(
                 item_id=line.item_id,
@@ -229,6 +235,7 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
                 amounts=line.amounts,
                 unavailable=line.unavailable,
                 note=line.note,
+                free_quantity=line.free_quantity,
             )
         )
     return tuple(converted)
