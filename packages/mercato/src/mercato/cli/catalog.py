@@ -16,13 +16,21 @@ from mercato.cli.options import Json, Source, group
 from mercato.cli.output import cells, note, print_json, sanitize, say, truncate, width, wrap
 from mercato.features.carts import pricing
 from mercato.features.carts.lines import check_bounds
-from mercato.features.catalogs.building.model import Built
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.lint import LintFinding, LintReport, refused
 from mercato.features.catalogs.lint import lint as lint_document
-from mercato.features.catalogs.menu import Menu, Node, hours
-from mercato.features.catalogs.menu import rule as choice_rule
-from mercato.features.catalogs.model import NO_ONBOARDING, CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.features.catalogs.model import (
+    NO_ONBOARDING,
+    Built,
+    CompiledCatalog,
+    CompiledGroup,
+    CompiledItem,
+    Key,
+    Menu,
+    Node,
+    hours,
+)
+from mercato.features.catalogs.model import rule as choice_rule
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem
@@ -44,7 +52,7 @@ SARIF_SCHEMA: Final = (
 
 catalog = group("catalog", "Catalogs: lint, diff, show, import.")
 catalog.command(
-    "mercato.cli.catalog.imports:import_",
+    "mercato.cli.catalog_imports:import_",
     name="import",
     help="Turn a menu of another format into a CatalogSet.",
 )
@@ -115,7 +123,7 @@ def diff(
     if old == new == "-":
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
-    before, after = (unpack(_build(name, bounds, onboarding)[1].compiled) for name in (old, new))
+    before, after = (unpack(build_valid(name, bounds, onboarding)[1].compiled) for name in (old, new))
     from mercato.features.catalogs.diff import diff as compare
 
     found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
@@ -132,7 +140,7 @@ def show(file: Source, /) -> int:
 
     Exit code 0: drawn; 2: the document is not valid.
     """
-    document, built = _build(file, settings())
+    document, built = build_valid(file, settings())
     say(*tree(built, title=document.name))
     return 0
 
@@ -146,7 +154,7 @@ def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintR
     )
 
 
-def _build(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
+def build_valid(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
     """Return a valid document and what an ingest builds from it. Raises UnusableError."""
     document = read_valid_document(name, bounds)
     report, built = _lint(document, bounds, onboarding)
