@@ -317,16 +317,6 @@ CREATE TABLE order_history (
 )
  WITHOUT ROWID;
 
-CREATE TABLE order_search (
-  order_id CHAR(32) NOT NULL,
-  kind TEXT NOT NULL,
-  "key" BIGINT NOT NULL,
-  CONSTRAINT pk_order_search PRIMARY KEY (order_id, kind)
-)
- WITHOUT ROWID;
-
-CREATE INDEX ix_order_search_key ON order_search ("key", order_id);
-
 CREATE TABLE order_submissions (
   order_id CHAR(32) NOT NULL,
   url TEXT NOT NULL,
@@ -361,6 +351,7 @@ CREATE TABLE orders (
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   cancellation TEXT,
+  notes TEXT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
@@ -501,8 +492,6 @@ CREATE TABLE stores (
   CONSTRAINT pk_stores PRIMARY KEY (id),
   CONSTRAINT uq_stores_onboarding_id UNIQUE (onboarding_id)
 );
-
-CREATE INDEX ix_stores_own_id ON stores (partner_store_id);
 
 CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
 
