@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
@@ -17,9 +17,13 @@ from tests.service import Merchant, Reply, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import cancellation
+from mercato.features.orders.cancellation import CANCEL_KIND, CancelJob
 from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
+from mercato.platform import clock
+from mercato.platform.db.tables import jobs
+from mercato.platform.jobs import Job
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
 
@@ -248,6 +252,24 @@ async def test_a_store_that_never_answers_ends_the_cancellation_and_the_order_go
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
 
 
+async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_time(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order)).status == 503
+        # As after a longer outage of the service: the time is over, and the store has consented meanwhile.
+        shop.answers["cancel"] = {"accepted": True}
+        time.ahead = timedelta(minutes=11)
+        ended = await trading.mercato.until(
+            trading.front,
+            f"{ORDERS}/{order['orderId']}",
+            lambda one: one["cancellation"]["status"] != "requested",
+        )
+        assert (ended["state"], ended["cancellation"]["status"]) == ("cancelled", "accepted")
+
+
 async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
     database_url: str, tmp_path: Path, shop: Merchant, time: Time
 ):
@@ -314,3 +336,51 @@ async def test_an_order_that_is_closed_otherwise_while_the_store_is_silent_ends_
             assert ended["cancellation"]["status"] == status
         listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
         assert {one["status"] for one in listed["deliveries"]} == {"failed"}
+
+
+async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = {"accepted": False}
+        refused(await cancel(trading, order), "CANCELLATION_REFUSED")
+        [(headers, _)] = await calls_to(shop, "/cancel", 1)
+        earlier = CancelJob(order_id=UUID(order["orderId"]), cancellation_id=UUID(headers["webhook-id"]))
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order)).status == 503
+        app, now = trading.mercato.app, clock.now()
+        dead = Job(
+            id=1,
+            kind=CANCEL_KIND,
+            group="",
+            ordering_key="",
+            payload=earlier,
+            attempt=1,
+            failures=0,
+            losses=3,
+            run_at=now,
+            enqueued_at=now,
+        )
+        async with app.db.write() as tx:
+            await app.cancellations.give_up(tx, dead, "the process that ran it ended")
+        assert (await read(trading, order))["cancellation"]["status"] == "requested"
+
+
+async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_the_log_of_the_call(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time, monkeypatch: pytest.MonkeyPatch
+):
+    # So that no background work comes first.
+    monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        shop.answers["cancel"] = broken
+        order = await trading.placed()
+        assert (await cancel(trading, order, key="k-1")).status == 503
+        await trading.update(order, state="completed")
+        refused(await cancel(trading, order, key="k-1"), "ORDER_CLOSED")
+        assert (await read(trading, order))["cancellation"]["status"] == "refused"
+        listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+        assert [one["status"] for one in listed["deliveries"]] == ["failed"]
+        async with trading.mercato.app.db.read() as tx:
+            kinds = [row.kind for row in await tx.all(select(jobs.c.kind))]
+        assert CANCEL_KIND not in kinds
