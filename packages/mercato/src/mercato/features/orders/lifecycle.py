@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import queries, transitions
+from mercato.features.orders import queries, search, transitions
 from mercato.features.orders.record import (
     EntryDetail,
     OrderRow,
@@ -317,6 +317,8 @@ class Lifecycle(Struct, frozen=True):
                 type_=change.entry,
                 detail=change.detail(),
             )
+            if changed.partner_order_id is not None and changed.partner_order_id != order.partner_order_id:
+                search.add_number(tx, order.id, changed.partner_order_id)
             if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
                 await queries.delete_submission(tx, order.id)
             if change.milestone is not None:
