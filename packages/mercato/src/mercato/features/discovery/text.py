@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.model import Windows
 from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, words_of
@@ -50,6 +50,7 @@ class EncodedDiscoverResponse(Wire):
     stores: list[msgspec.Raw]
     total_count: int
     has_more: bool
+    total_count_is_lower_bound: bool | UnsetType = UNSET
 
 
 _NAME: Final = "\ue000n"
@@ -79,6 +80,11 @@ class TextQuery(NamedTuple):
         """The same query for stores that have every term in their name."""
         named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
         return self._replace(terms=named)
+
+    @property
+    def whole(self) -> "TextQuery":
+        """The same query for stores that have every term as a whole word."""
+        return self._replace(terms=tuple(term._replace(prefix=False) for term in self.terms))
 
 
 def category_of(text: str) -> str:
