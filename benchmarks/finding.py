@@ -1,7 +1,7 @@
 """The console's search over a million orders: `python -m benchmarks.finding [ORDERS] [URL]`.
 
-On an empty PostgreSQL database; without one, on SQLite. The orders are copies of one. Each
-has a number of its store from 0 to 999, as stores that count anew each day have them; each customer has ordered ten times.
+On an empty PostgreSQL database; without one, on SQLite. The orders are copies of one. Each has a number of its
+store from 0 to 999, as stores that count anew each day have them; each customer has ordered ten times.
 """
 
 import asyncio
@@ -73,7 +73,8 @@ async def _multiply(server: Server, count: int) -> UUID:
             found = await tx.first(select(orders).limit(1))
         assert found is not None
         values: dict[str, Any] = found._asdict()
-        step, began, last = timedelta(days=30) / count, now(), found.id
+        step, began = timedelta(days=30) / count, now()
+        last: UUID = found.id
         for start in range(0, count, BATCH):
             rows, entries = [], []
             for number in range(start, min(start + BATCH, count)):
