@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
@@ -17,9 +17,12 @@ from tests.service import Merchant, Reply, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import cancellation
+from mercato.features.orders.cancellation import CANCEL_KIND, CancelJob
 from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
+from mercato.platform import clock
+from mercato.platform.jobs import Job
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
 
@@ -314,3 +317,32 @@ async def test_an_order_that_is_closed_otherwise_while_the_store_is_silent_ends_
             assert ended["cancellation"]["status"] == status
         listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
         assert {one["status"] for one in listed["deliveries"]} == {"failed"}
+
+
+async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = {"accepted": False}
+        refused(await cancel(trading, order), "CANCELLATION_REFUSED")
+        [(headers, _)] = await calls_to(shop, "/cancel", 1)
+        earlier = CancelJob(order_id=UUID(order["orderId"]), cancellation_id=UUID(headers["webhook-id"]))
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order)).status == 503
+        app, now = trading.mercato.app, clock.now()
+        dead = Job(
+            id=1,
+            kind=CANCEL_KIND,
+            group="",
+            ordering_key="",
+            payload=earlier,
+            attempt=1,
+            failures=0,
+            losses=3,
+            run_at=now,
+            enqueued_at=now,
+        )
+        async with app.db.write() as tx:
+            await app.cancellations.give_up(tx, dead, "the process that ran it ended")
+        assert (await read(trading, order))["cancellation"]["status"] == "requested"

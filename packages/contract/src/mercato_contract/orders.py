@@ -344,7 +344,7 @@ def state_fault(text: str) -> str | None:
 
 
 class CancellationStatus(StrEnum):
-    """What became of a storefront's wish to cancel. `unanswered`: the store never replied, and the order goes on."""
+    """The status of a storefront's cancellation. `unanswered`: the store never replied, and the order goes on."""
 
     REQUESTED = "requested"
     ACCEPTED = "accepted"

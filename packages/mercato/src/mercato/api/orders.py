@@ -61,6 +61,7 @@ MARKETFRONT: Final = "/v1/marketfront/orders"
 _REPLAYED: Final = ((b"idempotent-replayed", b"true"),)
 
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
+_KEY_PROBLEMS: Final = (errors.MissingIdempotencyKey, errors.IdempotencyKeyReused, errors.RequestInProgress)
 
 REFUSAL_REASONS: Final = (
     CartEmpty,
@@ -124,9 +125,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(
-        errors.MissingIdempotencyKey,
-        errors.IdempotencyKeyReused,
-        errors.RequestInProgress,
+        *_KEY_PROBLEMS,
         StoreNotFound,
         CatalogSetNotFound,
         OrderTokenInvalid,
@@ -177,9 +176,7 @@ def _refusal(problem: ProblemDetail, chosen: ProblemFormat, *, replayed: bool) -
     request_headers=("Idempotency-Key",),
     checks_head=_key,
     problems=(
-        errors.MissingIdempotencyKey,
-        errors.IdempotencyKeyReused,
-        errors.RequestInProgress,
+        *_KEY_PROBLEMS,
         OrderNotFound,
         OrderClosed,
         CancellationRefused,
@@ -191,7 +188,7 @@ async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
 
     Before the store has answered the placement, the order is cancelled at once. Afterwards the store decides: it is
     called with `order.cancel`. While it hasn't answered, the answer is 503: the store is asked again for 10 minutes,
-    and a repeat with the same key resumes it. `cancellation` of the order says what came of it.
+    and a repeat with the same key resumes it. The order's `cancellation` has its status.
     """
     outcome = await call.app.cancellations.cancel(
         call.caller,

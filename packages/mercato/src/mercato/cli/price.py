@@ -3,12 +3,14 @@
 from typing import Final
 from uuid import UUID
 
+from msgspec import structs
+
 from mercato.cli import FAILED, UnusableError
-from mercato.cli.inputs import read_file, read_valid_document, settings
+from mercato.cli.catalog.commands import build_valid
+from mercato.cli.inputs import read_file, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import print_json, say, wrap
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.lint import lint
 from mercato.features.orders.price_proof import PriceProof, ProofOrder, verify_prices
 from mercato.platform.errors import Problem
 from mercato.platform.wire import Decoder
@@ -50,20 +52,14 @@ def verify(order: Source, catalog_set: Source, /, *, json: Json = False) -> int:
 
 def _verify(order: str, catalog_set: str) -> PriceProof:
     bounds = settings()
-    document = read_valid_document(catalog_set, bounds)
     try:
         placed = _decode_order(read_file(order, max_bytes=MiB))
     except Problem as problem:
         raise UnusableError(f"{order} isn't an order: {problem.detail}") from None
     # A set that names no currency is in the network's, which is also the order's.
-    report, built = lint(
-        document.body, default_currency=placed.amounts.currency, max_bytes=bounds.pull_decoded_bytes
+    document, built = build_valid(
+        catalog_set, structs.replace(bounds, default_currency=placed.amounts.currency)
     )
-    if built is None:
-        raise UnusableError(
-            f"{document.name} isn't a CatalogSet: {report.errors[0].message} "
-            f"See all of it: mercato catalog lint {catalog_set}"
-        )
     set_id = _decode_set(document.body).catalog_set_id
     if set_id != placed.cart.catalog_set_id:
         raise UnusableError(

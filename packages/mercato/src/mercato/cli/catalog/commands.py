@@ -115,7 +115,7 @@ def diff(
     if old == new == "-":
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
-    before, after = (unpack(_build(name, bounds, onboarding)[1].compiled) for name in (old, new))
+    before, after = (unpack(build_valid(name, bounds, onboarding)[1].compiled) for name in (old, new))
     from mercato.features.catalogs.diff import diff as compare
 
     found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
@@ -132,7 +132,7 @@ def show(file: Source, /) -> int:
 
     Exit code 0: drawn; 2: the document is not valid.
     """
-    document, built = _build(file, settings())
+    document, built = build_valid(file, settings())
     say(*tree(built, title=document.name))
     return 0
 
@@ -146,7 +146,7 @@ def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintR
     )
 
 
-def _build(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
+def build_valid(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
     """Return a valid document and what an ingest builds from it. Raises UnusableError."""
     document = read_valid_document(name, bounds)
     report, built = _lint(document, bounds, onboarding)

@@ -71,8 +71,12 @@ def _next_change(at: datetime, local: ZoneInfo, edges: Sequence[int], *, was_ope
 
 
 def _is_open(at: datetime, local: ZoneInfo, edges: Sequence[int]) -> bool:
+    return _is_within(edges, second_of_week(at.astimezone(local)))
+
+
+def _is_within(edges: Sequence[int], second: int) -> bool:
     # Spans don't touch each other, so between an opening and its closing the number of edges passed is odd.
-    return bisect_right(edges, second_of_week(at.astimezone(local))) % 2 == 1
+    return bisect_right(edges, second) % 2 == 1
 
 
 def _offset(at: datetime, local: ZoneInfo) -> timedelta | None:
@@ -118,8 +122,7 @@ class Openings:
 
     def is_open(self, timezone: str, spans: bytes) -> bool:
         """Return whether hours from `pack_spans` are open now in the time zone."""
-        # Spans don't touch each other, so between an opening and its closing the number of edges passed is odd.
-        return bisect_right(_edges(spans), self._second(timezone)) % 2 == 1
+        return _is_within(_edges(spans), self._second(timezone))
 
     def next_change(self, timezone: str, spans: bytes, *, paused_until: int) -> Change:
         """Return the next change; `paused_until` in milliseconds, in the past for a store that isn't paused."""

@@ -98,7 +98,6 @@ class CancelJob(Wire, frozen=True):
 class CancellationContext(Struct, frozen=True, kw_only=True):
     """One request. `deadline` is the end of its calls, on the event loop's clock."""
 
-    caller: Caller
     request: CancelOrderRequest
     keyed: KeyedRequest
     make_origin: MakeOrigin
@@ -141,7 +140,6 @@ class Cancellations(Struct, frozen=True):
         """
         text = order_id.bytes + as_json(request)
         context = CancellationContext(
-            caller=caller,
             request=request,
             keyed=KeyedRequest(
                 partner_id=caller.partner_id,
@@ -177,13 +175,13 @@ class Cancellations(Struct, frozen=True):
         claim = await idempotency.claim(tx, context.keyed, now=now, order_id=order_id)
         if isinstance(claim, Pinned):
             return claim.outcome
-        found = order.cancellation
-        if found is not None and found.status is CancellationStatus.REQUESTED:
+        found = _find_requested(order)
+        if found is not None:
             if order.state is not OrderState.OPEN:
                 order = await self._meet_end(tx, order, found, now)
                 return await self._pin(tx, context, claim, order, now)
             return Requested(claim, order, found)
-        if claim.joins and found is not None:
+        if claim.joins and order.cancellation is not None:
             # An earlier request with the key stored it, and background work ended it.
             return await self._pin(tx, context, claim, order, now)
         if order.state is not OrderState.OPEN:
@@ -227,7 +225,7 @@ class Cancellations(Struct, frozen=True):
             async with self.db.write() as tx:
                 order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
-                if _is_requested(order, state.cancellation):
+                if _find_requested(order, state.cancellation.id) is not None:
                     await idempotency.release(tx, state.claim, now=now)
                     return UnansweredOrder(
                         StoreUnreachable(
@@ -274,13 +272,13 @@ class Cancellations(Struct, frozen=True):
         """Return the order after the store's reply. One that came too late changes nothing."""
         order = await queries.get_order(tx, order_id, lock=True)
         now = self.clock()
-        found = order.cancellation
+        found = _find_requested(order, asked.id)
         is_answered = not isinstance(reply, InvalidReply)
-        if found is not None and found.id == asked.id and found.status is CancellationStatus.REQUESTED:
+        if found is not None:
             order = await self._decide(tx, order, found, reply, now)
-        elif found is not None:
-            is_answered |= found.status is not CancellationStatus.UNANSWERED
-        has_ended = not _is_requested(order, asked)
+        elif order.cancellation is not None:
+            is_answered |= order.cancellation.status is not CancellationStatus.UNANSWERED
+        has_ended = _find_requested(order, asked.id) is None
         if order.client_context is not None:
             # The log would name a customer who was erased meanwhile.
             ended = DeliveryStatus.SUCCEEDED if is_answered else DeliveryStatus.FAILED
@@ -321,8 +319,8 @@ class Cancellations(Struct, frozen=True):
         """Ask the store once more, and let the order go on if that was the last time."""
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
-        found = order.cancellation
-        if found is None or found.id != job.payload.cancellation_id or not _is_requested(order, found):
+        found = _find_requested(order, job.payload.cancellation_id)
+        if found is None:
             return Done()
         set_partner(partner_id=order.partner_id, store_id=order.store_id, traceparent=order.traceparent)
         if self.clock() >= found.give_up_at or order.state is not OrderState.OPEN:
@@ -335,7 +333,7 @@ class Cancellations(Struct, frozen=True):
         async with self.db.write() as tx:
             await finish(tx, job)
             order = await self._settle(tx, order.id, found, reply, calls)
-            if _is_requested(order, found):
+            if _find_requested(order, found.id) is not None:
                 left = found.give_up_at - self.clock()
                 await self._schedule(tx, order, found, wait=max(MIN_WAIT, min(RETRY_INTERVAL, left)))
         return Settled()
@@ -343,8 +341,8 @@ class Cancellations(Struct, frozen=True):
     async def give_up(self, tx: Write, job: Job[CancelJob], reason: str) -> None:
         """End a cancellation that the store hasn't answered: the order goes on, or was closed otherwise."""
         order = await queries.get_order(tx, job.payload.order_id, lock=True)
-        found, now = order.cancellation, self.clock()
-        if found is None or found.status is not CancellationStatus.REQUESTED:
+        found, now = _find_requested(order, job.payload.cancellation_id), self.clock()
+        if found is None:
             return
         await update_store_call(tx, found.id, (), status=DeliveryStatus.FAILED, now=now)
         if order.state is not OrderState.OPEN:
@@ -452,10 +450,12 @@ def _store_call(order: OrderRow, cancellation: StoredCancellation, base_url: str
     )
 
 
-def _is_requested(order: OrderRow, cancellation: StoredCancellation) -> bool:
-    """Return whether this cancellation is the order's, and the store hasn't decided."""
+def _find_requested(order: OrderRow, cancellation_id: UUID | None = None) -> StoredCancellation | None:
+    """Return the cancellation that the store hasn't decided, if there is one, and with this id if one is given."""
     found = order.cancellation
-    return found is not None and found.id == cancellation.id and found.status is CancellationStatus.REQUESTED
+    if found is None or found.status is not CancellationStatus.REQUESTED:
+        return None
+    return found if cancellation_id in {None, found.id} else None
 
 
 def _closed(order: OrderRow) -> Problem:
