@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import defaultdict
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
@@ -22,7 +23,9 @@ class RollBack(Exception):  # noqa: N818  # not a failure
 
 
 WRITERS = 8
-READERS = 3
+PATIENT = timedelta(seconds=PATIENCE)
+"""What writers wait for each other on SQLite."""
+
 STORES = 3
 """Stores of each writer."""
 
@@ -32,7 +35,7 @@ async def _write(db: Database, partner_id: UUID, stores: list[UUID], *, count: i
     written: list[UUID] = []
     while len(written) < count:
         rolls_back = chance.random() < 0.05
-        batch = []
+        batch: list[UUID] = []
         try:
             async with db.write() as tx:
                 for _ in range(min(chance.randint(1, 10), count - len(written))):
@@ -70,8 +73,8 @@ async def _prove(url: str, *, each: int) -> None:
     partner_id = clock.new_id()
     stores = [[clock.new_id() for _ in range(STORES)] for _ in range(WRITERS)]
     async with (
-        Database.open(url) as one,
-        Database.open(url) as other,
+        Database.open(url, busy_timeout=PATIENT, pool_timeout=PATIENT) as one,
+        Database.open(url, busy_timeout=PATIENT, pool_timeout=PATIENT) as other,
         running_feeds(one) as here,
         running_feeds(other) as there,
         running_feeds(other, works=False) as reading_only,

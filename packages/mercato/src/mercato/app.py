@@ -19,6 +19,10 @@ from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.service import Discovery
+from mercato.features.events import cursors
+from mercato.features.events.feed import Feeds
+from mercato.features.events.sequencer import Sequencer
+from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import tokens as order_tokens
@@ -163,6 +167,8 @@ async def running(
             "metrics": app.metrics.run,
             "traffic": app.traffic.run,
             "memory": trim_memory,
+            "events": app.sequencer.run,
+            "waiting readers": app.feeds.waiters.run,
         }
         if db.replica is not None:
             tasks["replica"] = db.replica.run
@@ -285,6 +291,7 @@ def build(
     calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
     ordering = _ordering(core, vault=vault, menus=menus, calls=calls, quota=quota, metrics=metrics)
     limiter = limiter_of(settings, now)
+    waiters = Waiters(db)
     return Services(
         **vars(core),
         metrics=metrics,
@@ -322,7 +329,7 @@ def build(
         cancellations=ordering.cancellations,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering) | Reindex(db).handlers(),
+            _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering) | Reindex(db).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -331,6 +338,8 @@ def build(
         ),
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
+        feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
+        sequencer=Sequencer(db, waiters.wake),
         sign_on=_sign_on(settings, vault, now),
     )
 

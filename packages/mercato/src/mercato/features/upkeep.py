@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.events import retention as events
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.partners import storage
@@ -96,9 +97,12 @@ class Upkeep(Struct, frozen=True):
         audit_before = now - timedelta(days=self.audit_days)
         requests_before = now - timedelta(days=requests.DAYS)
         deliveries_before = now - timedelta(days=self.delivery_days)
+        events_before = now - events.KEPT
         return (
             lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
             lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
+            lambda tx: events.prune_events(tx, before=events_before, limit=BATCH),
+            lambda tx: events.prune_gone_stores(tx, before=events_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, select
 from mercato.features.compression import decompress
 from mercato.features.events.cursors import Cursors
 from mercato.features.events.errors import CursorExpired
+from mercato.features.events.log import ALL_KINDS
 from mercato.features.events.sequencer import STATE_ID, FeedKey
 from mercato.features.events.tables import event_positions, events, orders, sequencer, store_changes
 from mercato.features.events.waiting import Waiters
@@ -38,13 +39,6 @@ SCANNED: Final = 5_000
 
 TYPES: Final = tuple(sorted(type_ for type_ in EventType if type_ not in STORE_CALLS))
 """What the feed can have: calls that a request waits for are no events."""
-
-_KINDS: Final = (
-    StoreChangeKind.PROFILE,
-    StoreChangeKind.STATUS,
-    StoreChangeKind.CATALOG,
-    StoreChangeKind.ITEMS,
-)
 
 _STORES: Final = "stores"
 
@@ -230,5 +224,7 @@ def _event(row: AnyRow) -> FeedEvent:
 
 
 def _change(row: AnyRow, after: int) -> StoreChange:
-    kinds = [StoreChangeKind.GONE] if row.is_gone else [kind for kind in _KINDS if getattr(row, kind) > after]
+    kinds = (
+        [StoreChangeKind.GONE] if row.is_gone else [kind for kind in ALL_KINDS if getattr(row, kind) > after]
+    )
     return StoreChange(store_id=row.store_id, at=rfc3339(row.at), kinds=kinds)

@@ -7,6 +7,7 @@ visible only after all that are smaller.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -14,7 +15,7 @@ import structlog
 from sqlalchemy import delete, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mercato.features.events.log import WRITTEN
+from mercato.features.events.log import ALL_KINDS, WRITTEN
 from mercato.features.events.tables import (
     event_positions,
     new_events,
@@ -40,8 +41,6 @@ MAX_PAUSE: Final = 4.0
 """The greatest number of seconds between tries while the database is unavailable."""
 
 STATE_ID: Final = 1
-
-_MARKS: Final = ("profile", "status", "catalog", "items")
 
 _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
 _NEW_EVENTS: Final = select(new_events).order_by(new_events.c.number).limit(BATCH)
@@ -198,21 +197,24 @@ async def _write_sequences(tx: Write, sequences: dict[_Key, int]) -> None:
 
 
 class _Mark(NamedTuple):
+    """What changed of a store. `is_gone` is None if that stays as it is: a store that is gone may still be changed."""
+
     position: int
-    at: object
-    is_gone: bool
+    at: datetime
+    is_gone: bool | None
     kinds: frozenset[str]
 
 
 async def _number_changes(tx: Write, changed: Sequence[AnyRow], *, after: int) -> int:
     marks: dict[UUID, _Mark] = {}
     for position, row in enumerate(changed, start=after + 1):
-        kinds = set(row.kinds.split(","))
-        is_gone = StoreChangeKind.GONE in kinds
+        kinds = frozenset(row.kinds.split(","))
+        is_gone = True if StoreChangeKind.GONE in kinds else False if kinds.issuperset(ALL_KINDS) else None
         before = marks.pop(row.store_id, None)
         if before is not None:
             kinds |= before.kinds
-        marks[row.store_id] = _Mark(position, row.at, is_gone, frozenset(kinds))
+            is_gone = before.is_gone if is_gone is None else is_gone
+        marks[row.store_id] = _Mark(position, row.at, is_gone, kinds)
     for store_id, mark in marks.items():
         await _mark(tx, store_id, mark)
     numbers = [row.number for row in changed]
@@ -222,12 +224,15 @@ async def _number_changes(tx: Write, changed: Sequence[AnyRow], *, after: int) -
 
 async def _mark(tx: Write, store_id: UUID, mark: _Mark) -> None:
     insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(store_changes)
-    newest = {"position": mark.position, "at": mark.at, "is_gone": mark.is_gone}
-    marked = {kind: mark.position for kind in _MARKS if kind in mark.kinds}
+    marked: dict[str, object] = {"position": mark.position, "at": mark.at}
+    marked |= {kind: mark.position for kind in ALL_KINDS if kind in mark.kinds}
+    if mark.is_gone is not None:
+        marked["is_gone"] = mark.is_gone
+    unmarked = {"is_gone": False} | dict.fromkeys(ALL_KINDS, 0)
     await tx.execute(
-        insert.values(
-            store_id=store_id, **newest, **(dict.fromkeys(_MARKS, 0) | marked)
-        ).on_conflict_do_update(index_elements=["store_id"], set_=newest | marked)
+        insert.values({"store_id": store_id} | unmarked | marked).on_conflict_do_update(
+            index_elements=["store_id"], set_=marked
+        )
     )
 
 

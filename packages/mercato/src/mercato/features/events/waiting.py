@@ -56,7 +56,7 @@ class Waiters:
     @contextmanager
     def waiting(self, partner_id: UUID, feed: FeedKey | None) -> Iterator[asyncio.Event | None]:
         """Yield an event that is set when the feed has something new; None if too many wait already."""
-        if self.is_closed or self._partners[partner_id] >= PER_PARTNER or self._partners.total() >= IN_ALL:
+        if self.is_closed or self._partners[partner_id] >= PER_PARTNER or self.count >= IN_ALL:
             yield None
             return
         woken = asyncio.Event()
@@ -72,6 +72,11 @@ class Waiters:
             self._partners -= Counter({partner_id: 1})
             if not self._partners:
                 self._someone.clear()
+
+    @property
+    def count(self) -> int:
+        """How many requests wait."""
+        return self._partners.total()
 
     def wake(self, numbered: Numbered) -> None:
         """Wake those whose feeds have something new."""

@@ -200,10 +200,10 @@ class Cancellations(Struct, frozen=True):
         url = await queries.find_webhook_url(tx, order.store_id)
         if order.answer is StoreAnswer.WAITING:
             await end_record(tx, order.id, delivered=False, now=now)
-            order = await self._cancel(tx, order, cancellation, now=now, webhook_url=url)
+            order = await self._cancel(tx, order, cancellation, now=now, tells_store=True, webhook_url=url)
         elif url is None:
             if order.status is OrderStatus.PENDING:
-                order = await self._cancel(tx, order, cancellation, now=now)
+                order = await self._cancel(tx, order, cancellation, now=now, tells_store=True)
             else:
                 order = await self._end(
                     tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=_NO_STORE_URL
@@ -360,11 +360,14 @@ class Cancellations(Struct, frozen=True):
         cancellation: StoredCancellation,
         *,
         now: datetime,
+        tells_store: bool = False,
         webhook_url: str | None = None,
     ) -> OrderRow:
-        """Return the cancelled order. With a `webhook_url` its store, which hasn't consented, is told durably."""
+        """Return the cancelled order. A store that hasn't consented is told durably."""
         accepted = replace(cancellation, status=CancellationStatus.ACCEPTED, at=now)
-        change = OrderCancelledByStorefront(at=now, cancellation=accepted, webhook_url=webhook_url)
+        change = OrderCancelledByStorefront(
+            at=now, cancellation=accepted, tells_store=tells_store, webhook_url=webhook_url
+        )
         return await self.lifecycle.apply(tx, order, change)
 
     async def _meet_end(

@@ -134,7 +134,7 @@ class OrderJobs(Struct, frozen=True):
         if order.answer is StoreAnswer.WAITING:
             now = self.clock()
             await end_record(tx, order_id, delivered=False, now=now)
-            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, webhook_url=url))
+            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, tells_store=True, webhook_url=url))
             detail = {"cancelReason": STORE_UNREACHABLE}
             await audit(tx, "order", order.id, partner_id=order.partner_id, detail=detail)
 

@@ -50,14 +50,15 @@ GIVEN_UP: Final = "order given up"
 class OrderChange(Struct, frozen=True, kw_only=True):
     """Something that happens to an order.
 
-    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. With a
-    `webhook_url` the store gets `order.cancelled`.
+    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. If it
+    `tells_store`, the merchant gets `order.cancelled`: in its feed, and at the `webhook_url` if there is one.
     """
 
     entry: ClassVar[str]
     milestone: ClassVar[str | None] = None
     at: datetime
     actor: Actor
+    tells_store: bool = False
     webhook_url: str | None = None
 
     def apply_to(self, order: OrderRow) -> OrderRow:
@@ -312,11 +313,11 @@ class Lifecycle(Struct, frozen=True):
             type_=change.entry,
             detail=change.detail(),
         )
-        if event_url is not None:
+        if notifies:
             to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
             type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
             await self._push(tx, changed, to, type_, event_data(changed))
-        if change.webhook_url is not None:
+        if change.tells_store:
             to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
             await self._push(tx, changed, to, EventType.ORDER_CANCELLED, cancelled_data(changed))
         if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:

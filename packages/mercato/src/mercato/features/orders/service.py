@@ -99,7 +99,9 @@ class Orders(Struct, frozen=True):
             progress = transitions.change(_progress(row), request, self.clock())
             if progress is not None:
                 url = await queries.find_webhook_url(tx, row.store_id)
-                change = OrderCancelledByOperator(at=progress.at, progress=progress, webhook_url=url)
+                change = OrderCancelledByOperator(
+                    at=progress.at, progress=progress, tells_store=True, webhook_url=url
+                )
                 row = await self._apply(tx, row, change)
                 await enqueue(tx, CANCELLED_KIND, CancelledJob(order_id=row.id))
                 detail = {"state": row.state, "cancelReason": row.cancel_reason}

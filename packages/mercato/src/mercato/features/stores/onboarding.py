@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.runs import Owner, Run
+from mercato.features.events.log import ALL_KINDS
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
@@ -136,7 +137,7 @@ class Onboardings(Struct, frozen=True):
                 await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
                 await queries.insert_store(tx, onboarding, now=now)
                 await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-                await publish_change(tx, onboarding.store_id)
+                await publish_change(tx, onboarding.store_id, ALL_KINDS, at=now)
             elif state is not OnboardingState.ACTIVE:
                 raise OnboardingNotReady(state)
             store = await queries.find_store(tx, onboarding.store_id)
