@@ -29,18 +29,18 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""
 
 HARMLESS = {
-    "features.catalogs.building.model.Built.body": "a catalog, which is public",
+    "features.catalogs.model.Built.body": "a catalog, which is public",
     "features.catalogs.validation.scan._Frame.keys": "names of a document's members",
     "features.discovery.index.SearchColumns.hours_key": "a hash that groups stores by their hours",
     "features.discovery.index.SearchColumns.name_key": "a name to sort by",
     "features.certification.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
-    "cli.operations.history.Names.keys": "what keys are called, by their ids",
-    "cli.partners.partners.Deletion.keys": "how many there are",
+    "cli.history.Names.keys": "what keys are called, by their ids",
+    "cli.partners.Deletion.keys": "how many there are",
     "platform.geo.gazetteer.Header.keys": "of the index of places: how many there are",
     "features.offboarding.Holdings.keys": "the same",
-    "cli.partners.partners.PartnerEntry.has_webhook_token": "yes or no",
+    "cli.partners.PartnerEntry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "features.sign_in.sign_on._Known.keys": "public keys",
     "features.sign_in.sign_on._KeySet.keys": "public keys",
