@@ -251,7 +251,9 @@ async def test_a_reader_that_starts_at_nothing_sees_every_live_store_once(here: 
         await number(tx)
     read = await page(here.front, CHANGES)
     assert [change["storeId"] for change in read["changes"]] == [here.store["storeId"], other["storeId"]]
-    assert {tuple(change["kinds"]) for change in read["changes"]} == {("profile", "status", "catalog", "items")}
+    assert {tuple(change["kinds"]) for change in read["changes"]} == {
+        ("profile", "status", "catalog", "items")
+    }
     assert (await page(here.front, CHANGES, read["nextCursor"]))["changes"] == []
 
 
