@@ -15,7 +15,7 @@ from tests.certify.receiver_mutants import Verifying
 from mercato.tools.certify.storefront.drivers import PurchaseEnd
 from mercato.tools.certify.storefront.proxy import FaultProxy
 from mercato.tools.certify.storefront.scenarios import UNKNOWN
-from mercato.tools.certify.storefront.stores import SET, UNAVAILABLE
+from mercato.tools.certify.storefront.service import SET, UNAVAILABLE
 from mercato_client.testing import Received, Reply, StorefrontDouble
 from mercato_client.testing.acts import Act
 from mercato_client.testing.caller import Answer, ServiceError

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from mercato.cli import run
-from mercato.cli.processes import start
+from mercato.cli import run, start
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -59,7 +58,7 @@ def test_wrong_options_of_a_process_are_refused_with_where_its_help_is(
 
 
 def test_a_worker_process_imports_no_parser_of_commands():
-    script = "import sys, mercato.cli.processes.start; print('cyclopts' in sys.modules)"
+    script = "import sys, mercato.cli.start; print('cyclopts' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

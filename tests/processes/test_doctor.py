@@ -22,7 +22,7 @@ from tests.processes.test_serve import environment
 from tests.waiting import PATIENCE
 
 from mercato.app import GRACE
-from mercato.cli.operations import doctor
+from mercato.cli import doctor
 from mercato.features import doctor as checks
 from mercato.features.orders.tables import orders
 from mercato.features.partners.vault import FILE

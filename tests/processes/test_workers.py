@@ -15,7 +15,7 @@ from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, Merchant, Reply, merchant
 from tests.waiting import PATIENCE
 
-from mercato.cli.processes.workers import Workers
+from mercato.cli.workers import Workers
 from mercato.settings import Settings
 
 STORES = "/v1/commerce/onboarding/stores"
@@ -28,7 +28,7 @@ def workers_of(process: asyncio.subprocess.Process) -> list[psutil.Process]:
 
 def _serves(process: psutil.Process) -> bool:
     try:
-        return "mercato.cli.processes.start" in process.cmdline()
+        return "mercato.cli.start" in process.cmdline()
     except psutil.Error:  # it has just ended
         return False
 

@@ -12,11 +12,10 @@ import aiohttp
 import pytest
 from tests.console.browser import Browser
 
-from mercato.cli.sandbox.demo import demo
+from mercato.cli.demo import demo
 from mercato.tools.sandbox import merchant
 from mercato.tools.sandbox.context import DemoContext, ProofFailed, Proofs
-from mercato.tools.sandbox.demo import STEPS
-from mercato.tools.sandbox.merchant import end_of_pause
+from mercato.tools.sandbox.merchant import STEPS, end_of_pause
 from mercato_client.testing import MerchantDouble
 from mercato_client.testing.caller import Caller
 from mercato_contract.wire import instant, parse_instant
@@ -211,7 +210,7 @@ def test_a_chapter_that_breaks_off_counts_as_not_proved(
     async def stumble(_scene: DemoContext) -> None:
         raise KeyError("storeId")
 
-    monkeypatch.setattr("mercato.tools.sandbox.demo.STEPS", [("A day", stumble)])
+    monkeypatch.setattr("mercato.tools.sandbox.merchant.STEPS", [("A day", stumble)])
     assert demo() == 1
     assert "Not proved: A day: broke off: KeyError: 'storeId'" in capsys.readouterr().out
 

@@ -18,7 +18,7 @@ from tests.service import service
 from tests.testing.calls import ORDER, SECRET, tell
 
 from mercato import cli
-from mercato.cli.sandbox import work as sandbox_work
+from mercato.cli import sandbox_work
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, StorefrontDouble
 

@@ -15,7 +15,7 @@ from tests.databases import only_sqlite
 from tests.service import Service, service
 from tests.waiting import PATIENCE
 
-from mercato.cli.sandbox import work as sandbox_work
+from mercato.cli import sandbox_work
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato_client.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError

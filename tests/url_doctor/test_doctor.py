@@ -28,11 +28,11 @@ from tests.servers import (
 )
 
 from mercato import cli
-from mercato.cli.catalog.url import _print, diagnose
+from mercato.cli.url import _print, diagnose
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import load
-from mercato.tools.url_doctor.doctor import Level, UrlDoctor, UrlFinding
+from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()

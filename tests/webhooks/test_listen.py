@@ -22,16 +22,8 @@ from tests.partners.test_commands import Shell, shell
 from tests.servers import free_port, hang, reply, serve
 
 from mercato import cli
-from mercato.cli.webhooks import listen as listening_module
-from mercato.cli.webhooks.listen import (
-    MAX_BODY,
-    Listener,
-    ReceivedWebhook,
-    Screen,
-    below,
-    lines_of,
-    receiving,
-)
+from mercato.cli import listen as listening_module
+from mercato.cli.listen import MAX_BODY, Listener, ReceivedWebhook, Screen, below, lines_of, receiving
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound

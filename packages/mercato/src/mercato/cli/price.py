@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import structs
 
 from mercato.cli import FAILED, UnusableError
-from mercato.cli.catalog.commands import build_valid
+from mercato.cli.catalog import build_valid
 from mercato.cli.inputs import read_file, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import print_json, say, wrap

@@ -23,8 +23,15 @@ from mercato.features.orders.store_replies import REFUSALS
 from mercato.features.webhooks.model import envelope
 from mercato.platform import clock
 from mercato.platform.outbound.results import MAX_REPLY
-from mercato.tools.certify.redaction import Redactor, without_credentials
-from mercato.tools.certify.suite import Failed, NoAnswer, Run, Skipped, UnusableTargetError
+from mercato.tools.certify.suite import (
+    Failed,
+    NoAnswer,
+    Redactor,
+    Run,
+    Skipped,
+    UnusableTargetError,
+    without_credentials,
+)
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import new_secret, target, webhook_headers
 from mercato_contract.wire import as_json

@@ -1,6 +1,6 @@
-"""A store and its compiled catalog, from which the certifier makes its orders."""
+"""A store and its compiled catalog, from which the certifier makes its orders, and changes of their JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,6 +20,7 @@ from mercato.features.stores.model import SoldOut, StoreRow
 from mercato.platform import clock
 from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
 from mercato_contract.events import WebhookOrder
+from mercato_contract.money import get_scale, minor_to_decimal, to_minor
 from mercato_contract.orders import (
     ClientContext,
     Customer,
@@ -231,3 +232,62 @@ EXAMPLE: Final = as_json(
     }
 )
 """The catalog that is ordered from when the merchant's is unknown."""
+
+
+MAPS: Final = frozenset({"items", "sections", "catalogs", "modifierGroups", "priceOverrides"})
+"""Members that map ids to entities: a new name there would be an entity."""
+
+UNKNOWN_ITEM: Final = "0190f5fe-0000-7000-8000-00000000dead"
+"""An item that no catalog has."""
+
+
+def with_unknown_members(value: Any, *, parent: str = "") -> Any:
+    """Return a JSON value of a later version: every object has members that nobody knows yet."""
+    if isinstance(value, list):
+        return [with_unknown_members(one) for one in value]
+    if isinstance(value, dict):
+        known = {name: with_unknown_members(one, parent=name) for name, one in value.items()}
+        new = {"x-new": {"since": 2030, "list": [None, True, "?"]}, "addedLater": None}
+        return known if parent in MAPS else known | new
+    return value
+
+
+def reverse_members(value: Any) -> Any:
+    """Return a JSON value with the members of every object in the opposite order."""
+    if isinstance(value, list):
+        return [reverse_members(one) for one in value]
+    if isinstance(value, dict):
+        return {name: reverse_members(one) for name, one in reversed(value.items())}
+    return value
+
+
+def replace_items(item_id: str = UNKNOWN_ITEM) -> Callable[[Any], Any]:
+    """Return a change of an order's webhook: every line is for that item, at the price it has."""
+
+    def change(document: Any) -> Any:
+        item = {"itemId": item_id, "partnerItemId": item_id, "modifierGroups": [], "name": "Not on the menu"}
+        for line in document["data"]["order"]["cart"]["lineItems"]:
+            line.update(item)
+        return document
+
+    return change
+
+
+def halve_prices(document: Any) -> Any:
+    """Return an order's webhook at half the prices of its lines; the sums are correct."""
+    order = document["data"]["order"]
+    currency, lines = order["amounts"]["currency"], order["cart"]["lineItems"]
+    scale = get_scale(currency)
+    totals = []
+    for line in lines:
+        unit = to_minor(line["amounts"]["unitPrice"], currency) // 2
+        totals.append(unit * line["quantity"])
+        line["amounts"] = {
+            "unitPrice": minor_to_decimal(unit, scale),
+            "total": minor_to_decimal(totals[-1], scale),
+        }
+    for amounts in (order["cart"]["amounts"], order["amounts"]):
+        less = to_minor(amounts["subTotal"], currency) - sum(totals)
+        for name in ("subTotal", "total"):
+            amounts[name] = minor_to_decimal(to_minor(amounts[name], currency) - less, scale)
+    return document

@@ -1,10 +1,12 @@
-"""The merchant's steps: three stores go live, their catalogs change, and their events are genuine."""
+"""The merchant's steps: three stores go live, their catalogs change, and their events are genuine. Then all steps."""
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
-from mercato.tools.sandbox.context import ONBOARDING, STORES, DemoContext
+from mercato.tools.sandbox import failures, storefront
+from mercato.tools.sandbox.context import ONBOARDING, STORES, DemoContext, ProofFailed
 from mercato_client.testing import shops
 from mercato_client.testing.server import Received
 from mercato_client.testing.shops import SHOPS
@@ -240,3 +242,43 @@ async def keep_out(context: DemoContext) -> None:
 def _ids_agree(event: Received) -> bool:
     run: str = event.json()["data"]["catalogIngestId"]
     return event.webhook_id == event.headers.get("idempotency-key") == run
+
+
+STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] = (
+    ("Three stores register; their catalogs are pulled and checked", register),
+    ("The broken catalog is fixed and pulled again", fix),
+    ("The stores go live", activate),
+    ("A price changes", reprice),
+    ("A broken catalog is published over a good one", stumble),
+    ("A notification without a change", repeat),
+    ("A store pauses, and the clock resumes it", pause),
+    ("An item sells out", sell_out),
+    ("The signed events are verified", verify),
+    ("An event is redelivered", redeliver),
+    ("Wrong keys and other partners", keep_out),
+    ("A storefront looks for stores", storefront.discover),
+    ("It reads a store's catalog", storefront.read_catalog),
+    ("It fills a cart", storefront.fill_cart),
+    ("The order is validated", storefront.validate),
+    ("The order is placed", storefront.place),
+    ("The merchant works on the order, and the storefront follows", storefront.follow),
+    ("The answer was lost: the same request once more", storefront.repeat),
+    ("A price changes between validate and place", failures.change_price),
+    ("A card is declined", failures.decline),
+    ("The store's system goes down, and comes back", failures.go_down),
+    ("What happened to that order", failures.timeline),
+    ("Every order webhook and event is verified", failures.verify),
+    ("Other storefronts and other keys", failures.keep_out),
+)
+
+
+async def run_demo(context: DemoContext) -> None:
+    """Perform all steps. Raises ProofFailed at the first claim that fails."""
+    for title, chapter in STEPS:
+        context.display.chapter(title)
+        try:
+            await chapter(context)
+        except ProofFailed:
+            raise
+        except Exception as error:  # noqa: BLE001  # any error leaves the step unproved
+            context.prove(title, f"broke off: {type(error).__name__}: {error}", holds=False)

@@ -1,20 +1,219 @@
-"""The certification of a merchant: its options, its checks, and one run of them."""
+"""The certification of a merchant: its options, its checks, and one run of them.
 
-from collections.abc import Sequence
+Here are the checks of its catalog, which can be pulled and would be accepted, and of events, which it acknowledges
+whether it knows them or not, once or several times.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import Final
+from uuid import UUID
 
+from mercato.features.catalogs.lint import lint
 from mercato.features.certification.report import Outcome
-from mercato.platform.outbound.results import NotModified, RequestFailed
-from mercato.tools.certify.merchant.catalog import CATALOG, pull
-from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions
-from mercato.tools.certify.merchant.events import EVENTS
+from mercato.features.stores.events import SYNC_EVENTS
+from mercato.platform.clock import new_id
+from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.results import NotModified, Options, PulledDocument, PullLimits, RequestFailed
+from mercato.platform.texts import count_of
+from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions, approved
 from mercato.tools.certify.merchant.place import PLACE
 from mercato.tools.certify.merchant.validate import VALIDATE
-from mercato.tools.certify.receiver import SIGNATURE, TRANSPORT, Receiver, check_reachable, open_session
-from mercato.tools.certify.redaction import Redactor
-from mercato.tools.certify.sample_store import EXAMPLE, SampleStore, sample_store
-from mercato.tools.certify.suite import Check, Report, Runner, Suite, UnusableTargetError
+from mercato.tools.certify.receiver import (
+    SIGNATURE,
+    TRANSPORT,
+    WRONG_SECRET,
+    Change,
+    Message,
+    Receiver,
+    acknowledged,
+    check_reachable,
+    open_session,
+    rejected,
+)
+from mercato.tools.certify.sample_store import EXAMPLE, SampleStore, sample_store, with_unknown_members
+from mercato.tools.certify.suite import (
+    Check,
+    Failed,
+    Redactor,
+    Report,
+    Run,
+    Runner,
+    Skipped,
+    Suite,
+    UnusableTargetError,
+    without_credentials,
+)
+from mercato_contract.catalogs import CatalogFault, RunStatus
+from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData
+
+FAULT: Final = CatalogFault(message="items/a: basePrice is not a decimal.", path="/items/a/basePrice")
+
+Context = MerchantContext
+Event = Callable[[Context], Awaitable[Message]]
+
+
+def acknowledges(event: Event, *, times: int = 1) -> Run[Context]:
+    """Return a check that an event is acknowledged, however often it is sent."""
+
+    async def run(context: Context) -> str:
+        message = await event(context)
+        replies = [await context.send(message.but(age=2 * left)) for left in reversed(range(times))]
+        return [acknowledged(reply) for reply in replies][-1]
+
+    return run
+
+
+def rejects(event: Event) -> Run[Context]:
+    """Return a check that an event with a wrong signature is rejected."""
+
+    async def run(context: Context) -> str:
+        return rejected(await context.send((await event(context)).but(secrets=(WRONG_SECRET,))))
+
+    return run
+
+
+async def _sync(
+    context: Context, status: RunStatus = RunStatus.SUCCEEDED, change: Change | None = None
+) -> Message:
+    run_id = new_id()
+    data = CatalogSyncWebhookData(
+        catalog_ingest_id=run_id,
+        store_id=context.store.id,
+        status=status,
+        errors=(FAULT,) if status is RunStatus.FAILED else (),
+    )
+    return context.message(
+        SUFFIXES[SYNC_EVENTS[status]], SYNC_EVENTS[status], data, webhook_id=run_id, change=change
+    )
+
+
+async def _unknown_type(context: Context) -> Message:
+    data = {"storeId": str(context.store.id), "news": "something that is not invented yet"}
+    return context.message(SUFFIXES[EventType.CATALOG_SYNC_FAILED], "catalog.sync.paused", data)
+
+
+async def _cancelled(context: Context, order_id: UUID | None = None) -> Message:
+    """Return the cancellation of an order, by default of one that was never placed."""
+    data = OrderCancelledData(
+        order_id=order_id or new_id(),
+        store_id=context.store.id,
+        partner_store_id=context.store.partner_store_id,
+        cancel_reason="STORE_UNREACHABLE",
+        order=(await context.agreed_order()).order,
+    )
+    return context.message(SUFFIXES[EventType.ORDER_CANCELLED], EventType.ORDER_CANCELLED, data)
+
+
+async def _placed_and_cancelled(context: Context) -> Message:
+    message = await context.place_message()
+    approved(await context.place(message))
+    return await _cancelled(context, UUID(message.webhook_id))
+
+
+EVENTS: Final[Mapping[str, Run[Context]]] = {
+    "catalog-sync-succeeded": acknowledges(_sync),
+    "catalog-sync-failed": acknowledges(partial(_sync, status=RunStatus.FAILED)),
+    "order-cancelled": acknowledges(_placed_and_cancelled),
+    "unknown-order-cancelled": acknowledges(_cancelled),
+    "cancelled-again": acknowledges(_placed_and_cancelled, times=2),
+    "repeat-acknowledged": acknowledges(_sync, times=2),
+    "unknown-type-acknowledged": acknowledges(_unknown_type),
+    "unknown-members-ignored": acknowledges(partial(_sync, change=with_unknown_members)),
+    "sync-checked": rejects(_sync),
+    "cancelled-checked": rejects(_cancelled),
+}
+
+
+LIMITS: Final = PullLimits(subject="catalog URL", waits=())
+
+
+async def pull(url: str, *, etag: str | None = None) -> PulledDocument | NotModified:
+    """Pull a catalog once. Raises RequestFailed."""
+    async with Outbound(Options(policy=AddressPolicy(allow_private=True))) as outbound:
+        return await outbound.pull(url, limits=LIMITS, etag=etag)
+
+
+async def _pull(context: Context, *, etag: str | None = None) -> PulledDocument | NotModified:
+    url = context.merchant.options.catalog_url
+    if url is None:
+        raise Skipped("Give the address of your catalog with --catalog https://…")
+    sent = f"GET {without_credentials(url)}" + (f"\nIf-None-Match: {etag}" if etag else "")
+    began = monotonic()
+    try:
+        pulled = await pull(url, etag=etag)
+    except RequestFailed as failure:
+        context.record(sent, failure.message, began)
+        raise Failed(failure.message) from None
+    context.record(sent, _shown(pulled), began)
+    return pulled
+
+
+def _shown(pulled: PulledDocument | NotModified) -> str:
+    if isinstance(pulled, NotModified):
+        return "304"
+    size = f"{pulled.raw_size:,} bytes ({pulled.encoding}), {len(pulled.body):,} decoded"
+    return f"200\nETag: {pulled.etag}\n\n{size}"
+
+
+async def _pull_whole(context: Context) -> PulledDocument:
+    pulled = await _pull(context)
+    assert isinstance(pulled, PulledDocument), "no ETag was sent"
+    return pulled
+
+
+def _first(context: Context, *, needs_etag: bool = True) -> PulledDocument:
+    """Return the catalog as the first check pulled it."""
+    pulled = context.merchant.pulled[-1]
+    if needs_etag and pulled.etag is None:
+        raise Skipped("The catalog has no ETag. With one, an unchanged catalog need not be sent again.")
+    return pulled
+
+
+async def _served(context: Context) -> str:
+    pulled = await _pull_whole(context)
+    context.merchant.pulled.append(pulled)
+    return f"{pulled.raw_size:,} bytes in {pulled.elapsed_ms} ms"
+
+
+async def _valid(context: Context) -> str:
+    pulled = _first(context, needs_etag=False)
+    context.record(f"GET {without_credentials(pulled.final_url)}", _shown(pulled), monotonic())
+    report, _ = await asyncio.to_thread(lint, pulled.body, default_currency="USD", max_bytes=LIMITS.max_raw)
+    if report.errors:
+        count, first = count_of(len(report.errors), "error"), report.errors[0]
+        raise Failed(f"It has {count}; the first, at {first.path or 'the start'}: {first.message}")
+    assert report.summary is not None, "a catalog without errors has a summary"
+    return f"{count_of(report.summary.items, 'item')}, {count_of(len(report.warnings), 'warning')}"
+
+
+async def _not_modified(context: Context) -> str:
+    again = await _pull(context, etag=_first(context).etag)
+    if not isinstance(again, NotModified):
+        raise Failed("It sent the catalog again, although If-None-Match had its ETag.")
+    return "304"
+
+
+async def _etag_of_content(context: Context) -> str:
+    first, again = _first(context), await _pull_whole(context)
+    is_same = first.body == again.body
+    if (first.etag == again.etag) is not is_same:
+        raise Failed(
+            f"The ETags are {first.etag} and {again.etag}, for {'the same' if is_same else 'other'} bytes."
+        )
+    return "one ETag, the same bytes"
+
+
+CATALOG: Final[Mapping[str, Run[Context]]] = {
+    "served": _served,
+    "valid": _valid,
+    "not-modified": _not_modified,
+    "etag-of-content": _etag_of_content,
+}
+
 
 MERCHANT: Final = Suite[MerchantContext](
     "merchant",

@@ -17,8 +17,8 @@ from mercato.tools.certify.merchant.context import (
     read_placement,
     refused,
 )
-from mercato.tools.certify.mutations import halve_prices, replace_items, with_unknown_members
 from mercato.tools.certify.receiver import WRONG_SECRET, ReceiverReply, rejected
+from mercato.tools.certify.sample_store import halve_prices, replace_items, with_unknown_members
 from mercato.tools.certify.suite import Failed, NoAnswer, Run, Skipped
 
 TIMES: Final = 5

@@ -16,14 +16,14 @@ from mercato.tools.certify.merchant.context import (
     read_agreement,
     refused,
 )
-from mercato.tools.certify.mutations import (
+from mercato.tools.certify.receiver import Change
+from mercato.tools.certify.sample_store import (
+    PricedOrder,
     halve_prices,
     replace_items,
     reverse_members,
     with_unknown_members,
 )
-from mercato.tools.certify.receiver import Change
-from mercato.tools.certify.sample_store import PricedOrder
 from mercato.tools.certify.suite import Failed, Run, Skipped
 from mercato_contract.carts import MAX_LINES, LineItem
 from mercato_contract.money import minor_to_decimal

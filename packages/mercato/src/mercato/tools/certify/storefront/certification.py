@@ -1,21 +1,110 @@
-"""The certification of a storefront: its options, its checks, and one run of them."""
+"""The certification of a storefront: its options, its checks, and one run of them.
 
-from collections.abc import Sequence
+Here are the checks of order events: it acknowledges each, in any order, and shows the newest state.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
 
 from mercato.features.certification.report import Outcome
-from mercato.tools.certify.receiver import SIGNATURE, TRANSPORT, Receiver, check_reachable, open_session
-from mercato.tools.certify.redaction import Redactor
-from mercato.tools.certify.storefront.carts import CART
-from mercato.tools.certify.storefront.context import Storefront, StorefrontContext
+from mercato.platform.clock import new_id
+from mercato.tools.certify.receiver import (
+    SIGNATURE,
+    TRANSPORT,
+    Message,
+    Receiver,
+    acknowledged,
+    check_reachable,
+    open_session,
+)
+from mercato.tools.certify.sample_store import with_unknown_members
+from mercato.tools.certify.storefront.context import STATUSES, Storefront, StorefrontContext
 from mercato.tools.certify.storefront.drivers import Driver
-from mercato.tools.certify.storefront.events import EVENTS
 from mercato.tools.certify.storefront.failures import REFUSAL, RETRY
-from mercato.tools.certify.storefront.purchases import ORDER, REQUEST
+from mercato.tools.certify.storefront.purchases import CART, ORDER, REQUEST
 from mercato.tools.certify.storefront.scenarios import ScenarioRunner
-from mercato.tools.certify.storefront.stores import offer
-from mercato.tools.certify.suite import Check, Report, Runner, Suite
+from mercato.tools.certify.storefront.service import offer
+from mercato.tools.certify.suite import (
+    Check,
+    Failed,
+    Redactor,
+    Report,
+    Run,
+    Runner,
+    Skipped,
+    Suite,
+    without_credentials,
+)
+from mercato_contract.orders import OrderStatus
+
+TIMES: Final = 5
+"""How often one event is sent at the same time."""
+
+Context = StorefrontContext
+
+
+def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> Run[Context]:
+    """Return a check that the events of an order are acknowledged; a number that comes again is a redelivery.
+
+    With `shown` the storefront must then show the order as of that event.
+    """
+
+    async def run(context: Context) -> str:
+        order_id, events, result = new_id(), dict[int, Message](), ""
+        for index, number in enumerate(sequences):
+            if number not in events:
+                events[number] = context.event(order_id, number, **options)
+            age = len(sequences) - 1 - index
+            result = acknowledged(await context.send(events[number].but(age=age)))
+        return result if shown is None else await _shown(context, order_id, STATUSES[shown])
+
+    return run
+
+
+async def _at_once(context: Context) -> str:
+    event = context.sample()
+    for reply in await asyncio.gather(*(context.send(event) for _ in range(TIMES))):
+        acknowledged(reply)
+    return f"acknowledged {TIMES} times"
+
+
+async def _shown(context: Context, order_id: UUID, status: OrderStatus) -> str:
+    """Read the order where the storefront shows it. Raises Failed when it has another status."""
+    template = context.storefront.order_url
+    if template is None:
+        raise Skipped("Say where an order can be seen as JSON: --order-url 'http://…/orders/{orderId}'.")
+    url = template.replace("{orderId}", str(order_id))
+    reply = await context.request("GET", url)
+    try:
+        found: Any = msgspec.json.decode(reply.body)["status"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
+        shown = without_credentials(url)
+        raise Failed(f"{shown} answered {reply.status}, without JSON that has a `status`.") from None
+    if str(found).lower() != status.value.lower():
+        raise Failed(f"It shows the status {found!r}, not {status.value!r}.")
+    return f"shown as {status.value}"
+
+
+EVENTS: Final[Mapping[str, Run[Context]]] = {
+    "created": acknowledges(1),
+    "updated": acknowledges(1, 2),
+    "unknown-order": acknowledges(4),
+    "repeat": acknowledges(1, 1),
+    "at-once": _at_once,
+    "late": acknowledges(1, 3, 2),
+    "unknown-type": acknowledges(1, kind="order.rated"),
+    "unknown-members": acknowledges(1, change=with_unknown_members),
+    "state": acknowledges(1, 2, shown=2),
+    "late-changes-nothing": acknowledges(1, 3, 2, shown=3),
+    "repeat-changes-nothing": acknowledges(1, 2, 3, 1, shown=3),
+}
+"""The sequences of the events that are sent, and what must come back."""
+
 
 SECONDS: Final = 180.0
 """The time limit of all checks together; with a command they take half a minute."""

@@ -14,12 +14,10 @@ from msgspec import Struct
 
 from mercato.features.orders.errors import OrderTotalDifferent, PaymentDeclined, StoreUnreachable
 from mercato.platform import errors
-from mercato.tools.certify.mutations import with_unknown_members
-from mercato.tools.certify.sample_store import SampleStore
+from mercato.tools.certify.sample_store import SampleStore, with_unknown_members
 from mercato.tools.certify.storefront.drivers import Driver, PurchaseEnd
 from mercato.tools.certify.storefront.proxy import Call, Fault, FaultProxy, Script
-from mercato.tools.certify.storefront.service import running_service
-from mercato.tools.certify.storefront.stores import Offer, many_stores, offer
+from mercato.tools.certify.storefront.service import Offer, many_stores, offer, running_service
 from mercato.tools.certify.suite import Skipped, UnusableTargetError
 from mercato_client.testing.server import app_of, listening
 from mercato_contract.problems import OrderError

@@ -16,7 +16,7 @@ from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.texts import count_of
 from mercato.platform.wire.checks import uri_fault
 from mercato.settings import Settings
-from mercato.tools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
+from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding, without_query
 
 url = group("url", "URLs: doctor.")
 

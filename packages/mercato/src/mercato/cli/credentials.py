@@ -1,20 +1,38 @@
-"""`mercato key` and `mercato secret`: API keys, and the secrets that sign webhooks."""
+"""`mercato key`, `secret` and `console`: API keys, secrets that sign webhooks, links that sign a browser in."""
 
 from datetime import timedelta
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID
+
+from cyclopts import Parameter
 
 from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
-from mercato.cli.output import Column, note, print_from_first, print_json, print_objects, print_table, view
-from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
+from mercato.cli.output import (
+    Column,
+    OutFile,
+    SecretFile,
+    note,
+    print_from_first,
+    print_json,
+    print_objects,
+    print_table,
+    say,
+    secret_file,
+    view,
+)
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.features.partners.resealing import reseal as reseal_batch
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
 from mercato.platform import clock
-from mercato_contract.wire import Instant, Wire, instant, redacted
+from mercato.platform.telemetry.context import current_context
+from mercato.platform.texts import count_of
+from mercato.settings import Settings
+from mercato_contract.wire import Instant, Wire, instant, redacted, rfc3339
 
 key = group("key", "API keys: create, list, roll, revoke.")
 
@@ -316,3 +334,96 @@ async def list_secrets(
     print_table(("Id", "Created", "Ends", "Secret"), rows, empty="This partner has no signing secret.")
     if not reveal:
         note("Add --reveal to see them.")
+
+
+console = group("console", "The console: sign in, end sessions.")
+
+
+@redacted("url")
+class Link(Wire):
+    """A one-time link."""
+
+    url: str
+    expires_at: Instant
+    partner_id: UUID | None
+    read_only: bool
+
+
+class Ended(Wire):
+    """How many sessions ended."""
+
+    partner_id: UUID | None
+    ended: int
+
+
+@console.command
+async def link(
+    *,
+    operator: bool = False,
+    partner: Annotated[
+        str | None, Parameter(help="The id or name of the partner whose account it opens.")
+    ] = None,
+    read_only: bool = False,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Print a link that signs one browser in, once, within 15 minutes.
+
+    Its address begins with MERCATO_PUBLIC_URL, or else with this machine's.
+
+    Args:
+        operator: Into the operator's account, which sees all partners.
+        read_only: The session changes nothing.
+
+    """
+    if operator == (partner is not None):
+        raise UnusableError("Say whose account it opens: --operator, or --partner NAME.")
+    async with opened(data_dir) as core, core.db.write() as tx:
+        context = current_context()
+        assert context is not None, "a command says who typed it"
+        partner_id = await find_partner_id(tx, partner)
+        grant = Grant(partner_id=partner_id, created_by=context.actor, read_only=read_only)
+        made = await sessions.create_link(tx, grant, now=clock.now())
+    url = f"{_base_url(core.settings)}/console/links/{made.token}"
+    if json:
+        expires_at = rfc3339(made.expires_at)
+        print_json(Link(url=url, expires_at=expires_at, partner_id=partner_id, read_only=read_only))
+        return
+    say(url)
+    note("Open it within 15 minutes. It signs in one browser, once.")
+
+
+@console.command
+async def end_sessions(
+    *,
+    operator: bool = False,
+    partner: Annotated[
+        str | None, Parameter(help="The id or name of the partner whose sessions end.")
+    ] = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """End all sessions of an account at once, and withdraw its links that weren't opened yet.
+
+    Keys and passkeys stay valid, and can begin new sessions.
+
+    Args:
+        operator: Those of the operators' account.
+
+    """
+    if operator == (partner is not None):
+        raise UnusableError("Say whose sessions end: --operator, or --partner NAME.")
+    async with opened(data_dir) as core, core.db.write() as tx:
+        partner_id = await find_partner_id(tx, partner)
+        ended = await sessions.end_all_sessions(tx, partner_id, now=clock.now())
+    if json:
+        print_json(Ended(partner_id=partner_id, ended=ended))
+        return
+    note(f"{count_of(ended, 'session')} ended.")
+
+
+def _base_url(settings: Settings) -> str:
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  # every address
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

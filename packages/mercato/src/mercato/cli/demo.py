@@ -15,7 +15,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.tools.sandbox.context import DemoContext, ProofFailed
-from mercato.tools.sandbox.demo import run_demo
+from mercato.tools.sandbox.merchant import run_demo
 from mercato_client.testing.caller import Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator

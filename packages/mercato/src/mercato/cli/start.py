@@ -93,7 +93,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
         print(_PRIVATE, file=sys.stderr)
     with listen(settings.host, settings.port) as listener:
         if settings.workers > 1:
-            from mercato.cli.processes.workers import Workers
+            from mercato.cli.workers import Workers
             from mercato.platform.telemetry.multiprocess import metrics_directory
 
             with metrics_directory() as directory:

@@ -10,7 +10,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from mercato.cli import FAILED, UNUSABLE, UnusableError
-from mercato.cli.certify.report import (
+from mercato.cli.certify_report import (
     Screen,
     Signer,
     check_writable,
@@ -28,7 +28,6 @@ from mercato.platform import clock
 from mercato.platform.wire.checks import uri_fault
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.tools.certify.merchant.context import MerchantOptions
-from mercato.tools.certify.redaction import without_credentials
 from mercato.tools.certify.storefront.certification import (
     SECONDS,
     STOREFRONT,
@@ -36,7 +35,7 @@ from mercato.tools.certify.storefront.certification import (
     certify_storefront,
 )
 from mercato.tools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
-from mercato.tools.certify.suite import Check, Suite, UnusableTargetError
+from mercato.tools.certify.suite import Check, Suite, UnusableTargetError, without_credentials
 from mercato_contract.stores import timezone_fault
 
 KEY: Final = "mk_marketfront_certify"
@@ -54,7 +53,7 @@ IDLE_SECONDS: Final = 3.0
 MANUAL_SECONDS: Final = 3600.0
 
 certify = group("certify", "Certify an implementation: merchant, storefront; verify a report.")
-certify.command("mercato.cli.certify.report:verify", name="verify")
+certify.command("mercato.cli.certify_report:verify", name="verify")
 
 Only = Annotated[
     list[str] | None,

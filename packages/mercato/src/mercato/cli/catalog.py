@@ -44,7 +44,7 @@ SARIF_SCHEMA: Final = (
 
 catalog = group("catalog", "Catalogs: lint, diff, show, import.")
 catalog.command(
-    "mercato.cli.catalog.imports:import_",
+    "mercato.cli.catalog_imports:import_",
     name="import",
     help="Turn a menu of another format into a CatalogSet.",
 )

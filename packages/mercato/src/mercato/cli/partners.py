@@ -7,8 +7,16 @@ from msgspec import UNSET, UnsetType
 
 from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
-from mercato.cli.output import Column, note, print_facts, print_from_first, print_json, view
-from mercato.cli.partners.secret_file import OutFile, secret_file
+from mercato.cli.output import (
+    Column,
+    OutFile,
+    note,
+    print_facts,
+    print_from_first,
+    print_json,
+    secret_file,
+    view,
+)
 from mercato.cli.session import opened
 from mercato.features import offboarding
 from mercato.features.partners import accounts, queries

@@ -94,7 +94,7 @@ class Workers(Struct, frozen=True):
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "mercato.cli.processes.start",
+            "mercato.cli.start",
             str(handle),
             str(os.getpid()),
             str(place),

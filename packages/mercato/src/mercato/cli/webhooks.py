@@ -42,7 +42,7 @@ from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, redacted
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
-webhooks.command("mercato.cli.webhooks.explain:explain", name="explain")
+webhooks.command("mercato.cli.signatures:explain", name="explain")
 
 
 class DeliveryCount(Wire):

@@ -1,1 +1,0 @@
-"""What operators do with the data of a service: find, repair, copy and erase."""

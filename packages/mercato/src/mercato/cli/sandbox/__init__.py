@@ -1,1 +1,0 @@
-"""`mercato sandbox` and `demo`: simulated partners on the command line."""
