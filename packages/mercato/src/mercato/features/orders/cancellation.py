@@ -51,7 +51,7 @@ from mercato.features.orders.store_replies import (
     ReplyParser,
     read_cancel,
 )
-from mercato.features.orders.submission import call_until_final, end_record
+from mercato.features.orders.submission import call_until_final, end_submission
 from mercato.features.orders.validation import RETRY_SECONDS
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
@@ -199,7 +199,7 @@ class Cancellations(Struct, frozen=True):
         await audit(tx, "order", order.id, detail={"cancellation": cancellation.reason})
         url = await queries.find_webhook_url(tx, order.store_id)
         if order.answer is StoreAnswer.WAITING:
-            await end_record(tx, order.id, delivered=False, now=now)
+            await end_submission(tx, order, delivered=False, now=now)
             order = await self._cancel(tx, order, cancellation, now=now, tells_store=True, webhook_url=url)
         elif url is None:
             if order.status is OrderStatus.PENDING:

@@ -287,7 +287,7 @@ class Lifecycle(Struct, frozen=True):
         """Return the changed order: with an entry in its history, and its events.
 
         The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
-        if the row isn't as it was stored. An order that no longer waits for its store loses its submission.
+        if the row isn't as it was stored.
         """
         notifies = change.notifies_storefront(order)
         changed = replace(
@@ -320,8 +320,6 @@ class Lifecycle(Struct, frozen=True):
         if change.tells_store:
             to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
             await self._push(tx, changed, to, EventType.ORDER_CANCELLED, cancelled_data(changed))
-        if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
-            await queries.delete_submission(tx, order.id)
         if change.milestone is not None:
             tx.after_commit(partial(self.record, change.milestone, changed, change.actor))
         return changed

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
@@ -25,13 +26,16 @@ from mercato.features.orders.tables import order_submissions as submissions
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.stores.tables import stores
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Instant
+from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
-from mercato_contract.wire import as_json
+from mercato_contract.signing import base_of
+from mercato_contract.wire import as_json, redacted
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
@@ -68,8 +72,25 @@ _INSERT_ORDER: Final = prepared(
 _FIND: Final = prepared(select(orders).where(*_BY_ID))
 _LOCK: Final = prepared(_FIND.with_for_update())
 _FIND_BY_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("where_token")))
-_INSERT_SUBMISSION: Final = prepared_insert(submissions)
-_DELETE_SUBMISSION: Final = prepared(
+_FIND_SUBMISSION: Final = prepared(
+    select(
+        deliveries.c.id,
+        deliveries.c.url,
+        stores.c.webhook_url,
+        deliveries.c.body,
+        orders.c.content,
+        deliveries.c.payment,
+        deliveries.c.give_up_at,
+    )
+    .join_from(deliveries, orders, orders.c.id == deliveries.c.order_id)
+    .join(stores, stores.c.id == orders.c.store_id)
+    .where(
+        deliveries.c.order_id == bindparam("where_order"),
+        deliveries.c.type == literal_column(f"'{EventType.ORDER_PLACE}'"),
+        deliveries.c.give_up_at.is_not(None),
+    )
+)
+_DELETE_EARLIER_SUBMISSION: Final = prepared(
     delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
 )
 _INSERT_ENTRY: Final = prepared_insert(history)
@@ -213,19 +234,39 @@ def _order(row: Row[Any]) -> OrderRow:
 # --- submissions ----------------------------------------------------------------------------------
 
 
-async def insert_submission(
-    tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
-) -> None:
-    """Store the sealed body until the store has answered or the order is given up."""
-    row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
-    tx.defer(_INSERT_SUBMISSION, row)
+@redacted("body", "payment")
+class StoredSubmission(Struct, frozen=True, kw_only=True):
+    """The call that places an order, as its delivery holds it: `payment` is sealed.
+
+    The previous release kept it apart: then there is no `delivery_id`, no body, and `payment` is the whole body.
+    """
+
+    delivery_id: UUID | None
+    base_url: str
+    body: bytes
+    payment: bytes | None
+    give_up_at: datetime
 
 
-async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
-    """Return the URL, the sealed body, and when to give up; None once the store has answered.
+async def find_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
+    """Return the submission; None once the store has answered.
 
     The URL is the store's current one: a merchant who fixes it gets the waiting orders.
     """
+    row = await tx.first(_FIND_SUBMISSION, {"where_order": order_id})
+    if row is None:
+        return await _find_earlier_submission(tx, order_id)
+    return StoredSubmission(
+        delivery_id=row.id,
+        base_url=row.webhook_url or base_of(row.url, SUFFIXES[EventType.ORDER_PLACE]),
+        body=decompress(row.body, base=row.content),
+        payment=row.payment,
+        give_up_at=row.give_up_at,
+    )
+
+
+async def _find_earlier_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
+    # Of orders that the previous release has stored. The next release drops the table.
     row = await tx.first(
         select(
             func.coalesce(stores.c.webhook_url, submissions.c.url).label("url"),
@@ -236,22 +277,26 @@ async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetim
         .join(stores, stores.c.id == orders.c.store_id)
         .where(submissions.c.order_id == order_id)
     )
-    return None if row is None else (row.url, row.body, row.give_up_at)
+    if row is None:
+        return None
+    return StoredSubmission(
+        delivery_id=None, base_url=row.url, body=b"", payment=row.body, give_up_at=row.give_up_at
+    )
 
 
 async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
     """Return how many orders wait for their store's answer, and when the oldest was placed."""
     row = await tx.first(
-        select(func.count(), func.min(orders.c.created_at, type_=Instant)).join_from(
-            submissions, orders, orders.c.id == submissions.c.order_id
+        select(func.count(), func.min(deliveries.c.created_at, type_=Instant)).where(
+            deliveries.c.give_up_at.is_not(None)
         )
     )
     return (0, None) if row is None else (row[0], row[1])
 
 
-async def delete_submission(tx: Write, order_id: UUID) -> None:
-    """Delete the sealed body, and the card token with it."""
-    tx.defer(_DELETE_SUBMISSION, {"where_order": order_id})
+async def delete_earlier_submission(tx: Write, order_id: UUID) -> None:
+    """Delete the sealed body that the previous release stored, and the card token with it."""
+    tx.defer(_DELETE_EARLIER_SUBMISSION, {"where_order": order_id})
 
 
 # --- history --------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import TypeVar
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.model import CompiledCatalog
@@ -231,15 +230,13 @@ def _cancellation(stored: StoredCancellation) -> Cancellation:
 # --- webhook bodies -------------------------------------------------------------------------------
 
 
-def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
-    """Return the body of a place call, the same for every attempt."""
-    has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
+def place_body(row: OrderRow, *, now: datetime) -> bytes:
+    """Return the body of a place call without its payment, the same for every attempt."""
     data = OrderPlaceData(
         order_id=row.id,
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         order=_webhook_order(row),
-        payment=payment if has_payment else UNSET,
     )
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
 

@@ -16,7 +16,7 @@ from mercato.features.orders.lifecycle import (
     OrderUpdated,
 )
 from mercato.features.orders.record import OrderRow, StoreAnswer
-from mercato.features.orders.submission import end_record
+from mercato.features.orders.submission import end_submission
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
@@ -110,7 +110,7 @@ class Orders(Struct, frozen=True):
 
     async def _apply(self, tx: Write, row: OrderRow, change: OrderUpdated) -> OrderRow:
         if row.answer is StoreAnswer.WAITING:
-            await end_record(tx, row.id, delivered=change.actor is Actor.MERCHANT, now=change.at)
+            await end_submission(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
         return await self.lifecycle.apply(tx, row, change)
 
     async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    insert,
     literal_column,
     null,
     select,
@@ -216,10 +217,35 @@ async def update_delivery(
     return updated.rowcount == 1
 
 
-def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, first: int) -> None:
-    """Insert attempts, numbered from `first`, before the transaction commits."""
-    for number, result in enumerate(results, first):
+_INSERT_NEXT_ATTEMPT: Final = prepared(
+    insert(delivery_attempts).from_select(
+        delivery_attempts.c.keys(),
+        select(
+            deliveries.c.id,
+            deliveries.c.attempts + bindparam("number", type_=Integer),
+            *(
+                bindparam(name, type_=delivery_attempts.c[name].type)
+                for name in ("at", "status", "ms", "error", "reply")
+            ),
+        ).where(deliveries.c.id == bindparam("where_id")),
+    )
+)
+
+
+def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult]) -> None:
+    """Insert the first attempts of a new delivery before the transaction commits."""
+    for number, result in enumerate(results, 1):
         tx.defer(_INSERT_ATTEMPT, _attempt_row(delivery_id, number, result))
+
+
+def insert_next_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult]) -> None:
+    """Insert further attempts of a delivery, unless it was deleted, before the transaction commits.
+
+    They are numbered from its number of attempts, which is raised after them.
+    """
+    for number, result in enumerate(results, 1):
+        row = _attempt_row(delivery_id, number, result)
+        tx.defer(_INSERT_NEXT_ATTEMPT, row | {"where_id": row.pop("delivery_id")})
 
 
 def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str, Any]:
