@@ -184,7 +184,7 @@ async def test_a_cursor_from_before_the_kept_events_has_expired(
         start = await page(here.front, MARKETFRONT)
         await here.placed()
         _, end = await follow(here.front, MARKETFRONT, count=1)
-        time.ahead = timedelta(days=31)
+        time.ahead = timedelta(days=94)
         await upkeep(mercato, time).once()
         reply = await here.front.get(MARKETFRONT, params={"after": start["nextCursor"]})
         assert (reply.status, reply.json()["errorCode"]) == (410, "CURSOR_EXPIRED")

@@ -97,7 +97,8 @@ class Upkeep(Struct, frozen=True):
         audit_before = now - timedelta(days=self.audit_days)
         requests_before = now - timedelta(days=requests.DAYS)
         deliveries_before = now - timedelta(days=self.delivery_days)
-        events_before = now - events.KEPT
+        # A delivery needs its event's body to the end of its retries.
+        events_before = now - max(events.KEPT, timedelta(days=self.delivery_days) + events.RETRIES)
         return (
             lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
             lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),

@@ -22,7 +22,10 @@ from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Write
 
 KEPT: Final = timedelta(days=30)
-"""How long partners can read an event, and that a store is gone."""
+"""How long partners can read an event, and that a store is gone, at least."""
+
+RETRIES: Final = timedelta(days=3)
+"""How long the deliveries of an event may go on after it."""
 
 
 async def prune_events(tx: Write, *, before: datetime, limit: int) -> int:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     ARRAY,
     Executable,
     Integer,
+    LargeBinary,
     Update,
     Uuid,
     and_,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
 from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
@@ -41,6 +43,10 @@ ENDPOINT_OF_DELIVERY: Final = and_(
 ORDER_OF_DELIVERY: Final = orders.c.id == deliveries.c.order_id
 BASE: Final = orders.c.content.label("base")
 """The stored order, which the body of a delivery about it is compressed with."""
+
+EVENT_OF_DELIVERY: Final = events.c.id == deliveries.c.webhook_id
+BODY: Final = func.coalesce(events.c.body, deliveries.c.body, type_=LargeBinary)
+"""Every delivery of an event sends the event's bytes. Calls to stores, and what was sent again, have their own."""
 
 
 class Due(Struct, frozen=True):
@@ -90,9 +96,7 @@ _SAME_KEY: Final = (
 # No clock needed: a running job is due, and so is every delivery that was due at the same time or before.
 _IS_DUE: Final = (*_SAME_KEY, deliveries.c.due_at <= bindparam("through", type_=Instant))
 
-_SIZE: Final = func.length(deliveries.c.body) + func.coalesce(
-    func.length(orders.c.content), literal_column("0")
-)
+_SIZE: Final = func.length(BODY) + func.coalesce(func.length(orders.c.content), literal_column("0"))
 _IS_SMALL: Final = literal_column(str(LARGE)) >= _SIZE
 _DUE: Final = prepared(
     select(
@@ -101,7 +105,7 @@ _DUE: Final = prepared(
         deliveries.c.surface,
         deliveries.c.webhook_id,
         deliveries.c.url,
-        case((_IS_SMALL, deliveries.c.body)).label("body"),
+        case((_IS_SMALL, BODY)).label("body"),
         case((_IS_SMALL, orders.c.content)).label("base"),
         deliveries.c.traceparent,
         deliveries.c.round,
@@ -113,13 +117,15 @@ _DUE: Final = prepared(
     )
     .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .join(events, EVENT_OF_DELIVERY, isouter=True)
     .where(*_IS_DUE)
     .order_by(deliveries.c.due_at, deliveries.c.job_id)
     .limit(bindparam("limit", type_=Integer))
 )
 _BODY: Final = prepared(
-    select(deliveries.c.body, BASE)
+    select(BODY.label("body"), BASE)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .join(events, EVENT_OF_DELIVERY, isouter=True)
     .where(deliveries.c.id == bindparam("where_id"))
 )
 

@@ -5,7 +5,6 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.compression import compress
 from mercato.features.events.log import Event, append
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
@@ -55,13 +54,12 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
     one that waits for a retry blocks none. While the address is disabled the delivery is stored as failed, so that it
     can be redelivered.
     """
-    body = envelope(event.type, occurred_at=now, data=event.data)
     told = Event(
         id=event.webhook_id,
         partner_id=to.partner_id,
         surface=to.surface,
         type=event.type,
-        body=body,
+        body=envelope(event.type, occurred_at=now, data=event.data),
         store_id=event.store_id,
         order_id=event.order_id,
         order_content=event.order_content,
@@ -85,7 +83,7 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
         type=event.type,
         webhook_id=event.webhook_id,
         url=url,
-        body=compress(body, base=event.order_content),
+        body=b"",
         traceparent=event.traceparent,
         partition=partition,
         created_at=now,

@@ -25,8 +25,16 @@ from sqlalchemy import (
 )
 
 from mercato.features.compression import decompress
+from mercato.features.events.tables import events
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY, Due
+from mercato.features.webhooks.attempts import (
+    BASE,
+    BODY,
+    ENDPOINT_OF_DELIVERY,
+    EVENT_OF_DELIVERY,
+    ORDER_OF_DELIVERY,
+    Due,
+)
 from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
@@ -183,7 +191,11 @@ _MAX_COPIES = 5
 
 def with_body(query: Select[Any]) -> Select[Any]:
     """Return the query with the columns that `body_of` needs."""
-    return query.add_columns(deliveries.c.body, BASE).join(orders, ORDER_OF_DELIVERY, isouter=True)
+    return (
+        query.add_columns(BODY.label("body"), BASE)
+        .join(orders, ORDER_OF_DELIVERY, isouter=True)
+        .join(events, EVENT_OF_DELIVERY, isouter=True)
+    )
 
 
 def body_of(row: Row[Any]) -> bytes:
@@ -254,7 +266,10 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
 
 
 async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime) -> bool:
-    """Make the delivery due and restart its schedule. Return False if it has changed since it was read."""
+    """Make the delivery due and restart its schedule. Return False if it has changed since it was read.
+
+    From now on it has a body of its own: it may be kept for longer than its event.
+    """
     updated = await tx.execute(
         update(deliveries)
         .where(
@@ -265,6 +280,7 @@ async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime)
         )
         .values(
             status=DeliveryStatus.PENDING,
+            body=row.body,
             error=None,
             round=row.round + 1,
             attempts_before_round=row.attempts,

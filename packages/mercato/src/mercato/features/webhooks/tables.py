@@ -29,7 +29,8 @@ deliveries = Table(
     Column("type", Text, nullable=False),
     Column("webhook_id", Id, nullable=False),
     Column("url", Text, nullable=False),
-    # The bytes that every attempt signs and sends, compressed, with the order's content as the base if there is one.
+    # The bytes that every attempt signs and sends, compressed, with the order's content as the base if there is one;
+    # empty if they are those of the event with this webhook-id.
     Column("body", LargeBinary, nullable=False),
     Column("traceparent", Text, nullable=False),
     # The ordering key is the endpoint (partner and URL) and a partition, which follows from the event's subject.
