@@ -186,8 +186,6 @@ CREATE TABLE deliveries (
   faults INTEGER DEFAULT 0 NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  give_up_at BIGINT,
-  payment BYTEA,
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -200,8 +198,6 @@ CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, partner_id, surface
 CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
 
 CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
-
-CREATE INDEX ix_deliveries_unanswered ON deliveries (created_at) WHERE give_up_at IS NOT NULL;
 
 CREATE TABLE delivery_attempts (
   delivery_id UUID NOT NULL,
@@ -222,28 +218,6 @@ CREATE TABLE endpoints (
   disabled_reason TEXT,
   CONSTRAINT pk_endpoints PRIMARY KEY (partner_id, url)
 );
-
-CREATE TABLE event_positions (
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  position BIGINT NOT NULL,
-  event_id UUID NOT NULL,
-  store_id UUID,
-  store_sequence INTEGER,
-  CONSTRAINT pk_event_positions PRIMARY KEY (partner_id, surface, position)
-);
-
-CREATE INDEX ix_event_positions_position ON event_positions (position);
-
-CREATE TABLE events (
-  id UUID NOT NULL,
-  type TEXT NOT NULL,
-  order_id UUID,
-  body BYTEA NOT NULL,
-  CONSTRAINT pk_events PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_events_order_id ON events (order_id) WHERE order_id IS NOT NULL;
 
 CREATE TABLE idempotency_keys (
   partner_id UUID NOT NULL,
@@ -296,23 +270,6 @@ CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL 
 
 CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
 
-CREATE TABLE new_events (
-  number BIGSERIAL NOT NULL,
-  event_id UUID NOT NULL,
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  store_id UUID,
-  CONSTRAINT pk_new_events PRIMARY KEY (number)
-);
-
-CREATE TABLE new_store_changes (
-  number BIGSERIAL NOT NULL,
-  store_id UUID NOT NULL,
-  kinds TEXT NOT NULL,
-  at BIGINT NOT NULL,
-  CONSTRAINT pk_new_store_changes PRIMARY KEY (number)
-);
-
 CREATE TABLE onboardings (
   id UUID NOT NULL,
   store_id UUID NOT NULL,
@@ -358,6 +315,15 @@ CREATE TABLE order_history (
   CONSTRAINT pk_order_history PRIMARY KEY (order_id, number)
 );
 
+CREATE TABLE order_search (
+  order_id UUID NOT NULL,
+  kind TEXT NOT NULL,
+  key BIGINT NOT NULL,
+  CONSTRAINT pk_order_search PRIMARY KEY (order_id, kind)
+);
+
+CREATE INDEX ix_order_search_key ON order_search (key, order_id);
+
 CREATE TABLE order_submissions (
   order_id UUID NOT NULL,
   url TEXT NOT NULL,
@@ -392,6 +358,7 @@ CREATE TABLE orders (
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   cancellation TEXT,
+  notes TEXT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
@@ -455,14 +422,6 @@ CREATE INDEX ix_refused_requests_request_id ON refused_requests (request_id, id)
 
 CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
 
-CREATE TABLE sequencer (
-  id INTEGER NOT NULL,
-  last BIGINT NOT NULL,
-  events_deleted_to BIGINT NOT NULL,
-  stores_deleted_to BIGINT NOT NULL,
-  CONSTRAINT pk_sequencer PRIMARY KEY (id)
-);
-
 CREATE TABLE sold_out_items (
   store_id UUID NOT NULL,
   item_id UUID NOT NULL,
@@ -479,20 +438,6 @@ CREATE TABLE store_cards (
 );
 
 CREATE INDEX ix_store_cards_version ON store_cards (version);
-
-CREATE TABLE store_changes (
-  store_id UUID NOT NULL,
-  position BIGINT NOT NULL,
-  at BIGINT NOT NULL,
-  is_gone BOOLEAN NOT NULL,
-  profile BIGINT NOT NULL,
-  status BIGINT NOT NULL,
-  catalog BIGINT NOT NULL,
-  items BIGINT NOT NULL,
-  CONSTRAINT pk_store_changes PRIMARY KEY (store_id)
-);
-
-CREATE UNIQUE INDEX uq_store_changes_position ON store_changes (position);
 
 CREATE TABLE store_search (
   number BIGSERIAL NOT NULL,
@@ -515,14 +460,6 @@ CREATE INDEX ix_store_search_cell ON store_search (cell, x, y, z, pickup, delive
 CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
 
 CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
-
-CREATE TABLE store_sequences (
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  store_id UUID NOT NULL,
-  last INTEGER NOT NULL,
-  CONSTRAINT pk_store_sequences PRIMARY KEY (partner_id, surface, store_id)
-);
 
 CREATE TABLE stored_bytes (
   partner_id UUID NOT NULL,
@@ -560,6 +497,8 @@ CREATE TABLE stores (
   CONSTRAINT pk_stores PRIMARY KEY (id),
   CONSTRAINT uq_stores_onboarding_id UNIQUE (onboarding_id)
 );
+
+CREATE INDEX ix_stores_own_id ON stores (partner_store_id);
 
 CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
 

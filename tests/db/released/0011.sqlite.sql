@@ -187,8 +187,6 @@ CREATE TABLE deliveries (
   faults INTEGER DEFAULT 0 NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  give_up_at BIGINT,
-  payment BLOB,
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -201,8 +199,6 @@ CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, partner_id, surface
 CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
 
 CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
-
-CREATE INDEX ix_deliveries_unanswered ON deliveries (created_at) WHERE give_up_at IS NOT NULL;
 
 CREATE TABLE delivery_attempts (
   delivery_id CHAR(32) NOT NULL,
@@ -224,29 +220,6 @@ CREATE TABLE endpoints (
   disabled_reason TEXT,
   CONSTRAINT pk_endpoints PRIMARY KEY (partner_id, url)
 );
-
-CREATE TABLE event_positions (
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  position BIGINT NOT NULL,
-  event_id CHAR(32) NOT NULL,
-  store_id CHAR(32),
-  store_sequence INTEGER,
-  CONSTRAINT pk_event_positions PRIMARY KEY (partner_id, surface, position)
-)
- WITHOUT ROWID;
-
-CREATE INDEX ix_event_positions_position ON event_positions (position);
-
-CREATE TABLE events (
-  id CHAR(32) NOT NULL,
-  type TEXT NOT NULL,
-  order_id CHAR(32),
-  body BLOB NOT NULL,
-  CONSTRAINT pk_events PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_events_order_id ON events (order_id) WHERE order_id IS NOT NULL;
 
 CREATE TABLE idempotency_keys (
   partner_id CHAR(32) NOT NULL,
@@ -298,21 +271,6 @@ CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL 
 
 CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
 
-CREATE TABLE new_events (
-  number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-  event_id CHAR(32) NOT NULL,
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  store_id CHAR(32)
-);
-
-CREATE TABLE new_store_changes (
-  number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-  store_id CHAR(32) NOT NULL,
-  kinds TEXT NOT NULL,
-  at BIGINT NOT NULL
-);
-
 CREATE TABLE onboardings (
   id CHAR(32) NOT NULL,
   store_id CHAR(32) NOT NULL,
@@ -359,6 +317,16 @@ CREATE TABLE order_history (
 )
  WITHOUT ROWID;
 
+CREATE TABLE order_search (
+  order_id CHAR(32) NOT NULL,
+  kind TEXT NOT NULL,
+  "key" BIGINT NOT NULL,
+  CONSTRAINT pk_order_search PRIMARY KEY (order_id, kind)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_order_search_key ON order_search ("key", order_id);
+
 CREATE TABLE order_submissions (
   order_id CHAR(32) NOT NULL,
   url TEXT NOT NULL,
@@ -393,6 +361,7 @@ CREATE TABLE orders (
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   cancellation TEXT,
+  notes TEXT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
@@ -457,14 +426,6 @@ CREATE INDEX ix_refused_requests_request_id ON refused_requests (request_id, id)
 
 CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
 
-CREATE TABLE sequencer (
-  id INTEGER NOT NULL,
-  last BIGINT NOT NULL,
-  events_deleted_to BIGINT NOT NULL,
-  stores_deleted_to BIGINT NOT NULL,
-  CONSTRAINT pk_sequencer PRIMARY KEY (id)
-);
-
 CREATE TABLE sold_out_items (
   store_id CHAR(32) NOT NULL,
   item_id CHAR(32) NOT NULL,
@@ -481,20 +442,6 @@ CREATE TABLE store_cards (
 );
 
 CREATE INDEX ix_store_cards_version ON store_cards (version);
-
-CREATE TABLE store_changes (
-  store_id CHAR(32) NOT NULL,
-  position BIGINT NOT NULL,
-  at BIGINT NOT NULL,
-  is_gone BOOLEAN NOT NULL,
-  profile BIGINT NOT NULL,
-  status BIGINT NOT NULL,
-  catalog BIGINT NOT NULL,
-  items BIGINT NOT NULL,
-  CONSTRAINT pk_store_changes PRIMARY KEY (store_id)
-);
-
-CREATE UNIQUE INDEX uq_store_changes_position ON store_changes (position);
 
 CREATE TABLE store_search (
   number INTEGER NOT NULL,
@@ -517,15 +464,6 @@ CREATE INDEX ix_store_search_cell ON store_search (cell, x, y, z, pickup, delive
 CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
 
 CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
-
-CREATE TABLE store_sequences (
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  store_id CHAR(32) NOT NULL,
-  last INTEGER NOT NULL,
-  CONSTRAINT pk_store_sequences PRIMARY KEY (partner_id, surface, store_id)
-)
- WITHOUT ROWID;
 
 CREATE TABLE stored_bytes (
   partner_id CHAR(32) NOT NULL,
@@ -564,6 +502,8 @@ CREATE TABLE stores (
   CONSTRAINT pk_stores PRIMARY KEY (id),
   CONSTRAINT uq_stores_onboarding_id UNIQUE (onboarding_id)
 );
+
+CREATE INDEX ix_stores_own_id ON stores (partner_store_id);
 
 CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
 

@@ -1,5 +1,6 @@
 """Orders as the service's operators see them: of every partner, masked."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -71,7 +72,7 @@ class OrderDetail(Struct, frozen=True, kw_only=True):
 
 _storefronts: Final = partners.alias()
 
-_PRIVATE: Final = ("customer", "client_context", "fulfillment")
+_PRIVATE: Final = ("customer", "client_context", "fulfillment", "notes")
 """The columns that say who ordered: partners' words in a list may repeat them."""
 
 _SUMMARY: Final = (
@@ -91,6 +92,12 @@ async def list_orders(tx: Read, wanted: OrderFilter, *, limit: int) -> list[Orde
     """Return at most `limit` orders, newest first."""
     query = _SUMMARY.where(orders.c.id.in_(_ids(wanted, limit))).order_by(orders.c.id.desc())
     return [_summary(row) for row in await tx.all(query.limit(limit))]
+
+
+async def list_orders_of(tx: Read, ids: Sequence[UUID]) -> list[OrderSummary]:
+    """Return the orders of these ids, newest first."""
+    rows = await tx.all(_SUMMARY.where(orders.c.id.in_(ids)).order_by(orders.c.id.desc())) if ids else ()
+    return [_summary(row) for row in rows]
 
 
 async def count_orders(tx: Read, wanted: OrderFilter, *, most: int) -> int:
@@ -121,7 +128,7 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
 async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
     """Return the order and its timeline as neither side sees it: with the attempts of both. Raises OrderNotFound."""
     row = await queries.get_any_order(tx, order_id)
-    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
     return mask_order(row), [mask_entry(entry, private) for entry in await list_timeline(tx, row)]
 
 

@@ -1,8 +1,8 @@
 """The customers of orders: erased on request and after some time, and masked for operators.
 
-Erasing takes the customer, its device and its address; the rest of the order stays, and so do its events in the feeds,
-without these. The order's webhook bodies and pinned replies are deleted, because they contain the same. Operators see
-neither, nor what partners wrote of them.
+Erasing takes the customer, its device, its address and its notes; the rest of the order stays, and so do its events in
+the feeds, without these. The order's webhook bodies and pinned replies are deleted, because they contain the same.
+Operators see neither, nor what partners wrote of them.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.features.events.retention import rewrite_of_orders
-from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
+from mercato.features.orders.record import Notes, OrderRow, StoreAnswer, StoredCancellation, with_notes
+from mercato.features.orders.search import forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.model import Envelope
@@ -244,7 +245,12 @@ def _event_without_customer(type_: str, body: bytes) -> bytes:
 
 def _order_without_customer(order: _O) -> _O:
     return replace(
-        order, customer=UNSET, client_context=UNSET, fulfillment=without_address(order.fulfillment)
+        order,
+        cart=with_notes(order.cart, None),
+        note=None,
+        customer=UNSET,
+        client_context=UNSET,
+        fulfillment=without_address(order.fulfillment),
     )
 
 
@@ -259,10 +265,12 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
             .values(
                 customer=None,
                 client_context=None,
+                notes=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
                 cancellation=_without_message(row.cancellation),
             )
         )
+    await forget_customers(tx, ids)
     await delete_of_orders(tx, ids)
     await rewrite_of_orders(tx, ids, _event_without_customer)
     # The keys keep their orders: a repeat of the request gets the erased order.
@@ -278,9 +286,11 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
 
 def mask_order(row: OrderRow) -> OrderRow:
     """Return the order as operators see it."""
-    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
     return replace(
         row,
+        cart=with_notes(row.cart, None),
+        notes=None,
         customer=None,
         client_context=None,
         fulfillment=without_address(row.fulfillment),
@@ -351,7 +361,10 @@ def mask_text(text: str | None, private: Sequence[str]) -> str | None:
 
 
 def private_texts(
-    customer: Customer | None, client_context: ClientContext | None, fulfillment: Fulfillment
+    customer: Customer | None,
+    client_context: ClientContext | None,
+    fulfillment: Fulfillment,
+    notes: Notes | None,
 ) -> tuple[str, ...]:
     """Return what an order says of its customer, as words in lower case; nothing once the customer is erased."""
     delivery = fulfillment if isinstance(fulfillment, DeliveryFulfillment) else None
@@ -362,6 +375,7 @@ def private_texts(
         delivery and delivery.address,
         delivery and delivery.instructions,
         names,
+        None if notes is None else [notes.order, *notes.lines.values()],
     ]
     found = dict.fromkeys(_words(text) for text in _texts(msgspec.to_builtins(texts)))
     return tuple(text for text in found if len(text) >= _MIN_LENGTH or not text.isascii())

@@ -42,6 +42,8 @@ orders = Table(
     Column("updated_at", Instant, nullable=False),
     # The newest cancellation by the storefront, as a `StoredCancellation`.
     Column("cancellation", Text),
+    # The customer's notes, as `Notes`. They are erased with the customer, so `content` doesn't have them.
+    Column("notes", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
@@ -91,6 +93,17 @@ order_history = Table(
     # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
 )
+
+# What people find an order by, hashed (`features.orders.search`). `kind` tells what: several kinds may have one key.
+order_search = Table(
+    "order_search",
+    metadata,
+    Column("order_id", Id, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("key", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("ix_order_search_key", order_search.c.key, order_search.c.order_id)
 
 idempotency_keys = Table(
     "idempotency_keys",

@@ -34,12 +34,12 @@ _SHOWN: Final = frozenset(
         *("type", "timestamp", "data", "sequence", "order"),
         *("orderId", "storeId", "partnerStoreId", "state", "status", "estimatedReadyAt", "createdAt", "updatedAt"),
         *("cart", "catalogSetId", "lineItems", "lineItemId", "itemId", "partnerItemId", "name", "quantity"),
-        *("modifierGroups", "modifierGroupId", "partnerModifierGroupId", "unavailable", "unitPrice"),
+        *("modifierGroups", "modifierGroupId", "partnerModifierGroupId", "unavailable", "unitPrice", "freeQuantity"),
         *("amounts", "amount", "currency", "subTotal", "total", "tip", "fees", "taxes", "promotions", "adjustments"),
         *("fulfillment", "mode", "scheduleType", "scheduledTime", "deliveryType"),
     }
 )  # fmt: skip
-"""Members of these bodies whose texts are this service's, or those of the menu. `name` is an item's."""
+"""Members of these bodies whose texts are this service's, or those of the menu. `name` is an item's or a group's."""
 
 
 def is_about_order(type_: str) -> bool:
@@ -93,6 +93,12 @@ async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequen
     return await tx.all(
         _with_partner().where(*criteria.conditions()).order_by(deliveries.c.id.desc()).limit(limit)
     )
+
+
+async def list_rows_of(tx: Read, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """Return the deliveries of these ids without bodies, newest first, with their partners' names."""
+    found = _with_partner().where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id.desc())
+    return await tx.all(found) if ids else ()
 
 
 async def search(tx: Read, criteria: DeliveryFilter, *, limit: int) -> tuple[Sequence[Row[Any]], str | None]:
