@@ -24,7 +24,6 @@ from mercato.features.orders.record import (
     event_data,
 )
 from mercato.features.partners.model import Surface
-from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
@@ -300,10 +299,10 @@ class Lifecycle(Struct, frozen=True):
             changed.state is order.state or change.actor in STATE_TRANSITIONS[order.state][changed.state]
         ), "callers check the transition"
         written = await queries.update_order(tx, order, changed, if_unchanged=if_unchanged)
-        if if_unchanged and not written:
+        if written is None:
+            assert if_unchanged, "orders are never deleted"
             raise ConcurrentUpdate
-        # Read before anything is deferred, so that deferred statements stay together.
-        event_url = await find_event_url(tx, order.storefront_id) if notifies else None
+        event_url = written.event_url if notifies else None
         await queries.insert_entry(
             tx,
             order.id,

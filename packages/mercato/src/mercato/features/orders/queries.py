@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, literal_column, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders.errors import OrderNotFound
@@ -27,11 +28,12 @@ from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import order_submissions as submissions
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.tables import partners
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.types import Instant
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
@@ -189,18 +191,38 @@ async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
     return await tx.scalar(select(orders.c.id).where(*its)) is not None
 
 
-async def update_order(tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False) -> bool:
-    """Write the members that differ; return whether the order exists, and with `if_unchanged` is as it was stored."""
+class Updated(Struct, frozen=True):
+    """An order that was updated. `event_url` is its storefront's."""
+
+    event_url: str | None
+
+
+async def update_order(
+    tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False
+) -> Updated | None:
+    """Write the members that differ. Return None, with `if_unchanged`, if the order isn't as it was stored."""
     pairs = zip(_COLUMNS, _values_of(before), _values_of(after), strict=True)
     values: dict[str, object] = {name: new for name, old, new in pairs if new is not old}
     statement = _update(tuple(values), if_unchanged=if_unchanged)
-    return (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).rowcount == 1
+    row = (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).first()
+    return None if row is None else Updated(row.event_url)
+
+
+_EVENT_URL: Final = (
+    select(partners.c.event_url)
+    .where(partners.c.id == orders.c.storefront_id)
+    .scalar_subquery()
+    .label("event_url")
+)
 
 
 @cache
-def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> Update:
+def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> ReturningUpdate[Any]:
     """Return the update of these columns: there are a handful of such sets."""
-    return prepared_update(orders, *columns, where=_UNCHANGED if if_unchanged else _BY_ID)
+    values: dict[str, Any] = {name: bindparam(name) for name in columns}
+    where = _UNCHANGED if if_unchanged else _BY_ID
+    # What an event needs besides the order, without a statement of its own.
+    return prepared(update(orders).where(*where).values(values).returning(_EVENT_URL))
 
 
 def _side(caller: Caller) -> Any:
