@@ -1,6 +1,6 @@
 """The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -10,8 +10,18 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import Row, Select, bindparam, delete, func, insert, literal_column, select, update
-from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy import (
+    Row,
+    Select,
+    UpdateBase,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders.errors import OrderNotFound
@@ -191,23 +201,6 @@ async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
     return await tx.scalar(select(orders.c.id).where(*its)) is not None
 
 
-class Updated(Struct, frozen=True):
-    """An order that was updated. `event_url` is its storefront's."""
-
-    event_url: str | None
-
-
-async def update_order(
-    tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False
-) -> Updated | None:
-    """Write the members that differ. Return None, with `if_unchanged`, if the order isn't as it was stored."""
-    pairs = zip(_COLUMNS, _values_of(before), _values_of(after), strict=True)
-    values: dict[str, object] = {name: new for name, old, new in pairs if new is not old}
-    statement = _update(tuple(values), if_unchanged=if_unchanged)
-    row = (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).first()
-    return None if row is None else Updated(row.event_url)
-
-
 _EVENT_URL: Final = (
     select(partners.c.event_url)
     .where(partners.c.id == orders.c.storefront_id)
@@ -216,13 +209,51 @@ _EVENT_URL: Final = (
 )
 
 
+class Updated(Struct, frozen=True):
+    """An order that was updated. `event_url` is its storefront's."""
+
+    event_url: str | None
+
+
+async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]) -> dict[UUID, OrderRow]:
+    """Return those of the orders that are of the caller's stores, or placed by the caller, with their rows locked.
+
+    They are locked in the order of their ids, so that two requests for the same orders never deadlock.
+    """
+    query = select(orders).where(orders.c.id.in_(set(order_ids)), _side(caller) == caller.partner_id)
+    rows = await tx.all(query.order_by(orders.c.id).with_for_update())
+    return {row.id: _order(row) for row in rows}
+
+
+async def update_unchanged(tx: Write, before: OrderRow, after: OrderRow) -> Updated | None:
+    """Write the members that differ. Return None if the order isn't any more as it was stored."""
+    statement, values = _update_of(before, after, if_unchanged=True)
+    row = (await tx.execute(statement, values)).first()
+    return None if row is None else Updated(row.event_url)
+
+
+def update_order(tx: Write, before: OrderRow, after: OrderRow) -> None:
+    """Write the members that differ of an order whose row is locked, with the transaction's deferred statements."""
+    tx.defer(*_update_of(before, after, if_unchanged=False))
+
+
+def _update_of(
+    before: OrderRow, after: OrderRow, *, if_unchanged: bool
+) -> tuple[UpdateBase, dict[str, object]]:
+    pairs = zip(_COLUMNS, _values_of(before), _values_of(after), strict=True)
+    values: dict[str, object] = {name: new for name, old, new in pairs if new is not old}
+    statement = _update(tuple(values), if_unchanged=if_unchanged)
+    return statement, _to_columns(values) | {"where_id": before.id}
+
+
 @cache
-def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> ReturningUpdate[Any]:
+def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> UpdateBase:
     """Return the update of these columns: there are a handful of such sets."""
     values: dict[str, Any] = {name: bindparam(name) for name in columns}
-    where = _UNCHANGED if if_unchanged else _BY_ID
+    if not if_unchanged:
+        return prepared(update(orders).where(*_BY_ID).values(values))
     # What an event needs besides the order, without a statement of its own.
-    return prepared(update(orders).where(*where).values(values).returning(_EVENT_URL))
+    return prepared(update(orders).where(*_UNCHANGED).values(values).returning(_EVENT_URL))
 
 
 def _side(caller: Caller) -> Any:

@@ -1,5 +1,6 @@
 """The outbox: an event for a partner's feed, and the job that sends it, in the transaction that causes the event."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from mercato.features.events.log import Event, append
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
 from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt
+from mercato.features.webhooks.attempts import Due, enqueue_attempt
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
@@ -47,14 +48,42 @@ class NewEvent(Struct, frozen=True, kw_only=True):
 
 
 async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> None:
-    """Add an event that happens `now` to the feed, and enqueue its first attempt, in the caller's transaction.
+    """Add an event that happens `now` to its feed, and enqueue its first attempt, in the caller's transaction."""
+    await push_all(tx, [(event, to)], now=now)
+
+
+async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, now: datetime) -> None:
+    """Add events that happen `now` to their feeds, and enqueue their first attempts, in the caller's transaction.
 
     Without an address there is nothing to send. The body is compressed with the order's content, so that content isn't
     stored twice. Deliveries about one order to one address are sent one after the other in the order of their pushes;
     one that waits for a retry blocks none. While the address is disabled the delivery is stored as failed, so that it
     can be redelivered.
     """
-    told = Event(
+    reasons: dict[tuple[UUID, str], str | None] = {}
+    written: list[queries.NewDelivery] = []
+    for event, to in events:
+        url = to.url(event.type)
+        if url is None:
+            continue
+        partition = partition_of(event.order_id or event.webhook_id)
+        if (to.partner_id, url) not in reasons:
+            reasons[to.partner_id, url] = await endpoints.find_disabled_reason(tx, to.partner_id, url)
+        disabled = reasons[to.partner_id, url]
+        due = None
+        if disabled is None:
+            job = DeliverJob(partner_id=to.partner_id, url=url, partition=partition)
+            due = await enqueue_attempt(tx, job, event.delivery_id)
+        written.append(_delivery(event, to, url, partition, disabled, due, now=now))
+    # Read and enqueue before anything is deferred, so that deferred statements stay together.
+    for event, to in events:
+        append(tx, _told(event, to, now))
+    for delivery in written:
+        queries.insert_delivery(tx, delivery)
+
+
+def _told(event: NewEvent, to: Recipient, now: datetime) -> Event:
+    return Event(
         id=event.webhook_id,
         partner_id=to.partner_id,
         surface=to.surface,
@@ -64,17 +93,20 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
         order_id=event.order_id,
         order_content=event.order_content,
     )
-    append(tx, told)
-    url = to.url(event.type)
-    if url is None:
-        return
-    partition = partition_of(event.order_id or event.webhook_id)
-    disabled = await endpoints.find_disabled_reason(tx, to.partner_id, url)
-    due = None
-    if disabled is None:
-        job = DeliverJob(partner_id=to.partner_id, url=url, partition=partition)
-        due = await enqueue_attempt(tx, job, event.delivery_id)
-    delivery = queries.NewDelivery(
+
+
+def _delivery(
+    event: NewEvent,
+    to: Recipient,
+    url: str,
+    partition: int,
+    disabled: str | None,
+    due: Due | None,
+    *,
+    now: datetime,
+) -> queries.NewDelivery:
+    """Return the delivery of an event, whose body is the event's."""
+    return queries.NewDelivery(
         id=event.delivery_id,
         partner_id=to.partner_id,
         surface=to.surface,
@@ -94,7 +126,6 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
         due_at=None if due is None else due.at,
         job_id=None if due is None else due.job_id,
     )
-    queries.insert_delivery(tx, delivery)
 
 
 async def announce_change(
