@@ -19,3 +19,25 @@ class CatalogIngestNotFound(Problem):
 
     def __init__(self, run_id: object) -> None:
         super().__init__(f"This store has no catalog ingest run {shown(run_id)}, or it has expired.")
+
+
+class CatalogSetExpired(Problem):
+    kind = problems.CATALOGSET_EXPIRED
+
+    def __init__(self, catalog_set_id: object) -> None:
+        super().__init__(
+            f"This store served the CatalogSet {shown(catalog_set_id)}, no longer kept. Send its document again."
+        )
+
+
+class ActivationNotPending(Problem):
+    kind = problems.CONFLICT
+
+
+class TooManyActivations(Problem):
+    kind = problems.CONFLICT
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} switches of this store are scheduled. Cancel one that is no longer needed, or wait for the next."
+        )
