@@ -129,7 +129,9 @@ async def cancel_activation(visit: Visit) -> Done:
     async with visit.app.db.read() as tx:
         run = await _run(tx, visit)
     await visit.app.stores.cancel_activation(visit.caller(Surface.COMMERCE), run.owner.store_id, run.id)
-    return Done("The activation was cancelled. The store keeps its catalog.", to=f"/console/catalogs/{run.id}")
+    return Done(
+        "The activation was cancelled. The store keeps its catalog.", to=f"/console/catalogs/{run.id}"
+    )
 
 
 # --- runs ---------------------------------------------------------------------------------------------
