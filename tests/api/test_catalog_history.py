@@ -3,14 +3,15 @@
 import asyncio
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
-from sqlalchemy import update
+from sqlalchemy import select, update
 from standardwebhooks import Webhook
-from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods
@@ -213,3 +214,36 @@ async def test_switches_at_the_same_time_leave_one_set_and_an_unbroken_history(
     for later, earlier in pairwise(listed):
         assert later["from"] == earlier["to"]
         assert later["rolledBackFrom"] in {earlier["catalogSetId"], None}
+
+
+async def test_switches_of_two_processes_leave_one_set_and_never_a_half(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    data = tmp_path / "data"
+    async with service(database_url, data) as one, service(database_url, data) as two:
+        made, pos = await one.partner()
+        store = await one.live(pos, shop.host(CATALOG))
+        other = Client(two.base, made.key, two.session)
+        known = [store["catalogSetId"]]
+        for number in range(5):
+            path = f"{STORES}/{store['storeId']}/catalog"
+            accepted, *replies = await asyncio.gather(
+                (pos if number % 2 else other).call("PUT", path, renamed(f"Broth {number}")),
+                *(activate(client, store, known[-1 - number % len(known)]) for client in (pos, other)),
+            )
+            run = await one.until(
+                pos, accepted.json()["statusUrl"], lambda run: run["status"] in {"succeeded", "failed"}
+            )
+            assert (run["status"], {reply.status for reply in replies}) == ("succeeded", {200})
+            known.append(run["catalogSetId"])
+        now = await current(pos, store)
+        assert await current(other, store) == now
+        listed = (await history(other, store, "?limit=100"))["catalogSets"]
+        assert {one["catalogSetId"] for one in listed} == set(known)
+        assert (listed[0]["catalogSetId"], listed[0]["to"]) == (now, None)
+        async with one.app.db.read() as tx:
+            served = await tx.all(select(sets.c.id).where(sets.c.superseded_at.is_(None)))
+        assert [str(row.id) for row in served] == [now]
+        # Clocks of two processes may differ by less than a switch takes.
+        for later, earlier in pairwise(sorted(listed, key=lambda one: str(one["from"]), reverse=True)):
+            assert later["from"] == earlier["to"]

@@ -48,6 +48,7 @@ _SERVE: Final = {
     for leaves_one in (True, False)
 }
 _SUPERSEDE: Final = prepared_update(sets, "superseded_at", where=[_OF_SET])
+_FIND_PERIOD_ID: Final = prepared(select(func.coalesce(sets.c.period_id, sets.c.id)).where(_OF_SET))
 _LOCK_SET: Final = prepared(
     select(
         sets.c.id,
@@ -149,6 +150,12 @@ async def need_set(tx: Write, set_id: UUID, *, until: datetime) -> None:
 async def drop_set(tx: Write, set_id: UUID, *, now: datetime) -> None:
     """Let the retention of a set begin that isn't served and has never been."""
     await tx.execute(_DROP_SET, {"set_id": set_id, "superseded_at": now})
+
+
+async def find_period_id(tx: Read, set_id: UUID) -> UUID | None:
+    """Return the id of the set's last period."""
+    found: UUID | None = await tx.scalar(_FIND_PERIOD_ID, {"set_id": set_id})
+    return found
 
 
 async def find_period(tx: Read, owner_id: UUID, set_id: UUID) -> Period | None:

@@ -116,11 +116,16 @@ class Switches(Struct, frozen=True, kw_only=True):
         is_rollback: bool = False,
     ) -> bool:
         """Switch the owner; False if the set is no longer kept."""
+        period_id = self.new_id()
+        last = None if leaves is None else await periods.find_period_id(tx, leaves)
+        if last is not None and period_id <= last:
+            # The clock of the process that made the last switch may be ahead of this one.
+            period_id = UUID(int=last.int + 1)
         begun = await periods.begin_period(
             tx,
             run.owner.id,
             to,
-            period_id=self.new_id(),
+            period_id=period_id,
             run_id=run.id if run.notified else None,
             rolled_back_from=leaves if is_rollback else None,
             now=now,
