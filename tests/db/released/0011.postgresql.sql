@@ -42,21 +42,6 @@ CREATE TABLE catalog_owners (
   CONSTRAINT uq_catalog_owners_store_id UNIQUE (store_id)
 );
 
-CREATE TABLE catalog_periods (
-  id UUID NOT NULL,
-  owner_id UUID NOT NULL,
-  set_id UUID NOT NULL,
-  run_id UUID,
-  rolled_back_from UUID,
-  activated_at BIGINT NOT NULL,
-  superseded_at BIGINT NOT NULL,
-  CONSTRAINT pk_catalog_periods PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_catalog_periods_owner_id ON catalog_periods (owner_id, id);
-
-CREATE INDEX ix_catalog_periods_superseded_at ON catalog_periods (superseded_at);
-
 CREATE TABLE catalog_runs (
   id UUID NOT NULL,
   owner_id UUID NOT NULL,
@@ -72,7 +57,6 @@ CREATE TABLE catalog_runs (
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  activate_at BIGINT,
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
@@ -96,28 +80,12 @@ CREATE TABLE catalog_sets (
   source_etag TEXT,
   created_at BIGINT NOT NULL,
   superseded_at BIGINT,
-  run_id UUID,
-  period_id UUID,
-  activated_at BIGINT,
-  rolled_back_from UUID,
-  needed_until BIGINT,
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
 
 CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
-
-CREATE TABLE catalog_uploads (
-  run_id UUID NOT NULL,
-  place INTEGER NOT NULL,
-  partner_id UUID NOT NULL,
-  size INTEGER NOT NULL,
-  body BYTEA NOT NULL,
-  CONSTRAINT pk_catalog_uploads PRIMARY KEY (run_id, place)
-);
-
-CREATE INDEX ix_catalog_uploads_partner_id ON catalog_uploads (partner_id);
 
 CREATE TABLE certification_reports (
   id UUID NOT NULL,
@@ -347,6 +315,15 @@ CREATE TABLE order_history (
   CONSTRAINT pk_order_history PRIMARY KEY (order_id, number)
 );
 
+CREATE TABLE order_search (
+  order_id UUID NOT NULL,
+  kind TEXT NOT NULL,
+  key BIGINT NOT NULL,
+  CONSTRAINT pk_order_search PRIMARY KEY (order_id, kind)
+);
+
+CREATE INDEX ix_order_search_key ON order_search (key, order_id);
+
 CREATE TABLE order_submissions (
   order_id UUID NOT NULL,
   url TEXT NOT NULL,
@@ -520,6 +497,8 @@ CREATE TABLE stores (
   CONSTRAINT pk_stores PRIMARY KEY (id),
   CONSTRAINT uq_stores_onboarding_id UNIQUE (onboarding_id)
 );
+
+CREATE INDEX ix_stores_own_id ON stores (partner_store_id);
 
 CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
 

@@ -44,21 +44,6 @@ CREATE TABLE catalog_owners (
   CONSTRAINT uq_catalog_owners_store_id UNIQUE (store_id)
 );
 
-CREATE TABLE catalog_periods (
-  id CHAR(32) NOT NULL,
-  owner_id CHAR(32) NOT NULL,
-  set_id CHAR(32) NOT NULL,
-  run_id CHAR(32),
-  rolled_back_from CHAR(32),
-  activated_at BIGINT NOT NULL,
-  superseded_at BIGINT NOT NULL,
-  CONSTRAINT pk_catalog_periods PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_catalog_periods_owner_id ON catalog_periods (owner_id, id);
-
-CREATE INDEX ix_catalog_periods_superseded_at ON catalog_periods (superseded_at);
-
 CREATE TABLE catalog_runs (
   id CHAR(32) NOT NULL,
   owner_id CHAR(32) NOT NULL,
@@ -74,7 +59,6 @@ CREATE TABLE catalog_runs (
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  activate_at BIGINT,
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
@@ -98,28 +82,12 @@ CREATE TABLE catalog_sets (
   source_etag TEXT,
   created_at BIGINT NOT NULL,
   superseded_at BIGINT,
-  run_id CHAR(32),
-  period_id CHAR(32),
-  activated_at BIGINT,
-  rolled_back_from CHAR(32),
-  needed_until BIGINT,
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
 
 CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
-
-CREATE TABLE catalog_uploads (
-  run_id CHAR(32) NOT NULL,
-  place INTEGER NOT NULL,
-  partner_id CHAR(32) NOT NULL,
-  size INTEGER NOT NULL,
-  body BLOB NOT NULL,
-  CONSTRAINT pk_catalog_uploads PRIMARY KEY (run_id, place)
-);
-
-CREATE INDEX ix_catalog_uploads_partner_id ON catalog_uploads (partner_id);
 
 CREATE TABLE certification_reports (
   id CHAR(32) NOT NULL,
@@ -349,6 +317,16 @@ CREATE TABLE order_history (
 )
  WITHOUT ROWID;
 
+CREATE TABLE order_search (
+  order_id CHAR(32) NOT NULL,
+  kind TEXT NOT NULL,
+  "key" BIGINT NOT NULL,
+  CONSTRAINT pk_order_search PRIMARY KEY (order_id, kind)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_order_search_key ON order_search ("key", order_id);
+
 CREATE TABLE order_submissions (
   order_id CHAR(32) NOT NULL,
   url TEXT NOT NULL,
@@ -524,6 +502,8 @@ CREATE TABLE stores (
   CONSTRAINT pk_stores PRIMARY KEY (id),
   CONSTRAINT uq_stores_onboarding_id UNIQUE (onboarding_id)
 );
+
+CREATE INDEX ix_stores_own_id ON stores (partner_store_id);
 
 CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
 
