@@ -228,7 +228,7 @@ async def test_a_deleted_partners_events_are_deleted(here: Trade, mercato: Servi
     await here.update(order, state="cancelled", cancelReason="OTHER")
     await offboarding.delete(mercato.app.db, made.id, now=clock.now)
     async with mercato.app.db.write() as tx:
-        await number(tx)
+        await number(tx, now=clock.now())
     for table in ("events", "event_positions", "new_events", "store_sequences"):
         assert await rows(mercato, table, made.id) == [], table
 
@@ -248,7 +248,7 @@ async def test_a_reader_that_starts_at_nothing_sees_every_live_store_once(here: 
     other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
     await here.pos.post(f"/v1/commerce/stores/{other['storeId']}/status", {"status": "paused"})
     async with mercato.app.db.write() as tx:
-        await number(tx)
+        await number(tx, now=clock.now())
     read = await page(here.front, CHANGES)
     assert [change["storeId"] for change in read["changes"]] == [here.store["storeId"], other["storeId"]]
     assert {tuple(change["kinds"]) for change in read["changes"]} == {

@@ -27,7 +27,7 @@ async def running_feeds(db: Database, *, works: bool = True) -> AsyncIterator[Fe
     waiters = Waiters(db)
     tasks = [asyncio.create_task(waiters.run())]
     if works:
-        tasks.append(asyncio.create_task(Sequencer(db, waiters.wake).run()))
+        tasks.append(asyncio.create_task(Sequencer(db, clock.now, waiters.wake).run()))
     try:
         yield Feeds(db, Cursors(KEYS), waiters)
     finally:

@@ -42,6 +42,21 @@ CREATE TABLE catalog_owners (
   CONSTRAINT uq_catalog_owners_store_id UNIQUE (store_id)
 );
 
+CREATE TABLE catalog_periods (
+  id UUID NOT NULL,
+  owner_id UUID NOT NULL,
+  set_id UUID NOT NULL,
+  run_id UUID,
+  rolled_back_from UUID,
+  activated_at BIGINT NOT NULL,
+  superseded_at BIGINT NOT NULL,
+  CONSTRAINT pk_catalog_periods PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_catalog_periods_owner_id ON catalog_periods (owner_id, id);
+
+CREATE INDEX ix_catalog_periods_superseded_at ON catalog_periods (superseded_at);
+
 CREATE TABLE catalog_runs (
   id UUID NOT NULL,
   owner_id UUID NOT NULL,
@@ -57,6 +72,7 @@ CREATE TABLE catalog_runs (
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
+  activate_at BIGINT,
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
@@ -80,12 +96,28 @@ CREATE TABLE catalog_sets (
   source_etag TEXT,
   created_at BIGINT NOT NULL,
   superseded_at BIGINT,
+  run_id UUID,
+  period_id UUID,
+  activated_at BIGINT,
+  rolled_back_from UUID,
+  needed_until BIGINT,
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
 
 CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
+
+CREATE TABLE catalog_uploads (
+  run_id UUID NOT NULL,
+  place INTEGER NOT NULL,
+  partner_id UUID NOT NULL,
+  size INTEGER NOT NULL,
+  body BYTEA NOT NULL,
+  CONSTRAINT pk_catalog_uploads PRIMARY KEY (run_id, place)
+);
+
+CREATE INDEX ix_catalog_uploads_partner_id ON catalog_uploads (partner_id);
 
 CREATE TABLE certification_reports (
   id UUID NOT NULL,
@@ -223,28 +255,6 @@ CREATE TABLE endpoints (
   CONSTRAINT pk_endpoints PRIMARY KEY (partner_id, url)
 );
 
-CREATE TABLE event_positions (
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  position BIGINT NOT NULL,
-  event_id UUID NOT NULL,
-  store_id UUID,
-  store_sequence INTEGER,
-  CONSTRAINT pk_event_positions PRIMARY KEY (partner_id, surface, position)
-);
-
-CREATE INDEX ix_event_positions_position ON event_positions (position);
-
-CREATE TABLE events (
-  id UUID NOT NULL,
-  type TEXT NOT NULL,
-  order_id UUID,
-  body BYTEA NOT NULL,
-  CONSTRAINT pk_events PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_events_order_id ON events (order_id) WHERE order_id IS NOT NULL;
-
 CREATE TABLE idempotency_keys (
   partner_id UUID NOT NULL,
   key TEXT NOT NULL,
@@ -295,23 +305,6 @@ CREATE INDEX ix_jobs_waiting_ordering_key ON jobs (ordering_key, id) WHERE state
 CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL AND state <> 'dead';
 
 CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
-
-CREATE TABLE new_events (
-  number BIGSERIAL NOT NULL,
-  event_id UUID NOT NULL,
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  store_id UUID,
-  CONSTRAINT pk_new_events PRIMARY KEY (number)
-);
-
-CREATE TABLE new_store_changes (
-  number BIGSERIAL NOT NULL,
-  store_id UUID NOT NULL,
-  kinds TEXT NOT NULL,
-  at BIGINT NOT NULL,
-  CONSTRAINT pk_new_store_changes PRIMARY KEY (number)
-);
 
 CREATE TABLE onboardings (
   id UUID NOT NULL,
@@ -465,14 +458,6 @@ CREATE INDEX ix_refused_requests_request_id ON refused_requests (request_id, id)
 
 CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
 
-CREATE TABLE sequencer (
-  id INTEGER NOT NULL,
-  last BIGINT NOT NULL,
-  events_deleted_to BIGINT NOT NULL,
-  stores_deleted_to BIGINT NOT NULL,
-  CONSTRAINT pk_sequencer PRIMARY KEY (id)
-);
-
 CREATE TABLE sold_out_items (
   store_id UUID NOT NULL,
   item_id UUID NOT NULL,
@@ -489,20 +474,6 @@ CREATE TABLE store_cards (
 );
 
 CREATE INDEX ix_store_cards_version ON store_cards (version);
-
-CREATE TABLE store_changes (
-  store_id UUID NOT NULL,
-  position BIGINT NOT NULL,
-  at BIGINT NOT NULL,
-  is_gone BOOLEAN NOT NULL,
-  profile BIGINT NOT NULL,
-  status BIGINT NOT NULL,
-  catalog BIGINT NOT NULL,
-  items BIGINT NOT NULL,
-  CONSTRAINT pk_store_changes PRIMARY KEY (store_id)
-);
-
-CREATE UNIQUE INDEX uq_store_changes_position ON store_changes (position);
 
 CREATE TABLE store_search (
   number BIGSERIAL NOT NULL,
@@ -525,14 +496,6 @@ CREATE INDEX ix_store_search_cell ON store_search (cell, x, y, z, pickup, delive
 CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
 
 CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
-
-CREATE TABLE store_sequences (
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  store_id UUID NOT NULL,
-  last INTEGER NOT NULL,
-  CONSTRAINT pk_store_sequences PRIMARY KEY (partner_id, surface, store_id)
-);
 
 CREATE TABLE stored_bytes (
   partner_id UUID NOT NULL,

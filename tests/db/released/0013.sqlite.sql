@@ -44,6 +44,21 @@ CREATE TABLE catalog_owners (
   CONSTRAINT uq_catalog_owners_store_id UNIQUE (store_id)
 );
 
+CREATE TABLE catalog_periods (
+  id CHAR(32) NOT NULL,
+  owner_id CHAR(32) NOT NULL,
+  set_id CHAR(32) NOT NULL,
+  run_id CHAR(32),
+  rolled_back_from CHAR(32),
+  activated_at BIGINT NOT NULL,
+  superseded_at BIGINT NOT NULL,
+  CONSTRAINT pk_catalog_periods PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_catalog_periods_owner_id ON catalog_periods (owner_id, id);
+
+CREATE INDEX ix_catalog_periods_superseded_at ON catalog_periods (superseded_at);
+
 CREATE TABLE catalog_runs (
   id CHAR(32) NOT NULL,
   owner_id CHAR(32) NOT NULL,
@@ -59,6 +74,7 @@ CREATE TABLE catalog_runs (
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
+  activate_at BIGINT,
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
@@ -82,12 +98,28 @@ CREATE TABLE catalog_sets (
   source_etag TEXT,
   created_at BIGINT NOT NULL,
   superseded_at BIGINT,
+  run_id CHAR(32),
+  period_id CHAR(32),
+  activated_at BIGINT,
+  rolled_back_from CHAR(32),
+  needed_until BIGINT,
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
 
 CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
+
+CREATE TABLE catalog_uploads (
+  run_id CHAR(32) NOT NULL,
+  place INTEGER NOT NULL,
+  partner_id CHAR(32) NOT NULL,
+  size INTEGER NOT NULL,
+  body BLOB NOT NULL,
+  CONSTRAINT pk_catalog_uploads PRIMARY KEY (run_id, place)
+);
+
+CREATE INDEX ix_catalog_uploads_partner_id ON catalog_uploads (partner_id);
 
 CREATE TABLE certification_reports (
   id CHAR(32) NOT NULL,
@@ -225,29 +257,6 @@ CREATE TABLE endpoints (
   CONSTRAINT pk_endpoints PRIMARY KEY (partner_id, url)
 );
 
-CREATE TABLE event_positions (
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  position BIGINT NOT NULL,
-  event_id CHAR(32) NOT NULL,
-  store_id CHAR(32),
-  store_sequence INTEGER,
-  CONSTRAINT pk_event_positions PRIMARY KEY (partner_id, surface, position)
-)
- WITHOUT ROWID;
-
-CREATE INDEX ix_event_positions_position ON event_positions (position);
-
-CREATE TABLE events (
-  id CHAR(32) NOT NULL,
-  type TEXT NOT NULL,
-  order_id CHAR(32),
-  body BLOB NOT NULL,
-  CONSTRAINT pk_events PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_events_order_id ON events (order_id) WHERE order_id IS NOT NULL;
-
 CREATE TABLE idempotency_keys (
   partner_id CHAR(32) NOT NULL,
   "key" TEXT NOT NULL,
@@ -297,21 +306,6 @@ CREATE INDEX ix_jobs_waiting_ordering_key ON jobs (ordering_key, id) WHERE state
 CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL AND state <> 'dead';
 
 CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
-
-CREATE TABLE new_events (
-  number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-  event_id CHAR(32) NOT NULL,
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  store_id CHAR(32)
-);
-
-CREATE TABLE new_store_changes (
-  number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-  store_id CHAR(32) NOT NULL,
-  kinds TEXT NOT NULL,
-  at BIGINT NOT NULL
-);
 
 CREATE TABLE onboardings (
   id CHAR(32) NOT NULL,
@@ -468,14 +462,6 @@ CREATE INDEX ix_refused_requests_request_id ON refused_requests (request_id, id)
 
 CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
 
-CREATE TABLE sequencer (
-  id INTEGER NOT NULL,
-  last BIGINT NOT NULL,
-  events_deleted_to BIGINT NOT NULL,
-  stores_deleted_to BIGINT NOT NULL,
-  CONSTRAINT pk_sequencer PRIMARY KEY (id)
-);
-
 CREATE TABLE sold_out_items (
   store_id CHAR(32) NOT NULL,
   item_id CHAR(32) NOT NULL,
@@ -492,20 +478,6 @@ CREATE TABLE store_cards (
 );
 
 CREATE INDEX ix_store_cards_version ON store_cards (version);
-
-CREATE TABLE store_changes (
-  store_id CHAR(32) NOT NULL,
-  position BIGINT NOT NULL,
-  at BIGINT NOT NULL,
-  is_gone BOOLEAN NOT NULL,
-  profile BIGINT NOT NULL,
-  status BIGINT NOT NULL,
-  catalog BIGINT NOT NULL,
-  items BIGINT NOT NULL,
-  CONSTRAINT pk_store_changes PRIMARY KEY (store_id)
-);
-
-CREATE UNIQUE INDEX uq_store_changes_position ON store_changes (position);
 
 CREATE TABLE store_search (
   number INTEGER NOT NULL,
@@ -528,15 +500,6 @@ CREATE INDEX ix_store_search_cell ON store_search (cell, x, y, z, pickup, delive
 CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
 
 CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
-
-CREATE TABLE store_sequences (
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  store_id CHAR(32) NOT NULL,
-  last INTEGER NOT NULL,
-  CONSTRAINT pk_store_sequences PRIMARY KEY (partner_id, surface, store_id)
-)
- WITHOUT ROWID;
 
 CREATE TABLE stored_bytes (
   partner_id CHAR(32) NOT NULL,

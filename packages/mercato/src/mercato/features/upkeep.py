@@ -1,6 +1,6 @@
 """Deletes what has passed its retention, and has rewritten what searches need of an earlier release.
 
-Retention: superseded catalogs, ended deliveries and runs, customers, used keys.
+Retention: superseded catalogs and their history, ended deliveries and runs, customers, used keys.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
+from mercato.features.catalogs import periods
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.events import retention as events
 from mercato.features.orders import idempotency
@@ -101,7 +102,8 @@ class Upkeep(Struct, frozen=True):
         # A delivery needs its event's body to the end of its retries.
         events_before = now - max(events.KEPT, timedelta(days=self.delivery_days) + events.RETRIES)
         return (
-            lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: periods.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: periods.prune_periods(tx, before=audit_before, limit=BATCH),
             lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
             lambda tx: events.prune_events(tx, before=events_before, limit=BATCH),
             lambda tx: events.prune_gone_stores(tx, before=events_before, limit=BATCH),

@@ -18,7 +18,6 @@ from mercato.features.events.tables import (
     store_changes,
     store_sequences,
 )
-from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Write
 
 KEPT: Final = timedelta(days=30)
@@ -30,14 +29,12 @@ RETRIES: Final = timedelta(days=3)
 
 async def prune_events(tx: Write, *, before: datetime, limit: int) -> int:
     """Delete at most `limit` events from before then, oldest first. Return how many."""
-    # Ids begin with their time.
     oldest = await tx.all(
-        select(event_positions.c.position, event_positions.c.event_id)
+        select(event_positions.c.position, event_positions.c.event_id, event_positions.c.at)
         .order_by(event_positions.c.position)
         .limit(limit)
     )
-    bound = first_id(before)
-    gone = [row for row in oldest if row.event_id < bound]
+    gone = [row for row in oldest if row.at < before]
     if not gone:
         return 0
     last = gone[-1].position

@@ -24,6 +24,7 @@ from mercato.features.events.tables import (
     store_changes,
     store_sequences,
 )
+from mercato.platform.clock import Clock
 from mercato.platform.db.engine import AnyRow, Database, Read, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared, prepared_insert
@@ -68,8 +69,9 @@ class Numbered(NamedTuple):
 class Sequencer:
     """Numbers what this process commits at once, and what others left within a second."""
 
-    def __init__(self, db: Database, on_numbered: Callable[[Numbered], None]) -> None:
+    def __init__(self, db: Database, clock: Clock, on_numbered: Callable[[Numbered], None]) -> None:
         self._db = db
+        self._clock = clock
         self._on_numbered = on_numbered
         self._written = asyncio.Event()
         db.signals.listen(WRITTEN, lambda _value: self._written.set())
@@ -106,12 +108,12 @@ class Sequencer:
             if await tx.scalar(_ANY_EVENT) is None and await tx.scalar(_ANY_CHANGE) is None:
                 return False
         async with self._db.write() as tx:
-            numbered = await number(tx)
+            numbered = await number(tx, now=self._clock())
         self._on_numbered(numbered)
         return numbered.is_full
 
 
-async def number(tx: Write) -> Numbered:
+async def number(tx: Write, *, now: datetime) -> Numbered:
     """Assign positions to at most BATCH events and BATCH changes of stores, oldest first."""
     last = await _lock(tx)
     # After the lock, so that each statement sees what the holder before has committed.
@@ -119,7 +121,7 @@ async def number(tx: Write) -> Numbered:
     changed = await tx.all(_NEW_CHANGES)
     position = last
     if written:
-        position = await _number_events(tx, written, after=position)
+        position = await _number_events(tx, written, after=position, now=now)
     if changed:
         position = await _number_changes(tx, changed, after=position)
     if position != last:
@@ -143,7 +145,7 @@ async def _lock(tx: Write) -> int:
     return last
 
 
-async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int) -> int:
+async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int, now: datetime) -> int:
     sequences = await _read_sequences(tx, written)
     rows = []
     for position, row in enumerate(written, start=after + 1):
@@ -159,6 +161,7 @@ async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int) ->
                 "event_id": row.event_id,
                 "store_id": row.store_id,
                 "store_sequence": sequence,
+                "at": now,
             }
         )
     await tx.execute(_INSERT_POSITION, rows)

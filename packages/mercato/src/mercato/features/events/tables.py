@@ -53,6 +53,8 @@ event_positions = Table(
     Column("store_id", Id),
     # Counts the store's events for the partner from 1, without a gap.
     Column("store_sequence", Integer),
+    # When it was given its position: retention goes by it, since an id may be much older than its event.
+    Column("at", Instant, nullable=False),
     # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
 )

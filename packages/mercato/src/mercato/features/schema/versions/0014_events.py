@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
-down_revision = "0012"
+revision = "0014"
+down_revision = "0013"
 
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
@@ -55,6 +55,7 @@ def upgrade() -> None:
         sa.Column("event_id", sa.Uuid(), nullable=False),
         sa.Column("store_id", sa.Uuid()),
         sa.Column("store_sequence", sa.Integer()),
+        sa.Column("at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("partner_id", "surface", "position", name="pk_event_positions"),
         sqlite_with_rowid=False,
     )
