@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.features.orders.record import Notes, OrderRow, StoreAnswer, StoredCancellation, with_notes
+from mercato.features.orders.search import forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.operators import HIDDEN
@@ -225,6 +226,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 cancellation=_without_message(row.cancellation),
             )
         )
+    await forget_customers(tx, ids)
     await delete_of_orders(tx, ids)
     # The keys keep their orders: a repeat of the request gets the erased order.
     await tx.execute(
@@ -237,9 +239,8 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
 # --- masking: what operators see -----------------------------------------------------------------
 
 
-def mask_order(row: OrderRow) -> OrderRow:
-    """Return the order as operators see it."""
-    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
+def without_customer(row: OrderRow) -> OrderRow:
+    """Return the order as a read-only session of a partner sees it: without its customer and what it wrote."""
     return replace(
         row,
         cart=with_notes(row.cart, None),
@@ -247,6 +248,14 @@ def mask_order(row: OrderRow) -> OrderRow:
         customer=None,
         client_context=None,
         fulfillment=without_address(row.fulfillment),
+    )
+
+
+def mask_order(row: OrderRow) -> OrderRow:
+    """Return the order as operators see it."""
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
+    return replace(
+        without_customer(row),
         errors=tuple(map(_mask_error, row.errors)),
         partner_order_id=mask_text(row.partner_order_id, private),
         cancel_reason=mask_reason(row.cancel_reason, row.answer, private),
