@@ -384,3 +384,27 @@ async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_th
         async with trading.mercato.app.db.read() as tx:
             kinds = [row.kind for row in await tx.all(select(jobs.c.kind))]
         assert CANCEL_KIND not in kinds
+
+
+async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_as_the_stores_answer(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def hangs(_request: web.Request, _body: bytes) -> web.Response:
+            asked.set()
+            await go.wait()
+            return web.Response(status=500)
+
+        shop.answers["cancel"] = hangs
+        first = asyncio.create_task(cancel(trading, order, key="k-1"))
+        await asked.wait()
+        await trading.update(order, state="completed")
+        refused(await cancel(trading, order, key="k-2"), "ORDER_CLOSED")
+        go.set()
+        refused(await first, "ORDER_CLOSED")
+        listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+        assert [one["status"] for one in listed["deliveries"]] == ["failed"]

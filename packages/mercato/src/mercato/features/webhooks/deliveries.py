@@ -85,11 +85,20 @@ async def record_store_call(
 
 
 async def update_store_call(
-    tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, status: DeliveryStatus, now: datetime
+    tx: Write,
+    delivery_id: UUID,
+    results: Sequence[CallResult],
+    *,
+    status: DeliveryStatus | None,
+    now: datetime,
 ) -> None:
-    """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned."""
+    """Add attempts to a recorded call and set its status, unless that is None, as after the call's end.
+
+    Does nothing if the delivery was pruned.
+    """
     attempts = [result for result in results if result.was_sent]
-    error = _last_error(results, status) if results or status is DeliveryStatus.SUCCEEDED else UNSET
+    says_error = status is DeliveryStatus.SUCCEEDED or (bool(results) and status is not None)
+    error = _last_error(results, status) if says_error else UNSET
     total = await queries.update_store_call(
         tx, delivery_id, added=len(attempts), status=status, error=error, now=now
     )
@@ -97,7 +106,7 @@ async def update_store_call(
         insert_attempts(tx, delivery_id, attempts, first=total - len(attempts) + 1)
 
 
-def _last_error(results: Sequence[CallResult], status: DeliveryStatus) -> str | None:
+def _last_error(results: Sequence[CallResult], status: DeliveryStatus | None) -> str | None:
     """Return the error of the last call, also if it was not sent."""
     return results[-1].error if results and status is not DeliveryStatus.SUCCEEDED else None
 

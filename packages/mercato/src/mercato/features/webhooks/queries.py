@@ -151,13 +151,15 @@ async def update_store_call(
     delivery_id: UUID,
     *,
     added: int,
-    status: DeliveryStatus,
+    status: DeliveryStatus | None,
     error: str | UnsetType | None,
     now: datetime,
 ) -> int | None:
     """Add to the number of attempts. Return the sum, or None if the delivery doesn't exist."""
     statement = update(deliveries).where(deliveries.c.id == delivery_id)
-    statement = statement.values(attempts=deliveries.c.attempts + added, status=status, updated_at=now)
+    statement = statement.values(attempts=deliveries.c.attempts + added, updated_at=now)
+    if status is not None:
+        statement = statement.values(status=status)
     if error is not UNSET:
         statement = statement.values(error=error)
     updated = await tx.execute(statement.returning(deliveries.c.attempts))
