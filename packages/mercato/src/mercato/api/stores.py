@@ -15,12 +15,13 @@ from mercato.features.stores.errors import (
 )
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
-from mercato.features.stores.rules import read_status_update
+from mercato.features.stores.rules import read_status_batch, read_status_update
 from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
 from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.problem import detail_within
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.pages import Page
 from mercato_contract.stores import (
@@ -34,7 +35,10 @@ from mercato_contract.stores import (
     Store,
     StoreAvailability,
     StorePage,
+    StoreStatusBatch,
     StoreStatusResponse,
+    StoreStatusResult,
+    StoreStatusResults,
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
@@ -170,6 +174,31 @@ async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusRe
 
 
 @commerce_stores.post(
+    COMMERCE_STORES + "/status",
+    summary="Set Many Stores' Status",
+    id="setStoreStatuses",
+    reader=read_status_batch,
+)
+async def set_store_statuses(call: Call[StoreStatusBatch, None]) -> StoreStatusResults:
+    """Pause or resume up to 100 stores in one transaction; the answer has a result for each update, in their order.
+
+    Each update is one of Set Store Status. One that is refused has a `problem` and changes nothing; the others happen.
+    Updates of the same store are applied one after the other. The request counts as one write.
+    """
+    updates = call.body.updates
+    outcomes = await call.app.stores.set_statuses(call.caller, updates)
+    origin, now = call.head.origin(), call.app.clock()
+    results = []
+    for index, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):
+        if isinstance(outcome, errors.Problem):
+            problem = detail_within(outcome, origin, f"/updates/{index}", at=now)
+            results.append(StoreStatusResult(store_id=update.store_id, problem=problem))
+        else:
+            results.append(StoreStatusResult(store_id=update.store_id, status=outcome))
+    return StoreStatusResults(results=results)
+
+
+@commerce_stores.post(
     COMMERCE_STORES + "/{storeId}/item-availability",
     summary="Set Item Availability",
 )
@@ -191,7 +220,8 @@ async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> It
 async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer[DiscoverResponse]:
     """Find stores: by location, nearest first; else by query, best match first; else all by name.
 
-    With a location each store has its `distance` in metres. `totalCount` is the exact number of matches.
+    With a location each store has its `distance` in metres. `totalCount` is the number of
+    matches. It is exact to 1,000. If there are more, it is 1,000 and `totalCountIsLowerBound` is true.
     """
     return Answer(raw=as_json(await call.app.discovery.discover(call.body)), headers=_NO_STORE)
 
