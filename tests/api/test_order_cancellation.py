@@ -135,6 +135,11 @@ async def test_what_is_not_an_own_open_order_with_a_reason_and_a_key_is_refused(
         {"reason": "x" * 65},
         {"reason": "X", "message": "m" * 501},
         {"reason": 1},
+        {"reason": " \t"},
+        {"reason": "\N{NO-BREAK SPACE}"},
+        {"reason": "CHANGED\aMIND"},
+        {"reason": "CHANGED\nMIND"},
+        {"reason": "CHANGED\n"},
     ):
         assert (await cancel(trading, order, body=body)).status in (400, 422), body
     unknown = await cancel(trading, {"orderId": str(uuid4())})
