@@ -413,3 +413,12 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
         refused(await first, "ORDER_CLOSED")
         listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
+
+
+async def test_the_call_about_an_erased_customers_order_ends_in_the_log(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+    await erase_all(trading.mercato.app.db, "ada@example.com")
+    shop.answers["cancel"] = {"accepted": True, "reason": "Ada called"}
+    assert (await cancel(trading, order)).json()["state"] == "cancelled"
+    listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+    assert [one["status"] for one in listed["deliveries"]] == ["succeeded"]

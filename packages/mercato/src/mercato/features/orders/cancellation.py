@@ -291,9 +291,9 @@ class Cancellations(Struct, frozen=True):
         else:
             # Whoever ended it meanwhile has said in the log whether the store answered.
             status = None if found is None else DeliveryStatus.FAILED
-        if order.client_context is not None:
-            # The log would name a customer who was erased meanwhile.
-            await update_store_call(tx, asked.id, calls, status=status, now=now)
+        # The answers may name a customer who was erased meanwhile: only how the call ended is logged.
+        logged = calls if order.client_context is not None else ()
+        await update_store_call(tx, asked.id, logged, status=status, now=now)
         if has_ended:
             await delete_waiting(tx, CANCEL_KIND, asked.id.hex)
         return order
