@@ -23,7 +23,7 @@ from tests.stored import text_of
 from tests.waiting import PATIENCE
 
 import mercato.features.upkeep
-from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs import periods
 from mercato.features.catalogs.tables import catalog_bodies, catalog_runs, catalog_sets
 from mercato.features.compression import decompress
 from mercato.features.events.tables import events
@@ -170,7 +170,7 @@ async def test_a_failed_deletion_is_retried_and_does_not_block_others(
         tries.put_nowait(None)
         raise fault
 
-    monkeypatch.setattr(catalogs, "prune_sets", stumble)
+    monkeypatch.setattr(periods, "prune_sets", stumble)
     monkeypatch.setattr(mercato.features.upkeep, "FIRST_SECONDS", 0.01)
     monkeypatch.setattr(mercato.features.upkeep, "EVERY_SECONDS", 0.01)
     await here.placed()
