@@ -3,7 +3,8 @@
     python examples/storefront.py shop.json [WORD]
 
 `shop.json` is what `mercato partner create "My Shop" --kind marketfront --json` has printed. Without it the key is
-MERCATO_KEY; with MERCATO_STORE_ID it buys any dish of that store.
+MERCATO_KEY; with MERCATO_STORE_ID it buys any dish of that store. With MERCATO_CANCEL it cancels the order, for that
+reason.
 """
 
 import json
@@ -21,6 +22,7 @@ CUSTOMER = types.Customer(
 BROWSER = types.ClientContext(ip="203.0.113.7", user_agent="my-shop/1.0")
 URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
 STORE_ID = os.environ.get("MERCATO_STORE_ID")
+CANCEL = os.environ.get("MERCATO_CANCEL")
 NOTHING = "No open store sells {!r}. Is a merchant's store live? See docs/start-here.md."
 
 
@@ -91,6 +93,8 @@ def main(key: str, word: str) -> None:
         order = buy(mercato, fill_cart(mercato, word))
         total = f"{order.amounts.total} {order.amounts.currency}"
         print(f"Order {order.order_id} is placed: {total}.", flush=True)
+        if CANCEL:
+            order = mercato.cancel_order(order.order_id, reason=CANCEL)
         order = mercato.wait_until_closed(order.order_id)
         for entry in mercato.get_marketfront_order_timeline(order.order_id).entries:
             detail = entry.detail.get("status") or entry.detail.get("total") or ""

@@ -135,6 +135,11 @@ async def test_what_is_not_an_own_open_order_with_a_reason_and_a_key_is_refused(
         {"reason": "x" * 65},
         {"reason": "X", "message": "m" * 501},
         {"reason": 1},
+        {"reason": " \t"},
+        {"reason": "\N{NO-BREAK SPACE}"},
+        {"reason": "CHANGED\aMIND"},
+        {"reason": "CHANGED\nMIND"},
+        {"reason": "CHANGED\n"},
     ):
         assert (await cancel(trading, order, body=body)).status in (400, 422), body
     unknown = await cancel(trading, {"orderId": str(uuid4())})
@@ -384,3 +389,36 @@ async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_th
         async with trading.mercato.app.db.read() as tx:
             kinds = [row.kind for row in await tx.all(select(jobs.c.kind))]
         assert CANCEL_KIND not in kinds
+
+
+async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_as_the_stores_answer(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def hangs(_request: web.Request, _body: bytes) -> web.Response:
+            asked.set()
+            await go.wait()
+            return web.Response(status=500)
+
+        shop.answers["cancel"] = hangs
+        first = asyncio.create_task(cancel(trading, order, key="k-1"))
+        await asked.wait()
+        await trading.update(order, state="completed")
+        refused(await cancel(trading, order, key="k-2"), "ORDER_CLOSED")
+        go.set()
+        refused(await first, "ORDER_CLOSED")
+        listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+        assert [one["status"] for one in listed["deliveries"]] == ["failed"]
+
+
+async def test_the_call_about_an_erased_customers_order_ends_in_the_log(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+    await erase_all(trading.mercato.app.db, "ada@example.com")
+    shop.answers["cancel"] = {"accepted": True, "reason": "Ada called"}
+    assert (await cancel(trading, order)).json()["state"] == "cancelled"
+    listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+    assert [one["status"] for one in listed["deliveries"]] == ["succeeded"]

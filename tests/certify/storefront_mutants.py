@@ -18,7 +18,7 @@ from mercato.tools.certify.storefront.scenarios import UNKNOWN
 from mercato.tools.certify.storefront.service import SET, UNAVAILABLE
 from mercato_client.testing import Received, Reply, StorefrontDouble
 from mercato_client.testing.acts import Act
-from mercato_client.testing.caller import Answer, ServiceError
+from mercato_client.testing.caller import Answer, NoAnswerError, ServiceError
 
 
 class CorrectStorefront(Verifying, StorefrontDouble):
@@ -59,11 +59,13 @@ class InProcess:
         self.kind = kind
         self.storefronts: dict[str, CorrectStorefront] = {}
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str, *, cancels: bool) -> PurchaseEnd:
         storefront = self.storefronts.get(proxy.base)
         if storefront is None:
             storefront = self.storefronts[proxy.base] = self.kind(api=proxy.base, key=proxy.key)
             storefront.previous_set = str(proxy.stores[0].previous_set)
+            if cancels:
+                storefront.behaviour.on("order", "cancel:CHANGED_MIND always")
         async with storefront:
             try:
                 await storefront.buy(len(storefront.purchases) + 1, follow=storefront.followed)
@@ -536,6 +538,59 @@ class ShowsRepeats(ShowsTheLastEvent):
 
 
 # --- what receivers of either side do -------------------------------------------------------------
+
+# --- cancellations --------------------------------------------------------------------------------
+
+
+@fails("storefront.cancel.sent")
+class CancelsWithoutReason(CorrectStorefront):
+    async def cancel(self, order_id: str, reason: str, *, key: str) -> Answer:
+        return await super().cancel(order_id, "", key=key)
+
+
+@fails("storefront.cancel.key")
+class ShortCancellationKeys(CorrectStorefront):
+    async def cancel(self, order_id: str, reason: str, *, key: str) -> Answer:
+        return await super().cancel(order_id, reason, key=key[:8])
+
+
+class CancellingAgain(CorrectStorefront):
+    """Decides by the first answer how to cancel again: with which key, or not at all."""
+
+    async def cancel(self, order_id: str, reason: str, *, key: str) -> Answer:
+        path, first = f"/v1/marketfront/orders/{order_id}/cancel", None
+        with contextlib.suppress(NoAnswerError):
+            first = await self.ask("cancel", "POST", path, {"reason": reason}, **{"Idempotency-Key": key})
+        again = self.key_after(first, key)
+        return (
+            first
+            if first is not None and again is None
+            else await super().cancel(order_id, reason, key=again or key)
+        )
+
+    def key_after(self, first: Answer | None, key: str) -> str | None:
+        return key if first is None or self.should_retry(first) else None
+
+
+@fails("storefront.cancel.store-unreachable")
+class CancelsAnewAfterSilence(CancellingAgain):
+    def key_after(self, first: Answer | None, key: str) -> str | None:
+        is_new = first is not None and first.code == "STORE_UNREACHABLE"
+        return self.new_key() if is_new else super().key_after(first, key)
+
+
+@fails("storefront.cancel.lost-answer")
+class CancelsAnewAfterALoss(CancellingAgain):
+    def key_after(self, first: Answer | None, key: str) -> str | None:
+        return self.new_key() if first is None else super().key_after(first, key)
+
+
+@fails("storefront.cancel.refused-not-repeated")
+class InsistsOnCancelling(CancellingAgain):
+    def key_after(self, first: Answer | None, key: str) -> str | None:
+        is_refused = first is not None and first.code == "CANCELLATION_REFUSED"
+        return key if is_refused else super().key_after(first, key)
+
 
 for _name, _kind in RECEIVER_MUTANTS.items():
     fails(f"storefront.{_name}")(type(_kind.__name__, (_kind, CorrectStorefront), {}))

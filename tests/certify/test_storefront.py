@@ -183,5 +183,5 @@ async def test_a_command_has_ended_although_a_process_in_the_background_has_not(
     service = Service("http://127.0.0.1:9", KEY, ())
     async with aiohttp.ClientSession() as session:
         proxy = FaultProxy(service, session, key=KEY, script={})
-        ended = await driver.buy(proxy, "", "nothing goes wrong")
+        ended = await driver.buy(proxy, "", "nothing goes wrong", cancels=False)
     assert ended == PurchaseEnd(crashed=False, message="bought")

@@ -17,6 +17,7 @@ from tests.waiting import PATIENCE
 
 from mercato.features.orders import jobs as order_jobs
 from mercato.features.orders import placement
+from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.features.webhooks.tables import deliveries
@@ -109,7 +110,7 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
         link = (await sessions.create_link(tx, grant, now=clock.now())).token
     for who, customer, cancels in (
         (enter_as_partner(mercato, deal.pos), True, True),
-        (enter_as_partner(mercato, deal.front), True, False),
+        (enter_as_partner(mercato, deal.front), True, True),
         (enter_as_partner(mercato, deal.pos, readOnly=True), False, False),
         (enter_as_operator(mercato), False, True),
         (enter(mercato, f"{mercato.base}/console/links/{link}"), False, False),
@@ -162,12 +163,37 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
         assert again.status in {200, 409}, again.text
         assert (await deal.front.get(order)).json()["cancelReason"] == stored
     other, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
-    front, _ = await enter_as_partner(mercato, deal.front)
+    _, shopper = await mercato.partner(PartnerKind.MARKETFRONT)
+    other_front, _ = await enter_as_partner(mercato, shopper)
     open_order = (await deal.placed())["orderId"]
-    for stranger in (other, front):
+    for stranger in (other, other_front):
         reply = await stranger.post(f"/console/orders/{open_order}/cancel", {"reason": "mine"})
         assert reply.status == 404
     assert (await deal.front.get(f"/v1/marketfront/orders/{open_order}")).json()["state"] == "open"
+
+
+async def test_a_storefront_cancels_on_the_orders_page_with_its_stores_consent(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    browser, _ = await enter_as_partner(mercato, deal.front)
+    placed = await deal.placed()
+    path = f"/console/orders/{placed['orderId']}"
+    question = await browser.press(await browser.open(path), "Cancel order")
+    assert "The store is asked" in question.text
+    shop.answers["cancel"] = {"accepted": False, "reason": "In the oven"}
+    kept = await browser.press(question, "Confirm", reason="CHANGED_MIND")
+    assert "In the oven" in kept.status_region
+    assert "Cancel order" in kept.buttons
+    refused = await browser.post(f"{path}/cancel", {"reason": "x" * 65})
+    assert (refused.status, "at most 64 characters" in refused.text) == (422, True)
+    shop.answers["cancel"] = {"accepted": True}
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == "The order is cancelled."
+    assert "Cancel order" not in done.buttons
+    now = (await deal.front.get(f"/v1/marketfront/orders/{placed['orderId']}")).json()
+    assert (now["state"], now["cancelReason"]) == ("cancelled", "CANCELLED_BY_CUSTOMER")
+    assert now["cancellation"]["status"] == "accepted"
 
 
 async def test_failed_webhooks_about_an_order_are_resent_from_its_page(mercato: Service, shop: Merchant):

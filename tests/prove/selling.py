@@ -141,6 +141,8 @@ class Selling:
                 taken.state, taken.status = said["state"], said["status"]
             elif answer.code == "ORDER_CLOSED":
                 taken.closed_by_service = True
+                # An update whose answer was lost may have come before the end.
+                taken.status = (await me.get(f"{ORDERS}/{order_id}"))["status"]
                 return
             else:
                 self.odd.append(f"update {order_id} {change}: {answer.status} {answer.code}")

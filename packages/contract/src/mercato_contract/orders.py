@@ -1,5 +1,6 @@
 """Orders: the requests of Validate and Place, their representations, states and transitions."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
@@ -386,10 +387,29 @@ class Cancellation(Wire):
     at: Instant
 
 
+_CODE: Final = r"^(?=.*\S)[^\x00-\x1f\x7f-\x9f]*$(?!\n)"
+"""Without the end, Python's `$` would let a last line feed pass."""
+
+
+def _code_fault(text: str) -> str | None:
+    if re.search(_CODE, text):
+        return None
+    return "reason must not be blank or contain control characters."
+
+
 class CancelOrderRequest(Wire):
     """Why the storefront cancels: a code of its own, and words for the store."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=64, description="A code of your own.")]
+    reason: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=64,
+            description="A code of your own, not blank and without control characters.",
+            pattern=_CODE,
+            extra=validator(_code_fault),
+        ),
+    ]
     message: Annotated[str, Meta(max_length=500)] | None = None
 
 

@@ -4,7 +4,7 @@ It does what a storefront's system has to do and no more, so it can be read as a
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from http import HTTPStatus
@@ -58,10 +58,14 @@ class StorefrontDouble(Browsing):
 
     async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
         """Place an order, with retries; return the answer and the number of attempts. Raises NoAnswerError."""
+        return await self._repeat(lambda key: self.place_once(order, key), key)
+
+    async def _repeat(self, send: Callable[[str], Awaitable[Answer]], key: str) -> tuple[Answer, int]:
+        """Send a request with a key until there is a final answer; return it and the number of attempts."""
         attempt = 1
         while True:
             try:
-                reply = await self.place_once(order, key)
+                reply = await send(key)
             except NoAnswerError:
                 if attempt >= MAX_ATTEMPTS:
                     raise
@@ -80,11 +84,14 @@ class StorefrontDouble(Browsing):
     async def cancel(self, order_id: str, reason: str, *, key: str) -> Answer:
         """Cancel an order, with retries under one key; return the last answer. Raises NoAnswerError."""
         path = f"{SURFACE}/orders/{order_id}/cancel"
-        headers = {"Idempotency-Key": key}
-        return await self.ask_with_retries("cancel", "POST", path, {"reason": reason}, **headers)
+        body = {"reason": reason}
+        reply, _ = await self._repeat(
+            lambda key: self.ask("cancel", "POST", path, body, **{"Idempotency-Key": key}), key
+        )
+        return reply
 
     def key_of_retry(self, key: str) -> str:
-        """Return the key for a retry of the same order: the same key."""
+        """Return the key for a retry of the same order or cancellation: the same key."""
         return key
 
     def reasons_of(self, errors: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.forms import read_query
 from mercato.console.order_words import progress_of, sentence_of, telling_of
-from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
+from mercato.console.screen import EVERYBODY, Done, Page, Question, Screens, Visit
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
+from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.privacy import without_customer
 from mercato.features.orders.record import OrderRow
@@ -23,10 +24,13 @@ from mercato.features.partners.queries import find_names
 from mercato.features.stores.queries import find_name_and_timezone
 from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
 from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Read
+from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.orders import (
+    CancelOrderRequest,
     DeliveryAddress,
     DeliveryFulfillment,
     DeliveryType,
@@ -42,7 +46,11 @@ from mercato_contract.wire import Instant, Wire, parse_instant, validator
 screens: Final = Screens(EVERYBODY)
 
 CANCELLED_BY_STORE: Final = "CANCELLED_BY_STORE"
-"""The cancelReason of an order that a merchant cancels here without another."""
+CANCELLED_BY_CUSTOMER: Final = "CANCELLED_BY_CUSTOMER"
+"""The cancelReason of an order that a merchant, or a storefront, cancels here without another."""
+
+MAX_REASON: Final = 64
+"""Characters of a storefront's reason."""
 
 MAX_RESENT: Final = 200
 """Webhooks that one press of `Resend` sends: each is a transaction of its own."""
@@ -100,7 +108,7 @@ async def show_order(visit: Visit) -> Page:
         "calls": [one for one in told if one[0].type == ATTEMPT],
         "customer": row.customer,
         "partners": await _partners(visit, row),
-        "may_cancel": row.state is OrderState.OPEN and _may_cancel(visit, row),
+        "may_cancel": row.state is OrderState.OPEN,
         "may_resend": failed > 0,
     }
     return Page("order.html", f"{store or 'Order'} {_number(row)}", values)
@@ -111,7 +119,10 @@ async def _ask_to_cancel(visit: Visit) -> Question:
     visit.check_store(row.store_id, OrderNotFound(row.id))
     return Question(
         f"Cancel order {_number(row)}?",
-        "The order ends, and the other side is told. It can't be undone.",
+        "The store is asked, unless it hasn't accepted the order yet: it may refuse, and then the order goes on. "
+        "A cancelled order stays cancelled."
+        if _side(visit, row) is Surface.MARKETFRONT
+        else "The order ends, and the other side is told. It can't be undone.",
         back=f"/console/orders/{row.id}",
         field=("reason", "Reason, which both sides see (optional)"),
     )
@@ -123,7 +134,7 @@ class CancelForm(Wire):
     reason: Annotated[str, Meta(max_length=255)] | None = None
 
 
-@screens.post("orders/{order}/cancel", audiences=MERCHANTS | OPERATORS, ask=_ask_to_cancel)
+@screens.post("orders/{order}/cancel", ask=_ask_to_cancel)
 async def cancel_order(visit: Visit) -> Done:
     form, order_id = visit.fields(CancelForm), visit.ids["order"]
     row, _ = await _read(visit, order_id)
@@ -131,10 +142,36 @@ async def cancel_order(visit: Visit) -> Done:
     reason = (form.reason or "").strip()
     if visit.is_operator:
         await visit.app.orders.cancel(order_id, reason=reason or CANCELLED_BY_OPERATOR)
+    elif _side(visit, row) is Surface.MARKETFRONT:
+        said = await _cancel_for_customer(visit, order_id, reason or CANCELLED_BY_CUSTOMER)
+        return Done(said, to=f"/console/orders/{order_id}")
     else:
         change = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason or CANCELLED_BY_STORE)
         await visit.app.orders.update(visit.caller(Surface.COMMERCE), order_id, change)
     return Done("The order is cancelled, and the storefront is told.", to=f"/console/orders/{order_id}")
+
+
+async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str:
+    """Cancel the storefront's order, if its store consents; return what came out."""
+    if len(reason) > MAX_REASON:
+        raise ValidationFailed.at(
+            "/reason", f"The reason of a storefront has at most {MAX_REASON} characters."
+        )
+    outcome = await visit.app.cancellations.cancel(
+        visit.caller(Surface.MARKETFRONT),
+        order_id,
+        CancelOrderRequest(reason=reason),
+        # A second press joins the cancellation that the store is asked about.
+        key=str(new_id()),
+        make_origin=visit.head.origin,
+    )
+    match outcome:
+        case RefusedOrder(problem):
+            return problem.detail or problem.title
+        case UnansweredOrder():
+            return "The store hasn't answered yet. It is asked again for some minutes: this page shows its answer."
+        case _:
+            return "The order is cancelled."
 
 
 @screens.post("orders/{order}/resend")
@@ -152,10 +189,13 @@ async def resend_webhooks(visit: Visit) -> Done:
     return Done(f"{count_of(sent, 'webhook')} sent again.", to=f"/console/orders/{order_id}")
 
 
-def _may_cancel(visit: Visit, row: OrderRow) -> bool:
+def _side(visit: Visit, row: OrderRow) -> Surface | None:
+    """Return the side of the order that the account is on, the merchant's if it is on both; None for an operator."""
     partner = visit.session.partner
-    is_own = partner is not None and Surface.COMMERCE in visit.surfaces and row.partner_id == partner.id
-    return is_own or visit.is_operator
+    if partner is None:
+        return None
+    is_merchant = Surface.COMMERCE in visit.surfaces and row.partner_id == partner.id
+    return Surface.COMMERCE if is_merchant else Surface.MARKETFRONT
 
 
 def _failed(visit: Visit, order_id: UUID) -> list[DeliveryFilter]:

@@ -280,17 +280,20 @@ class Cancellations(Struct, frozen=True):
         order = await queries.get_order(tx, order_id, lock=True)
         now = self.clock()
         found = _find_requested(order, asked.id)
-        is_answered = not isinstance(reply, InvalidReply)
         if found is not None:
             order = await self._decide(tx, order, found, reply, now)
-        elif order.cancellation is not None:
-            is_answered |= order.cancellation.status is not CancellationStatus.UNANSWERED
         has_ended = _find_requested(order, asked.id) is None
-        if order.client_context is not None:
-            # The log would name a customer who was erased meanwhile.
-            ended = DeliveryStatus.SUCCEEDED if is_answered else DeliveryStatus.FAILED
-            status = ended if has_ended else DeliveryStatus.PENDING
-            await update_store_call(tx, asked.id, calls, status=status, now=now)
+        status: DeliveryStatus | None
+        if not isinstance(reply, InvalidReply):
+            status = DeliveryStatus.SUCCEEDED
+        elif not has_ended:
+            status = DeliveryStatus.PENDING
+        else:
+            # Whoever ended it meanwhile has said in the log whether the store answered.
+            status = None if found is None else DeliveryStatus.FAILED
+        # The answers may name a customer who was erased meanwhile: only how the call ended is logged.
+        logged = calls if order.client_context is not None else ()
+        await update_store_call(tx, asked.id, logged, status=status, now=now)
         if has_ended:
             await delete_waiting(tx, CANCEL_KIND, asked.id.hex)
         return order

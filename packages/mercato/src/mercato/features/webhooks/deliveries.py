@@ -84,19 +84,26 @@ async def record_store_call(
 
 
 async def update_store_call(
-    tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, status: DeliveryStatus, now: datetime
+    tx: Write,
+    delivery_id: UUID,
+    results: Sequence[CallResult],
+    *,
+    status: DeliveryStatus | None,
+    now: datetime,
 ) -> None:
-    """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned.
+    """Add attempts to a recorded call and set its status, unless that is None, as after the call's end.
 
-    The transaction must have locked the call's order, so that no other adds to it.
+    Does nothing if the delivery was pruned. The transaction must have locked the call's order, so that no other adds
+    to it.
     """
     attempts = [result for result in results if result.was_sent]
-    error = _last_error(results, status) if results or status is DeliveryStatus.SUCCEEDED else UNSET
+    says_error = status is DeliveryStatus.SUCCEEDED or (bool(results) and status is not None)
+    error = _last_error(results, status) if says_error else UNSET
     insert_next_attempts(tx, delivery_id, attempts)
     queries.update_store_call(tx, delivery_id, added=len(attempts), status=status, error=error, now=now)
 
 
-def _last_error(results: Sequence[CallResult], status: DeliveryStatus) -> str | None:
+def _last_error(results: Sequence[CallResult], status: DeliveryStatus | None) -> str | None:
     """Return the error of the last call, also if it was not sent."""
     return results[-1].error if results and status is not DeliveryStatus.SUCCEEDED else None
 

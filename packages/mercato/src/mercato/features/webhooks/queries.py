@@ -146,23 +146,29 @@ def update_store_call(
     delivery_id: UUID,
     *,
     added: int,
-    status: DeliveryStatus,
+    status: DeliveryStatus | None,
     error: str | UnsetType | None,
     now: datetime,
 ) -> None:
     """Add to the number of attempts before the transaction commits. A call that has ended loses its payment."""
-    statement = _update_call(has_error=error is not UNSET, has_ended=status is not DeliveryStatus.PENDING)
-    values = {"where_id": delivery_id, "added": added, "status": status, "updated_at": now}
-    tx.defer(statement, values if error is UNSET else values | {"error": error})
+    has_ended = status is not None and status is not DeliveryStatus.PENDING
+    statement = _update_call(has_status=status is not None, has_error=error is not UNSET, has_ended=has_ended)
+    values: dict[str, Any] = {"where_id": delivery_id, "added": added, "updated_at": now}
+    if status is not None:
+        values["status"] = status
+    if error is not UNSET:
+        values["error"] = error
+    tx.defer(statement, values)
 
 
 @cache
-def _update_call(*, has_error: bool, has_ended: bool) -> Update:
+def _update_call(*, has_status: bool, has_error: bool, has_ended: bool) -> Update:
     values: dict[str, Any] = {
         "attempts": deliveries.c.attempts + bindparam("added"),
-        "status": bindparam("status"),
         "updated_at": bindparam("updated_at"),
     }
+    if has_status:
+        values["status"] = bindparam("status")
     if has_error:
         values["error"] = bindparam("error")
     if has_ended:

@@ -1,4 +1,4 @@
-"""The failures of the demo: a price changes, a card is declined, a store is down; and the records of them."""
+"""The failures of the demo: a price changes, a card is declined, a store is down, a customer cancels; their records."""
 
 import asyncio
 import sys
@@ -17,6 +17,10 @@ from mercato_client.testing.merchant import DECLINED_CARD
 from mercato_contract.orders import PICKUP_PATH, OrderState, OrderStatus
 
 NEWER_PRICE: Final = "11.00"
+
+REASON: Final = "CHANGED_MIND"
+BEGUN: Final = "IN_THE_OVEN"
+"""Why the customer cancels, and why the store refuses."""
 
 EVENTS: Final = len(WAY) + 1
 """Events of the order whose store was down: created, accepted, and every step."""
@@ -122,6 +126,48 @@ async def go_down(context: DemoContext) -> None:
     await context.order_simulator.complete(order_id)
 
 
+async def cancel(context: DemoContext) -> None:
+    """Cancel an order with its store's consent, then one that the store doesn't give up."""
+    merchant, front, key = context.merchant, context.storefront, str(uuid4())
+    first = await _placed(context)
+    reply = await front.cancel(first, REASON, key=key)
+    order = context.expect(reply, 200, "A customer cancels an order")
+    context.say("The store is asked whether it has begun the order. It hasn't, and gives it up.")
+    context.prove(
+        "A customer cancels; the store agrees",
+        f"{order['state']}, {order['cancelReason']}",
+        (order["state"], order["cancelReason"]) == (OrderState.CANCELLED, REASON)
+        and order["cancellation"]["status"] == "accepted"
+        and first in merchant.cancelled,
+    )
+    again = await front.cancel(first, REASON, key=key)
+    calls = [call for call in merchant.seen if call.operation == "cancel"]
+    context.prove(
+        "The store hears of it once",
+        f"{count_of(len(calls), 'call')}; the same bytes again",
+        again.body == reply.body and len(calls) == len(merchant.cancellations) == 1,
+    )
+    second = await _placed(context)
+    merchant.behaviour.on("cancel", f"decline:{BEGUN}")
+    late = await front.cancel(second, REASON, key=str(uuid4()))
+    context.refused("A store may refuse, and says why", [late], 409, "CANCELLATION_REFUSED")
+    await context.order_simulator.complete(second)
+    kept = await front.read_order(second)
+    context.prove(
+        "Then the order goes on",
+        f"{kept['state']}, cancellation {kept['cancellation']['status']}",
+        (kept["state"], kept["cancellation"]["status"]) == (OrderState.COMPLETED, "refused"),
+    )
+
+
+async def _placed(context: DemoContext) -> str:
+    """Place an order of the cart, and return its id."""
+    order = await validated(context, order_of(context))
+    reply = await context.storefront.place_once(order, str(uuid4()))
+    placed: str = context.expect(reply, 201, "An order is placed")["orderId"]
+    return placed
+
+
 # --- the records: whether they are genuine, and who can't read them ------------------------------------
 
 
@@ -160,7 +206,8 @@ async def verify(context: DemoContext) -> None:
         return [front.newest(order)["state"] for order in front.events]
 
     claim = "Events count from 1, without a gap"
-    states = await context.proofs.until(claim, look, lambda now: set(now) == {OrderState.COMPLETED})
+    ends = {OrderState.COMPLETED, OrderState.CANCELLED}
+    states = await context.proofs.until(claim, look, lambda now: set(now) == ends)
     count = sum(len(events) for events in front.events.values())
     context.prove(
         claim,

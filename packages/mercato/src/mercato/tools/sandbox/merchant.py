@@ -291,6 +291,7 @@ STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] =
     ("A card is declined", failures.decline),
     ("The store's system goes down, and comes back", failures.go_down),
     ("What happened to that order", failures.timeline),
+    ("A customer cancels an order, and one that is begun", failures.cancel),
     ("Every order webhook and event is verified", failures.verify),
     ("Other storefronts and other keys", failures.keep_out),
 )

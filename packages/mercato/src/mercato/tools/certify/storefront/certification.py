@@ -23,6 +23,7 @@ from mercato.tools.certify.receiver import (
     open_session,
 )
 from mercato.tools.certify.sample_store import with_unknown_members
+from mercato.tools.certify.storefront.cancellations import CANCEL
 from mercato.tools.certify.storefront.context import STATUSES, Storefront, StorefrontContext
 from mercato.tools.certify.storefront.drivers import Driver
 from mercato.tools.certify.storefront.failures import REFUSAL, RETRY
@@ -123,6 +124,7 @@ STOREFRONT: Final = Suite[StorefrontContext](
         "cart": CART,
         "retry": RETRY,
         "refusal": REFUSAL,
+        "cancel": CANCEL,
         "signature": SIGNATURE,
         "events": EVENTS,
         "transport": TRANSPORT,

@@ -24,6 +24,9 @@ POLL_SECONDS: Final = 0.02
 LAST_OUTPUT_SECONDS: Final = 1.0
 """How long to wait for the last output, once the command's processes have ended."""
 
+REASON: Final = "CHANGED_MIND"
+"""Why the customer cancels an order."""
+
 STACK_TRACE: Final = re.compile(
     rb"Traceback \(most recent call last\)|^\s+at .+:\d+|^panic: |^goroutine \d+|Unhandled|Segmentation fault",
     re.MULTILINE,
@@ -50,12 +53,18 @@ class Driver(Protocol):
     concurrency: int
     """Purchases at a time."""
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:
-        """Have an order placed, in a named store unless the id is empty. Raises Skipped when nobody did."""
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str, *, cancels: bool) -> PurchaseEnd:
+        """Have an order placed, in a named store unless the id is empty, and cancelled if it `cancels`.
+
+        Raises Skipped when nobody did.
+        """
 
 
 class CommandDriver:
-    """Starts a command for each purchase, with MERCATO_URL, MERCATO_KEY and MERCATO_STORE_ID."""
+    """Starts a command for each purchase, with MERCATO_URL, MERCATO_KEY and MERCATO_STORE_ID.
+
+    MERCATO_CANCEL is set if the order is to be cancelled: to the reason.
+    """
 
     is_one_storefront = False
     port: int | None = None
@@ -65,8 +74,17 @@ class CommandDriver:
         self._command = command
         self._seconds = seconds
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:  # noqa: ARG002  # for people
+    async def buy(
+        self,
+        proxy: FaultProxy,
+        store_id: str,
+        situation: str,  # noqa: ARG002  # for people
+        *,
+        cancels: bool,
+    ) -> PurchaseEnd:
         variables = {"MERCATO_URL": proxy.base, "MERCATO_KEY": proxy.key, "MERCATO_STORE_ID": store_id}
+        if cancels:
+            variables["MERCATO_CANCEL"] = REASON
         process = await asyncio.create_subprocess_shell(
             self._command,
             env=os.environ | variables,
@@ -121,7 +139,14 @@ class ManualDriver:
         self._is_abandoned = False
         self._is_introduced = False
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:
+    async def buy(
+        self,
+        proxy: FaultProxy,
+        store_id: str,
+        situation: str,
+        *,
+        cancels: bool,  # noqa: ARG002  # the situation says it to people
+    ) -> PurchaseEnd:
         if self._is_abandoned:
             raise Skipped("Nobody placed an order the last time, so the certifier didn't wait again.")
         if not self._is_introduced:

@@ -141,15 +141,23 @@ def _survived(context: Context, result: ScenarioResult) -> str:
     return "handled"
 
 
-def _not_repeated(context: Context, result: ScenarioResult) -> str:
-    calls = result.of("place")
-    context.show(calls)
-    if not calls:
-        raise Skipped("It sent no order.")
-    bodies = {msgspec.json.encode(call.sent(), order="sorted") for call in calls}
-    if len(bodies) < len(calls):
-        raise Failed(f"It sent the same order again: {count_of(len(calls), 'attempt')}.")
-    return "sent once" if len(calls) == 1 else f"sent {len(calls)} times, each time another order"
+def not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
+    """Return a judge of whether a refused request was sent again."""
+
+    def judge(context: Context, result: ScenarioResult) -> str:
+        calls = result.of(operation)
+        context.show(calls)
+        if not calls:
+            raise Skipped("It sent none.")
+        bodies = {msgspec.json.encode(call.sent(), order="sorted") for call in calls}
+        if len(bodies) < len(calls):
+            raise Failed(f"It sent the same request again: {count_of(len(calls), 'attempt')}.")
+        return "sent once" if len(calls) == 1 else f"sent {len(calls)} times, each time another request"
+
+    return judge
+
+
+_not_repeated: Final = not_repeated("place")
 
 
 async def _new_body_new_key(context: Context) -> str:

@@ -47,6 +47,7 @@ OPERATIONS: Final = tuple(
         ("cart", "POST", "/carts/(add|remove|update)"),
         ("validate", "POST", "/orders/validate"),
         ("place", "POST", "/orders/place"),
+        ("cancel", "POST", "/orders/{}/cancel"),
         ("timeline", "GET", "/orders/{}/timeline"),
         ("order", "GET", "/orders/{}"),
     )

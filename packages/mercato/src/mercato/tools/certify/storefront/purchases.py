@@ -158,9 +158,15 @@ def _once(context: Context, result: ScenarioResult) -> str:
 
 def _key(context: Context, result: ScenarioResult) -> str:
     call = result.of("place")[0]
-    length = count_of(len(call.headers.get("idempotency-key", "")), "character")
     context.show([call])
-    if len(call.headers.get("idempotency-key", "")) < MIN_KEY:
+    return key_length(call)
+
+
+def key_length(call: Call) -> str:
+    """Return how long a request's key is. Raises Failed if that is too short."""
+    key = call.headers.get("idempotency-key", "")
+    length = count_of(len(key), "character")
+    if len(key) < MIN_KEY:
         raise Failed(f"The key has {length}: too few to be unique.")
     return length
 

@@ -12,7 +12,12 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from mercato.features.orders.errors import OrderTotalDifferent, PaymentDeclined, StoreUnreachable
+from mercato.features.orders.errors import (
+    CancellationRefused,
+    OrderTotalDifferent,
+    PaymentDeclined,
+    StoreUnreachable,
+)
 from mercato.platform import errors
 from mercato.tools.certify.sample_store import SampleStore, with_unknown_members
 from mercato.tools.certify.storefront.drivers import Driver, PurchaseEnd
@@ -35,7 +40,10 @@ MAX_BODY: Final = 4 << 20
 
 
 class Scenario(Struct, frozen=True):
-    """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say."""
+    """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say.
+
+    With `cancels` the customer cancels the order, which its store hasn't begun.
+    """
 
     situation: str
     script: Script = msgspec.field(default_factory=dict)
@@ -43,6 +51,7 @@ class Scenario(Struct, frozen=True):
     times: int = 1
     is_slow: bool = False
     names_store: bool = True
+    cancels: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +122,9 @@ _DIFFERENT: Final = Fault(problem=OrderTotalDifferent("The order's total has cha
 _UNAUTHENTICATED: Final = Fault(problem=errors.Unauthenticated("This key isn't known any more.", sent=True))
 
 
+_NOT_CANCELLED: Final = Fault(problem=CancellationRefused("The store does not cancel the order."))
+
+
 def _at(operation: str, fault: Fault, times: int = 1) -> Script:
     return {operation: (fault,) * times}
 
@@ -152,6 +164,16 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "dinars": Scenario("in dinars, with three decimals", offers=lambda: (offer(currency="KWD"),)),
     "yen": Scenario("in yen, without decimals", offers=lambda: (offer(currency="JPY"),)),
     "follow-limited": Scenario("the order is followed, then: too many requests", _at("order", _LIMITED, 3)),
+    "cancel": Scenario("then cancel it", cancels=True),
+    "cancel-unreachable": Scenario(
+        "then cancel it, while the store does not answer once", _at("cancel", _UNREACHABLE), cancels=True
+    ),
+    "cancel-dropped": Scenario(
+        "then cancel it, and an answer is lost", _at("cancel", Fault(drop=True)), cancels=True
+    ),
+    "cancel-refused": Scenario(
+        "then cancel it, which the store refuses", _at("cancel", _NOT_CANCELLED, ALWAYS), cancels=True
+    ),
     "again": Scenario("twice in the same store", times=2),
 }
 
@@ -200,7 +222,7 @@ class ScenarioRunner:
         script = {"place": (Fault(seconds=self._slow_seconds),)} if scenario.is_slow else scenario.script
         async with (
             self._slots,
-            running_service(scenario.offers()) as service,
+            running_service(scenario.offers(), works=not scenario.cancels) as service,
             aiohttp.ClientSession() as session,
         ):
             proxy = FaultProxy(service, session, key=self._key, script=script)
@@ -208,7 +230,9 @@ class ScenarioRunner:
             async with self._published(proxy):
                 for number in range(scenario.times):
                     again = ", once more" if number else ""
-                    end = await driver.buy(proxy, store_id, scenario.situation + again)
+                    end = await driver.buy(
+                        proxy, store_id, scenario.situation + again, cancels=scenario.cancels
+                    )
         return ScenarioResult(
             calls=proxy.calls,
             end=end,

@@ -136,8 +136,8 @@ class Service:
 
 
 @asynccontextmanager
-async def running_service(offers: Sequence[Offer]) -> AsyncIterator[Service]:
-    """Run a service whose stores sell the offers."""
+async def running_service(offers: Sequence[Offer], *, works: bool) -> AsyncIterator[Service]:
+    """Run a service whose stores sell the offers. Unless it `works`, the merchant leaves its orders as they are."""
     from mercato.tools.local import temporary_service
 
     async with (
@@ -157,7 +157,7 @@ async def running_service(offers: Sequence[Offer]) -> AsyncIterator[Service]:
 
             stores = await asyncio.gather(*(open_one(number, offer) for number, offer in enumerate(offers)))
         simulator = OrderSimulator(merchant, Caller(service.base, pos.key, session), STEP_SECONDS)
-        working = asyncio.create_task(simulator.run(workers=4))
+        working = asyncio.create_task(simulator.run(workers=4 if works else 0))
         try:
             yield Service(service.base, front.key, stores)
         finally:
