@@ -20,8 +20,7 @@ from tests.service import Merchant, Service
 
 from mercato.asgi import document
 from mercato.features.partners import accounts, credentials
-from mercato.features.partners.keys import PATTERN
-from mercato.features.partners.model import PartnerKind
+from mercato.features.partners.model import PATTERN, PartnerKind
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.texts import Secret
 

@@ -32,10 +32,9 @@ from mercato.features.orders.service import Orders
 from mercato.features.orders.submission import Submitter
 from mercato.features.orders.tokens import OrderTokens
 from mercato.features.orders.validation import Validations
-from mercato.features.partners.callers import Callers
+from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
-from mercato.features.partners.storage import StorageQuota
-from mercato.features.partners.tokens import PURPOSE, Tokens
+from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache

@@ -16,7 +16,7 @@ from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
-from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache

@@ -2,8 +2,7 @@
 
 from uuid import UUID
 
-from mercato.features.partners.keys import looks_like_token
-from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.model import Caller, Surface, looks_like_token
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.features.stores.errors import StoreNotFound

@@ -9,8 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.features.partners.callers import SuspendedPartner
-from mercato.features.partners.tokens import AccessToken
+from mercato.features.partners.callers import AccessToken, SuspendedPartner
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.http.problems import Refusals, problem_headers
 from mercato.platform import errors

@@ -10,9 +10,9 @@ from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
 from mercato.features.orders.queries import find_unanswered
+from mercato.features.partners.accounts import count_unreadable
 from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
-from mercato.features.partners.resealing import count_unreadable
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores

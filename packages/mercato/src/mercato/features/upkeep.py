@@ -15,7 +15,7 @@ from msgspec import Struct
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
-from mercato.features.partners import storage
+from mercato.features.partners import queries
 from mercato.features.requests import log as requests
 from mercato.features.requests.queries import prune as prune_requests
 from mercato.features.sign_in import sessions as console
@@ -104,7 +104,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
             lambda tx: webhooks.prune_validations(tx, before=customers_before, limit=BATCH),
-            lambda tx: storage.prune(tx, now=now, limit=BATCH),
+            lambda tx: queries.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
             lambda tx: console.prune(tx, now=now, limit=BATCH),
             lambda tx: prune_requests(tx, before=requests_before, limit=BATCH),

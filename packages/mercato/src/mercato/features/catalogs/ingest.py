@@ -19,7 +19,7 @@ from mercato.features.catalogs.building.builder import Builder, BuildOverrunErro
 from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.runs import CurrentSet, NewSet, Owner, Run, partner_warnings
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.queries import StorageQuota
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write

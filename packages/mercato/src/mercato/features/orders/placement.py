@@ -65,7 +65,7 @@ from mercato.features.orders.submission import (
 )
 from mercato.features.orders.validation import Validations
 from mercato.features.partners.model import Caller
-from mercato.features.partners.storage import ORDER_BYTES, StorageQuota
+from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
 from mercato.platform import crash
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit

@@ -12,7 +12,7 @@ from mercato.features.catalogs.errors import CatalogIngestNotFound
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.partners.model import Caller
-from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, places, queries, rules, views
 from mercato.features.stores.cache import StoreCache, invalidate, publish_change
