@@ -19,7 +19,7 @@ from tests.processes.test_serve import mercato, serving, until_status
 from tests.service import Client, Merchant, Reply, merchant
 from tests.waiting import PATIENCE
 
-from mercato.platform.crash import VARIABLE
+from mercato.platform.processes import VARIABLE
 
 DURING_THE_CALL = "store.called"
 """Not a point in the service: here the store has the process killed."""

@@ -31,7 +31,7 @@ from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Worker
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.telemetry.logs import EventLog
-from mercato.platform.telemetry.traffic import Traffic
+from mercato.platform.telemetry.metrics import Traffic
 from mercato.settings import Settings
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.replication import find_replication
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
-from mercato.platform.jobs.ownership import is_owned
 from mercato.platform.jobs.queue import CHANNEL
+from mercato.platform.jobs.worker import is_owned
 from mercato.platform.processes import WANTED_FILES, max_open_files
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
 from mercato.platform.texts import count_of

@@ -15,7 +15,7 @@ from mercato.features.orders.record import OrderRow
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.queries import find_names
 from mercato.features.stores.queries import find_name
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.orders import OrderState, PickupFulfillment, TimelineEntry, state_fault
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Instant, Wire, parse_instant, validator

@@ -22,7 +22,7 @@ from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.errors import ValidationFailed
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor

@@ -20,7 +20,7 @@ from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, 
 from mercato.features.catalogs.runs import CurrentSet, NewSet, Owner, Run, partner_warnings
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.partners.queries import StorageQuota
-from mercato.platform import crash, errors
+from mercato.platform import errors, processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Job, JobLost, Outcome, enqueue, fence
@@ -219,7 +219,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         with self.metrics.stage("compress"):
             parts = await self.builder.compress(built)
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
-        crash.point("catalog.built")
+        processes.point("catalog.built")
         now, owner = self.clock(), run.owner
         new = NewSet(
             id=set_id,
@@ -244,8 +244,8 @@ class Ingest(Struct, frozen=True, kw_only=True):
                 raise JobLost("another run switched the owner")
             finished = EndedRun(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
             await self._end(tx, finished, set_id)
-            crash.point("catalog.written")
-        crash.point("catalog.switched")
+            processes.point("catalog.written")
+        processes.point("catalog.switched")
         return Done()
 
     async def _fail(

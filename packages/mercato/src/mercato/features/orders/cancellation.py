@@ -57,7 +57,7 @@ from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import record_store_call, update_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
@@ -160,7 +160,7 @@ class Cancellations(Struct, frozen=True):
                     raise _closed(order)
         async with self.db.write() as tx:
             state = await self._begin(tx, context, order_id)
-        crash.point("cancellation.stored")
+        processes.point("cancellation.stored")
         match state:
             case Requested():
                 return await self._ask(context, state)
@@ -221,7 +221,7 @@ class Cancellations(Struct, frozen=True):
         try:
             left = context.deadline - asyncio.get_running_loop().time()
             reply, calls = await self._call(state.order, state.cancellation, seconds=max(left, 1.0))
-            crash.point("cancellation.answered")
+            processes.point("cancellation.answered")
             async with self.db.write() as tx:
                 order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
@@ -236,7 +236,7 @@ class Cancellations(Struct, frozen=True):
                         )
                     )
                 outcome = await self._pin(tx, context, state.claim, order, now)
-                crash.point("cancellation.written")
+                processes.point("cancellation.written")
         except Exception:
             # The key's next request needn't wait for the lease.
             async with self.db.write() as tx:
@@ -329,7 +329,7 @@ class Cancellations(Struct, frozen=True):
                 await self.give_up(tx, job, "the store never answered")
             return Done()
         reply, calls = await self._call(order, found, seconds=self.seconds)
-        crash.point("cancellation.asked")
+        processes.point("cancellation.asked")
         async with self.db.write() as tx:
             await finish(tx, job)
             order = await self._settle(tx, order.id, found, reply, calls)

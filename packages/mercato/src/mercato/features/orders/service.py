@@ -20,7 +20,7 @@ from mercato.features.orders.submission import end_record
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
@@ -81,7 +81,7 @@ class Orders(Struct, frozen=True):
             if progress is not None:
                 kind = PROGRESS[progress.after.state]
                 row = await self._apply(tx, row, kind(at=progress.at, progress=progress))
-                crash.point("order.moved")
+                processes.point("order.moved")
                 await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
         return OrderStatusResponse(
             order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)

@@ -43,8 +43,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.outbound.addresses import AddressPolicy
-from mercato.platform.outbound.urls import UrlRefused, check_url
+from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
 from mercato_contract.wire import parse_uuid, redacted
 
 MAX_NAME: Final = 200

@@ -23,14 +23,14 @@ from mercato.features.stores.rules import address_of
 from mercato.features.stores.views import status_of, store_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.geo.gazetteer import Location
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
-from mercato.platform.wire.cursor import page_of
+from mercato.platform.wire.decode import page_of
 from mercato_contract.stores import (
     AddressRequest,
     ItemAvailabilityRequest,
@@ -172,7 +172,7 @@ class Stores(Struct, frozen=True):
                 run_id=self.new_id(),
             )
             await audit(tx, "run", run.id, detail={"storeId": store.id})
-            crash.point("run.written")
+            processes.point("run.written")
             return run
 
     async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, Windows
 from mercato.features.catalogs.validation.document import Source
 from mercato.features.catalogs.validation.findings import Findings, Rule
-from mercato.platform.wire.kinds import json_type
+from mercato.platform.wire.checks import json_type
 
 __all__ = ["ALWAYS", "DAYS", "DAY_SECONDS", "read_windows"]
 
