@@ -64,13 +64,13 @@ class CallCounter:
 
 
 @contextmanager
-def served() -> Iterator[Server]:
-    """Run the service in a thread of this process, on a new SQLite file."""
+def served(url: str | None = None) -> Iterator[Server]:
+    """Run the service in a thread of this process, on the empty database at `url` or a new SQLite file."""
     listening: asyncio.Queue[Any] = asyncio.Queue()
     ready, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
     with tempfile.TemporaryDirectory() as directory:
-        settings = load(environment(), data_dir=Path(directory))
+        settings = load(environment(url), data_dir=Path(directory))
         configure_logs(level=settings.log_level, form=settings.log_format)
 
         async def serve() -> None:
@@ -85,7 +85,7 @@ def served() -> Iterator[Server]:
         try:
             if not ready.wait(30):
                 raise RuntimeError("the service did not start within 30 s")
-            yield Server(psutil.Process(), listening.get_nowait(), Path(directory))
+            yield Server(psutil.Process(), listening.get_nowait(), Path(directory), url)
         finally:
             loop.call_soon_threadsafe(stop.set)
             thread.join()
@@ -93,7 +93,7 @@ def served() -> Iterator[Server]:
 
 
 @contextmanager
-def trading(server: Server) -> Iterator[Trade]:
+def trading(server: Server, event_url: str | None = None) -> Iterator[Trade]:
     """Bring a store live whose system accepts everything, and make a storefront."""
     document = menus.small()
     with menus.hosted(document) as catalog_url, bare("static", encoded(YES)) as shop:
@@ -101,7 +101,7 @@ def trading(server: Server) -> Iterator[Trade]:
         hooks = f"http://127.0.0.1:{shop.port}/hooks"
         store = server.live(key, catalog_url, "bench")
         server.call("PUT", f"/v1/commerce/stores/{store['storeId']}", {"webhookUrl": hooks}, key=key)
-        front = storefront(server, None, None)
+        front = storefront(server, server.url, event_url)
         yield Trade(server, key, front, store, json.loads(document), hooks, catalog_url)
 
 

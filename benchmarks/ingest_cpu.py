@@ -19,8 +19,8 @@ import msgspec
 from benchmarks import menus
 from benchmarks.report import row
 from mercato.features.catalogs.building.build import build, pack_search
-from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.building.packed import CODINGS, compress_as, unpack
+from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.validation.validate import validate
 
 ROUNDS: Final = 21

@@ -1,19 +1,24 @@
-"""What an order stores, table by table: `python -m benchmarks.stored`, on SQLite, with partners that answer.
+"""What an order stores, table by table, with partners that answer.
+
+`python -m benchmarks.stored [URL]`: on an empty PostgreSQL database; without one, on SQLite.
 
 Each order is validated three times, placed, and moved on four times; every event is delivered. One kind has five lines
 with modifiers, the cart as it was answered; the other as many lines as an order may have, 200 with their modifiers.
-Bytes are those of whole pages, indices included.
+Bytes are those of whole pages, indices included; on PostgreSQL after `VACUUM FULL`, so without dead rows.
 """
 
+import asyncio
 import json
 import sqlite3
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
+
+import asyncpg
 
 from benchmarks.load import Server, bare, encoded
 from benchmarks.trade import PLACE, VALIDATE, Trade, trading
@@ -46,9 +51,9 @@ class Measured:
         return self.stored / self.request
 
 
-def main() -> None:
+def main(url: str | None = None) -> None:
     """Print a table of each kind of order."""
-    for measured in measure():
+    for measured in measure(url):
         print(
             f"{measured.kind}: a request of {measured.request:,} bytes stores {measured.stored:,.0f}, "
             f"{measured.ratio:.2f} times as many; for each of {ORDERS} orders:"
@@ -57,11 +62,11 @@ def main() -> None:
             print(f"| `{table}` | {size:,.0f} |")
 
 
-def measure() -> list[Measured]:
+def measure(url: str | None = None) -> list[Measured]:
     """Place orders of each kind, and return what they store."""
     with (
         bare("static", encoded(b"{}")) as events,
-        trading(event_url=f"http://127.0.0.1:{events.port}/events") as trade,
+        trading(url=url, event_url=f"http://127.0.0.1:{events.port}/events") as trade,
     ):
         return [
             _measured(trade, "five lines", trade.order()),
@@ -95,31 +100,45 @@ def place(server: Server, front_key: str, commerce_key: str, order: Any) -> None
         server.call("POST", f"/v1/commerce/orders/{order_id}/status", move, key=commerce_key)
 
 
+PENDING: Final = "SELECT count(*) FROM deliveries WHERE status = 'pending'"
+SIZES: Final = (
+    "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_schema m ON m.name = s.name GROUP BY 1"
+)
+POSTGRESQL_SIZES: Final = "SELECT relname, pg_total_relation_size(relid) FROM pg_stat_user_tables"
+
+
 def drain(server: Server) -> None:
     """Wait until every event is delivered."""
     until = time.monotonic() + DRAINED_SECONDS
-    with opened(server) as database:
-        while database.execute("SELECT count(*) FROM deliveries WHERE status = 'pending'").fetchone()[0]:
-            if time.monotonic() > until:
-                raise TimeoutError("deliveries are still pending")
-            time.sleep(0.1)
+    while query(server, PENDING)[0][0]:
+        if time.monotonic() > until:
+            raise TimeoutError("deliveries are still pending")
+        time.sleep(0.1)
 
 
 def sizes(server: Server) -> dict[str, int]:
     """Return the bytes of each table with its indices."""
-    query = (
-        "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_schema m ON m.name = s.name GROUP BY 1"
-    )
-    with opened(server) as database:
-        return dict(database.execute(query).fetchall())
+    return dict(query(server, SIZES if server.url is None else POSTGRESQL_SIZES))
 
 
-@contextmanager
-def opened(server: Server) -> Iterator[sqlite3.Connection]:
-    [path] = Path(server.data_dir).glob("*.db")
-    with closing(sqlite3.connect(path)) as database:
-        yield database
+def query(server: Server, text: str) -> list[tuple[Any, Any]]:
+    """Return the rows of a query; on PostgreSQL after all dead ones are gone if it reads sizes."""
+    if server.url is None:
+        [path] = Path(server.data_dir).glob("*.db")
+        with closing(sqlite3.connect(path)) as database:
+            return database.execute(text).fetchall()
+    return asyncio.run(_query(server.url, text))
+
+
+async def _query(url: str, text: str) -> list[tuple[Any, Any]]:
+    connection = await asyncpg.connect(url)
+    try:
+        if text == POSTGRESQL_SIZES:
+            await connection.execute("VACUUM FULL")
+        return [tuple(row) for row in await connection.fetch(text)]
+    finally:
+        await connection.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

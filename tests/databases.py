@@ -30,6 +30,9 @@ only_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"])
 _DIRECTORY = "MERCATO_TEST_DIRECTORY"
 _OWNER = "MERCATO_TEST_OWNER"
 
+_SCHEMA = os.environ.get("MERCATO_TEST_SCHEMA", "")
+"""A schema of PostgreSQL, in which all tests then run instead of `public`."""
+
 _PREFIX = "mercato-tests-"
 
 _ROOM = 2 * 1024**3
@@ -123,12 +126,13 @@ _clean: list[str] = []
 _SHAPE = """
 SELECT md5(string_agg(fact, ';' ORDER BY fact)) FROM (
     SELECT concat_ws(' ', c.relname, a.attnum, a.attname, a.atttypid, a.attnotnull) AS fact
-    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'public'::regnamespace
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relnamespace = quote_ident(current_schema())::regnamespace
     UNION ALL SELECT concat_ws(' ', conrelid, pg_get_constraintdef(oid)) FROM pg_constraint
-        WHERE connamespace = 'public'::regnamespace
+        WHERE connamespace = quote_ident(current_schema())::regnamespace
     UNION ALL SELECT concat_ws(' ', nspname, nspacl) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'
     UNION ALL SELECT concat_ws(' ', tgrelid, tgname, tgenabled) FROM pg_trigger
-    UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = quote_ident(current_schema())::regnamespace
     UNION ALL SELECT version_num FROM alembic_version
     UNION ALL SELECT 'analyzed ' || starelid FROM pg_statistic WHERE starelid >= 16384
     UNION ALL SELECT concat_ws(' ', setconfig) FROM pg_db_role_setting s JOIN pg_database d ON d.oid = setdatabase
@@ -137,12 +141,12 @@ SELECT md5(string_agg(fact, ';' ORDER BY fact)) FROM (
 """
 _FILLED = """
 SELECT oid::regclass::text AS name, pg_relation_size(oid) AS bytes FROM pg_class
-WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
+WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
     AND pg_relation_size(oid) > 0
 """
 _SEQUENCES = """
 SELECT setval(quote_ident(sequencename)::regclass, start_value, false) FROM pg_sequences
-WHERE schemaname = 'public' AND last_value IS NOT NULL
+WHERE schemaname = current_schema() AND last_value IS NOT NULL
 """
 _BLOATED = 2**20
 
@@ -202,16 +206,26 @@ async def postgresql_server() -> str:
         if not done.exists():
             url = os.environ.get("MERCATO_TEST_POSTGRES_URL") or _start_server(directory)
             await run(url, "DROP DATABASE IF EXISTS template_mercato")
-            await run(url, "CREATE DATABASE template_mercato")
-            await migrate(with_database(url, "template_mercato"), SCHEMA)
+            await migrate(await create_database(url, "template_mercato"), SCHEMA)
             # Kept, because nothing may be connected to a template while it is copied.
             (directory / "shape").write_text(await _ask(with_database(url, "template_mercato"), _SHAPE))
             done.write_text(url)
     return done.read_text()
 
 
+async def create_database(server: str, name: str) -> str:
+    """Make an empty database and return its URL."""
+    await run(server, f"CREATE DATABASE {name}")
+    url = with_database(server, name)
+    if _SCHEMA:
+        await run(url, f"CREATE SCHEMA {_SCHEMA}")
+    return url
+
+
 def with_database(url: str, name: str) -> str:
-    return sqlalchemy_url(url).set(database=name).render_as_string(hide_password=False)
+    """Return the URL of another database of the server, in the tests' schema if they have one of their own."""
+    own = {"options": f"-csearch_path={_SCHEMA}"} if _SCHEMA else {}
+    return sqlalchemy_url(url).set(database=name).update_query_dict(own).render_as_string(hide_password=False)
 
 
 def _plain(url: str) -> str:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from mercato.cli.commands import app
 from mercato.features.metrics import CommerceMetrics
-from mercato.platform.db.url import hosts_of
+from mercato.platform.db.url import hosts_of, sqlalchemy_url
 from mercato.platform.telemetry.metrics import QueueDepth
 from mercato.settings import PREFIX, Settings
 
@@ -133,6 +133,26 @@ def test_the_compose_file_of_a_failover_names_both_servers_and_uses_existing_fil
         if "build" in one:
             assert (DEPLOY / one["build"]["context"] / one["build"]["dockerfile"]).exists()
         assert {volume.partition(":")[0] for volume in one.get("volumes", ())} <= set(composed["volumes"])
+
+
+def test_the_compose_file_of_two_networks_gives_each_a_schema_a_role_and_a_key_of_its_own():
+    composed = loaded(DEPLOY / "compose.networks.yaml")["services"]
+    sql = (DEPLOY / "networks.sql").read_text()
+    asked = set(re.findall(r"^\\getenv \w+ (\w+)$", sql, re.MULTILINE))
+    assert asked == set(composed["postgres"]["environment"]) - {"POSTGRES_DB", "POSTGRES_PASSWORD"}
+    networks = {name.removeprefix("api-"): one for name, one in composed.items() if name != "postgres"}
+    assert set(networks) == set(
+        re.findall(r"^CREATE SCHEMA (\w+) AUTHORIZATION mercato_\1;$", sql, re.MULTILINE)
+    )
+    for name, one in networks.items():
+        assert one["command"][0] in app
+        settings = one["environment"]
+        for variable in settings:
+            assert variable.removeprefix(PREFIX).lower() in Settings.__struct_fields__, variable
+        url = sqlalchemy_url(re.sub(r"\$\{[^}]*\}", "secret", settings["MERCATO_DATABASE_URL"]))
+        assert (url.username, url.query) == (f"mercato_{name}", {"options": f"-csearch_path={name}"})
+    for own in ("MERCATO_DATABASE_URL", "MERCATO_ENCRYPTION_KEYS", "MERCATO_PUBLIC_URL"):
+        assert len({one["environment"][own] for one in networks.values()}) == len(networks)
 
 
 def test_the_image_of_patroni_uses_existing_files_pinned_packages_and_the_image_of_the_other_compose_file():

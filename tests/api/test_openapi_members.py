@@ -14,7 +14,7 @@ from tests.databases import only_sqlite
 from tests.service import ITEM, Service
 
 from mercato.asgi import document, operations
-from mercato.features.catalogs.building.model import Built
+from mercato.features.catalogs.model import Built
 from mercato.http.openapi.schemas import EXAMPLES
 from mercato.platform.wire import Decoder
 from mercato_contract.catalogs import CatalogSet

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, TEA, cafe, faults, outcome
 
-from mercato.features.catalogs.building.model import BuildFailed
+from mercato.features.catalogs.model import BuildFailed
 from mercato.features.catalogs.validation.decode import repeats_a_key
 from mercato.features.catalogs.validation.scan import scan
 

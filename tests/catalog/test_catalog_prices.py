@@ -16,7 +16,7 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.features.catalogs.building.model import Built
+from mercato.features.catalogs.model import Built
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import cafe, faults, outcome
 
-from mercato.features.catalogs.building.model import BuildFailed, Built, Unchanged
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.diff import diff
+from mercato.features.catalogs.model import BuildFailed, Built, Unchanged
 from mercato.features.catalogs.validation.findings import clean
 
 NAMES = st.text(min_size=1, max_size=8)

@@ -20,7 +20,7 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.features.catalogs.building.model import BuildFailed
+from mercato.features.catalogs.model import BuildFailed
 from mercato.features.catalogs.validation.references import find_cycles
 
 

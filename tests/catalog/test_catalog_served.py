@@ -25,8 +25,8 @@ from tests.catalog.documents import (
 )
 
 from mercato.features.catalogs.building.build import with_ids
-from mercato.features.catalogs.building.model import Built, Unchanged
 from mercato.features.catalogs.building.packed import CODINGS, compress
+from mercato.features.catalogs.model import Built, Unchanged
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -10,7 +10,12 @@ from tests.databases import only_postgresql, only_sqlite
 
 from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable, is_unique_violation
+from mercato.platform.db.errors import (
+    DatabaseUnavailable,
+    database_error,
+    is_unavailable,
+    is_unique_violation,
+)
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
 from mercato.platform.db.url import sqlite_path
@@ -48,6 +53,26 @@ async def test_a_unique_violation_is_recognised_by_its_index(
     assert is_unique_violation(refused)
     assert is_unique_violation(refused, broken)
     assert not is_unique_violation(refused, kept)
+    assert not is_unavailable(refused)
+
+
+@pytest.mark.parametrize(
+    ("named", "recognised"),
+    [
+        ("uq_jobs_dedup", True),
+        ("uq_jobs_dedup_102030", True),
+        ("uq_jobs_dedup_other", False),
+        ("other_uq_jobs_dedup", False),
+        ("uq_jobs_ordering_key_running_102030", False),
+    ],
+)
+def test_a_unique_violation_without_a_constraint_is_recognised_by_its_message(named: str, recognised: bool):
+    """A worker of a distributed database sends the state and the message alone, and names a shard's index."""
+    message = f'duplicate key value violates unique constraint "{named}"'
+    bare = asyncpg.PostgresError.new({"S": "ERROR", "C": "23505", "M": message})
+    refused = database_error(bare, "INSERT")
+    assert is_unique_violation(refused)
+    assert is_unique_violation(refused, jobs_dedup) is recognised
     assert not is_unavailable(refused)
 
 

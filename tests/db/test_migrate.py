@@ -42,13 +42,14 @@ OBJECTS = {
     "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL ORDER BY name",
     "postgresql": """
         SELECT tablename || '.' || indexname, indexdef FROM pg_indexes
-        WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+        WHERE schemaname = current_schema() AND tablename <> 'alembic_version'
         UNION ALL
         SELECT table_name || '.' || column_name, data_type || is_nullable || coalesce(column_default, '')
-        FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'
+        FROM information_schema.columns WHERE table_schema = current_schema() AND table_name <> 'alembic_version'
         UNION ALL
         SELECT conrelid::regclass || '.' || conname, pg_get_constraintdef(oid) FROM pg_constraint
-        WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version'
+        WHERE connamespace = quote_ident(current_schema())::regnamespace
+            AND conrelid::regclass::text <> 'alembic_version'
         ORDER BY 1, 2
     """,
 }
@@ -61,8 +62,7 @@ async def an_empty_one(kind: str, directory: Path) -> AsyncIterator[str]:
         yield f"sqlite:///{directory / name}.db"
         return
     server = await databases.postgresql_server()
-    await databases.run(server, f"CREATE DATABASE {name}")
-    yield databases.with_database(server, name)
+    yield await databases.create_database(server, name)
     await databases.run(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -232,7 +232,7 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(
     async with Database.open(empty_url) as db, db.read() as tx:
         tables = {
             "sqlite": "SELECT count(*) FROM sqlite_master",
-            "postgresql": "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'",
+            "postgresql": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
         }
         assert await tx.scalar(text(tables[db.dialect])) == 0
     await migrate(empty_url, SCHEMA)

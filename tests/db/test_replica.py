@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 from tests.api.trade import tea, trade
@@ -52,6 +53,14 @@ async def followed(db: Database) -> AsyncIterator[None]:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+async def holds(server: OwnPostgres, condition: str) -> bool:
+    connection = await asyncpg.connect(server.url)
+    try:
+        return bool(await connection.fetchval(f"SELECT {condition}"))
+    finally:
+        await connection.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -125,6 +134,46 @@ async def test_a_replica_is_read_while_it_keeps_up_and_no_read_is_older_than_a_s
         await copy.start()
         await until(replica.is_fresh)
         assert await db.read_replica(on_replica)
+
+
+async def test_a_replica_left_on_the_timeline_of_before_a_failover_is_not_read(
+    pair: tuple[OwnPostgres, OwnPostgres],
+):
+    old, ahead = pair
+    with tempfile.TemporaryDirectory(dir=old.home.parent, ignore_cleanup_errors=True) as directory:
+        Path(directory).chmod(0o755)
+        home, follower_home = Path(directory) / "behind", Path(directory) / "follower"
+        home.mkdir()
+        follower_home.mkdir()
+        behind = await old.copy_to(home)
+        # One replica gets what the other one doesn't, and then the primary dies.
+        await run(old.url, "CREATE TABLE counter AS SELECT generate_series(1, 50000) AS value")
+        async with asyncio.timeout(PATIENCE):
+            while not await holds(ahead, "to_regclass('counter') IS NOT NULL"):
+                await asyncio.sleep(0.02)
+        await old.stop()
+        # What it was copied with suffices to become the primary; the rest of the log was never sent to it.
+        await behind.start()
+        follower = None
+        try:
+            await run(behind.url, "SELECT pg_promote()")
+            assert not await holds(behind, "to_regclass('counter') IS NOT NULL")
+            assert await holds(ahead, "pg_is_in_recovery()")
+            async with Database.open(behind.url, replica_url=ahead.url) as db:
+                assert db.replica is not None
+                assert not await db.replica.check()
+                assert not db.replica.is_fresh()
+                assert await db.read_replica(on_replica) is False
+            # A replica of the new primary is read.
+            follower = await behind.copy_to(follower_home)
+            await follower.start()
+            async with Database.open(behind.url, replica_url=follower.url) as db, followed(db):
+                assert db.replica is not None
+                await until(db.replica.is_fresh)
+        finally:
+            if follower is not None:
+                await follower.stop()
+            await behind.stop()
 
 
 @only_postgresql

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.databases import postgresql_server, run, with_database
+from tests.databases import create_database, postgresql_server, run, with_database
 from tests.docs.documents import ROOT, blocks, documents, shown
 from tests.docs.reader import Reader, tools
+
+from mercato.platform.db.url import sqlalchemy_url
 
 START = ROOT / "docs/start-here.md"
 HOW_TO = ROOT / "docs/how-to"
 POSTGRESQL = HOW_TO / "go-to-postgresql.md"
+DIVIDE = HOW_TO / "divide-a-network.md"
 FAILOVER = HOW_TO / "survive-a-failover.md"
 """It needs a cluster: tests/ha/test_how_to.py reads it."""
 README = ROOT / "README.md"
@@ -80,7 +83,7 @@ def test_how_to(reader: Reader, page: str) -> None:
 
 async def test_how_to_go_to_postgresql(reader: Reader) -> None:
     server, name = await postgresql_server(), f"documents_{os.getpid()}"
-    await run(server, f"CREATE DATABASE {name}")
+    await create_database(server, name)
     reader.replaced["postgresql://mercato:secret@db.example.net/mercato"] = f"'{with_database(server, name)}'"
     try:
         await asyncio.to_thread(reader.reads_apart, POSTGRESQL)
@@ -88,9 +91,29 @@ async def test_how_to_go_to_postgresql(reader: Reader) -> None:
         await run(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+async def test_how_to_divide_a_network(reader: Reader) -> None:
+    server, number = await postgresql_server(), os.getpid()
+    database = f"divided_{number}"
+    url = await create_database(server, database)
+    roles = [f"mercato_{network}_{number}" for network in ("at", "de")]
+    try:
+        for network, role in zip(("at", "de"), roles, strict=True):
+            await run(url, f"CREATE ROLE {role} LOGIN IN ROLE pg_monitor")
+            await run(url, f"CREATE SCHEMA {network} AUTHORIZATION {role}")
+            own = sqlalchemy_url(url).set(username=role)
+            own = own.update_query_dict({"options": f"-csearch_path={network}"})
+            written = f"postgresql://mercato_{network}:secret@db.example.net/mercato?options=-csearch_path%3D{network}"
+            reader.replaced[written] = own.render_as_string(hide_password=False)
+        await asyncio.to_thread(reader.reads_apart, DIVIDE)
+    finally:
+        await run(server, f"DROP DATABASE {database} WITH (FORCE)")
+        for role in roles:
+            await run(server, f"DROP ROLE IF EXISTS {role}")
+
+
 def test_no_page_with_commands_is_left_out() -> None:
     with_commands = {
         page for page in documents() if any(block.language in {"sh", "python"} for block in blocks(page))
     }
-    pages = {README, START, POSTGRESQL, FAILOVER, ERRORS, *(HOW_TO / page for page in PAGES)}
+    pages = {README, START, POSTGRESQL, DIVIDE, FAILOVER, ERRORS, *(HOW_TO / page for page in PAGES)}
     assert {shown(page) for page in with_commands} == {shown(page) for page in pages}

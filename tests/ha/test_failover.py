@@ -88,7 +88,7 @@ async def disturb(cluster: Cluster, report: Report, day: Day) -> None:
 
 async def all_listen(cluster: Cluster, count: int) -> None:
     """Return once every process listens for work on the primary."""
-    listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mercato listen'"
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'mercato listen%'"
     async with asyncio.timeout(PATIENCE):
         while await cluster.administer(listening) < count:
             await asyncio.sleep(0.1)

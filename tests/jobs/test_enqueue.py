@@ -3,12 +3,13 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select
 from tests.jobs.support import NEVER, Log, Note, handler, put, rows, states, take, texts, working
 from tests.waiting import PATIENCE
 
 from mercato.platform.db import postgresql
 from mercato.platform.db.engine import Database
+from mercato.platform.db.postgresql import channel_of
 from mercato.platform.jobs import Done, Job, Outcome, Worker, enqueue, queue
 
 
@@ -135,7 +136,7 @@ async def test_a_job_that_is_due_later_sends_no_signal(
     if listener is not None:
         # Notifications arrive in order: after this one no earlier one can follow.
         async with db.write() as tx:
-            await tx.execute(text(f"SELECT pg_notify('{queue.CHANNEL}', 'end')"))
+            await tx.execute(select(func.pg_notify(channel_of(queue.CHANNEL), "end")))
         async with asyncio.timeout(PATIENCE):
             while "end" not in notified:
                 await asyncio.sleep(0.01)

@@ -29,7 +29,7 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.features.catalogs.building.compile import MAX_NAME
+from mercato.features.catalogs.building.build import MAX_NAME
 from mercato.features.orders.amounts import Sums
 from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.orders.errors import problem_of

@@ -14,8 +14,8 @@ from tests.waiting import PATIENCE
 
 from mercato.features.catalogs.building.builder import LARGE as OWN_PROCESS
 from mercato.features.catalogs.building.builder import SMALL, Builder, BuildOverrunError
-from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built
 from mercato.features.catalogs.building.packed import decompress
+from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built
 from mercato.platform.outbound.document import Document
 
 LARGE = json.dumps(
@@ -23,7 +23,7 @@ LARGE = json.dumps(
 ).encode()
 ONE = UUID(int=1)
 REQUEST = BuildRequest(ONE, ONE, ONE, "USD")
-WORKER = "mercato.features.catalogs.building.worker"
+WORKER = "mercato.features.catalogs.building.builder"
 
 
 async def build(builder: Builder) -> object:

@@ -16,13 +16,21 @@ from mercato.cli.options import Json, Source, group
 from mercato.cli.output import cells, note, print_json, sanitize, say, truncate, width, wrap
 from mercato.features.carts import pricing
 from mercato.features.carts.lines import check_bounds
-from mercato.features.catalogs.building.model import Built
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.lint import LintFinding, LintReport, refused
 from mercato.features.catalogs.lint import lint as lint_document
-from mercato.features.catalogs.menu import Menu, Node, hours
-from mercato.features.catalogs.menu import rule as choice_rule
-from mercato.features.catalogs.model import NO_ONBOARDING, CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.features.catalogs.model import (
+    NO_ONBOARDING,
+    Built,
+    CompiledCatalog,
+    CompiledGroup,
+    CompiledItem,
+    Key,
+    Menu,
+    Node,
+    hours,
+)
+from mercato.features.catalogs.model import rule as choice_rule
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem

@@ -25,7 +25,6 @@ from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.replication import find_replication
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
-from mercato.platform.jobs.queue import CHANNEL
 from mercato.platform.jobs.worker import is_owned
 from mercato.platform.processes import WANTED_FILES, max_open_files
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
@@ -268,7 +267,7 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
 
 async def _workers(tx: Read) -> Check:
     if tx.dialect == "postgresql":
-        count = await health.count_listeners(tx, CHANNEL)
+        count = await health.count_listeners(tx)
     else:
         count = int(is_owned(tx.database))
     if count:

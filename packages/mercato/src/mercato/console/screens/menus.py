@@ -11,8 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
-from mercato.features.catalogs.menu import rule
-from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
 from mercato.features.partners.model import Surface
 from mercato.features.stores.catalogs import Place
 from mercato.features.stores.errors import StoreNotFound

@@ -9,10 +9,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
-from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.model import NO_ONBOARDING
+from mercato.features.catalogs.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.platform.errors import RateLimited
 from mercato.platform.outbound.client import Outbound

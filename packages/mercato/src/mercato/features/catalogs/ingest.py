@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import queries
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
-from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.runs import CurrentSet, NewSet, Owner, Run, partner_warnings
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.partners.queries import StorageQuota

@@ -7,8 +7,14 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.features.catalogs.building.build import build
-from mercato.features.catalogs.building.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.features.catalogs.model import NO_ONBOARDING, Finding
+from mercato.features.catalogs.model import (
+    NO_ONBOARDING,
+    BuildFailed,
+    BuildRequest,
+    Built,
+    Finding,
+    Unchanged,
+)
 from mercato.features.catalogs.validation.decode import not_utf8
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.features.catalogs.validation.scan import BOM, Position, locate, positions

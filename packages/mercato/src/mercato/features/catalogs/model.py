@@ -1,4 +1,4 @@
-"""The results of reading a catalog: faults and warnings, its summary, the compiled catalog, and differences."""
+"""Catalogs as they are read and shown: findings, the compiled catalog, results of a build, ids, and rules in words."""
 
 import binascii
 import re
@@ -9,6 +9,9 @@ from typing import Final
 from uuid import UUID, uuid5
 
 import msgspec
+
+from mercato_contract.catalogs import CatalogSummary
+from mercato_contract.wire import Wire
 
 Windows = tuple[tuple[int, int], ...]
 """Open spans in seconds of the local week, which begins on Sunday 00:00; the end is exclusive."""
@@ -114,6 +117,56 @@ def second_of_week(local: datetime) -> int:
     return local.isoweekday() % 7 * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second
 
 
+# --- builds ---------------------------------------------------------------------------------------
+
+
+class BuildRequest(msgspec.Struct, frozen=True):
+    """What to build. `previous_hash` is the content hash of the set that is served now."""
+
+    onboarding_id: UUID
+    catalog_set_id: UUID
+    store_id: UUID
+    default_currency: str
+    previous_hash: str | None = None
+
+
+class BuildFailed(msgspec.Struct, frozen=True, tag=True):
+    """The document cannot be served."""
+
+    faults: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    excerpts: tuple[str, ...] = ()
+    """What the document has at each fault."""
+
+
+class Unchanged(msgspec.Struct, frozen=True, tag=True):
+    """The document has the content that is already served."""
+
+    content_hash: str
+    warnings: tuple[Finding, ...] = ()
+
+
+class Built(msgspec.Struct, frozen=True, tag=True):
+    """All that is stored of a set. `Builder.compress` returns the bodies; those of a large set are compressed where it
+    is built, and its `body` is empty.
+    """
+
+    content_hash: str
+    body: bytes
+    compiled: bytes
+    summary: CatalogSummary
+    warnings: tuple[Finding, ...]
+    search: bytes
+    """The packed SetSearch."""
+    bodies: dict[str, bytes] | None = None
+    """The compressed bodies by their coding."""
+
+
+Result = BuildFailed | Unchanged | Built
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
 NO_ONBOARDING: Final = UUID(int=0)
 """The onboarding of a document that is checked without a store: ids derived from it are never served."""
 
@@ -164,3 +217,61 @@ def is_uuid(text: str) -> bool:
 def replace_unencodable(text: str) -> str:
     """Return the text with characters that UTF-8 can't encode replaced."""
     return text.encode("utf-8", "replace").decode()
+
+
+# --- the tree of a menu, and its rules in words ---------------------------------------------------
+
+
+class Node(Wire):
+    """The children of a catalog or a section of the served document."""
+
+    section_ids: list[str] | None = None
+    item_ids: list[UUID] | None = None
+
+
+class Menu(Wire):
+    """The part of the served document that forms the tree."""
+
+    catalogs: dict[str, Node]
+    sections: dict[str, Node] | None = None
+
+
+def rule(group: CompiledGroup) -> str:
+    """Return how many choices a group takes, in words."""
+    most = "any" if group.maximum is None else str(group.maximum)
+    if group.maximum is not None and group.minimum == group.maximum:
+        words = f"choose {most}"
+    else:
+        words = f"choose {group.minimum} to {most}"
+    if group.maximum_per_item is not None:
+        words += f", at most {group.maximum_per_item} of each"
+    return words + (f", {group.free} free" if group.free else "")
+
+
+def hours(windows: Windows | None) -> str:
+    """Return when a catalog is available, with equal consecutive days as one range."""
+    if windows is None:
+        return "always"
+    days = [
+        ", ".join(
+            f"{_clock(start - day * DAY_SECONDS)}-{_clock(end - day * DAY_SECONDS)}"
+            for start, end in windows
+            if start // DAY_SECONDS == day
+        )
+        for day in range(len(DAYS))
+    ]
+    if len(set(days)) == 1:
+        return {"": "never", "00:00-24:00": "always"}.get(days[0], f"daily {days[0]}")
+    parts: list[str] = []
+    first = 0
+    for day in range(1, len(DAYS) + 1):
+        if day == len(DAYS) or days[day] != days[first]:
+            if days[first]:
+                span = DAYS[first][:3] + (f"-{DAYS[day - 1][:3]}" if day - first > 1 else "")
+                parts.append(f"{span} {days[first]}")
+            first = day
+    return "; ".join(parts)
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}"

@@ -12,8 +12,15 @@ from msgspec import Struct
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.building.packed import CODINGS, decompress
 from mercato.features.catalogs.errors import CatalogSetNotFound
-from mercato.features.catalogs.menu import Menu, Node, hours
-from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.features.catalogs.model import (
+    CompiledCatalog,
+    CompiledGroup,
+    CompiledItem,
+    Key,
+    Menu,
+    Node,
+    hours,
+)
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries

@@ -24,7 +24,7 @@ from sqlalchemy.types import TypeEngine
 
 from mercato.platform.db import sqlite
 from mercato.platform.db.errors import is_locked, no_connection
-from mercato.platform.db.migrate import LOCK, UNFINISHED, migrate
+from mercato.platform.db.migrate import HOME, LOCK, UNFINISHED, check_home, migrate
 from mercato.platform.db.schema import Schema
 from mercato.platform.db.servers import Servers, refuse_pooler
 from mercato.platform.db.tables import metadata
@@ -331,7 +331,7 @@ async def _open_sqlite(url: str) -> AsyncIterator[_Side]:
 
 
 class _Postgresql(_Side):
-    table_named = "SELECT 1 WHERE to_regclass(?) IS NOT NULL"
+    table_named = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?"
     widths = ("octet_length({})", "octet_length({})")
 
     def __init__(self, connection: Any) -> None:
@@ -374,8 +374,9 @@ class _Postgresql(_Side):
         await self.execute((f"TRUNCATE {tables}, {_PROGRESS}", ()))
 
     async def complete(self, revision: str) -> None:
-        # The server's plans need to know how large the tables are.
-        await self.execute(("ANALYZE", ()))
+        # The server's plans need to know how large the tables are. Other networks may be in other schemas.
+        tables = ", ".join(map(_quoted, metadata.sorted_tables))
+        await self.execute((f"ANALYZE {tables}", ()))
         # Batches may be lost in a power cut, with what is kept of them. The last commit waits for all of them.
         await self.execute(("SET SESSION synchronous_commit = on", ()))
         await super().complete(revision)
@@ -393,10 +394,11 @@ async def _open_postgresql(url: str) -> AsyncIterator[_Side]:
     except (OSError, asyncpg.InternalClientError) as error:
         raise no_connection(error) from error
     try:
+        check_home(await connection.fetchrow(HOME))
         # Held until the session ends: servers that start wait for it, and then give up.
         locked = await connection.fetchval(f"SELECT pg_try_advisory_lock({LOCK})")
         if not locked or await connection.fetchval(_USED):
-            where = await connection.fetchval("SELECT current_database()")
+            where = await connection.fetchval("SELECT current_database() || '.' || current_schema()")
             raise CopyError(f"The database {where} is in use. Stop its servers and workers first.")
         yield _Postgresql(connection)
     finally:
@@ -404,9 +406,12 @@ async def _open_postgresql(url: str) -> AsyncIterator[_Side]:
 
 
 _USED: Final = """
-SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'mercato%'
-    AND pid <> pg_backend_pid() LIMIT 1
+SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name IN (
+    CAST('mercato ' || current_schema() AS name), CAST('mercato listen ' || current_schema() AS name),
+    'mercato', 'mercato listen'
+) LIMIT 1
 """
+"""Finds a session in this schema, or one that hasn't named its schema yet."""
 
 
 _HEX: Final = attrgetter("hex")

@@ -1,10 +1,15 @@
 """What a database error means: the database is unavailable, a constraint refused the row, or it is a bug."""
 
+import re
 import sqlite3
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Constraint, Index, exc
 from sqlalchemy.sql.schema import ColumnCollectionConstraint
+
+if TYPE_CHECKING:
+    # Imported when it is used: a start on SQLite doesn't load it.
+    import asyncpg
 
 # SQLite: busy or locked by another process, disk full, unreadable, cannot be opened.
 # Not READONLY: a write through a reader's handle raises it, which is a bug.
@@ -135,8 +140,18 @@ def _refused_by(error: BaseException, constraint: Constraint | Index | None) -> 
     import asyncpg
 
     if isinstance(error, asyncpg.UniqueViolationError):
-        return constraint is None or error.constraint_name == constraint.name
+        return constraint is None or _names(error, str(constraint.name))
     return False
+
+
+def _names(error: "asyncpg.UniqueViolationError", constraint: str) -> bool:
+    """Return whether the error names the constraint: a distributed database may do so in its message alone.
+
+    There it is a shard's, with the shard's number: `uq_jobs_dedup_102030`.
+    """
+    if error.constraint_name is not None:
+        return bool(error.constraint_name == constraint)
+    return re.search(rf"(?<!\w){re.escape(constraint)}(_\d+)?(?!\w)", str(error)) is not None
 
 
 def _sqlite_refused_by(message: str, constraint: Constraint | Index | None) -> bool:

@@ -122,9 +122,9 @@ async def find_clock(tx: Read) -> datetime:
     return from_ms(await tx.scalar(select(now_ms())))
 
 
-async def count_listeners(tx: Read, channel: str) -> int:
-    """Return how many sessions listen on a channel of PostgreSQL."""
-    return int(await tx.scalar(_LISTENERS.bindparams(query=f'LISTEN "{channel}"%')))
+async def count_listeners(tx: Read) -> int:
+    """Return how many sessions of this schema listen for notifications of PostgreSQL."""
+    return int(await tx.scalar(_LISTENERS))
 
 
 def _size(path: Path) -> int:
@@ -142,5 +142,6 @@ _INCARNATION: Final = text(
     "ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 )
 _LISTENERS: Final = text(
-    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE :query"
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND application_name = CAST('mercato listen ' || current_schema() AS name)"
 )

@@ -1,7 +1,7 @@
 """Upgrade a database to the schema of this version. Safe when several processes start at once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,7 +20,6 @@ from sqlalchemy import (
     create_mock_engine,
     event,
     exc,
-    inspect,
     select,
     text,
 )
@@ -46,11 +45,21 @@ _VERSION = Table(
 
 _VERSION_TABLE: Final = {
     "sqlite": text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"),
-    "postgresql": text("SELECT to_regclass('alembic_version')"),
+    "postgresql": text(
+        "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'alembic_version'"
+    ),
 }
 
-# An arbitrary number: other advisory locks of the same database must differ.
-LOCK: Final = 7_275_110_001
+LOCK: Final = "hashtextextended('mercato migrate ' || current_schema(), 0)"
+"""The number of the migration lock: a schema's own, because advisory locks belong to a whole database."""
+
+HOME: Final = """
+    SELECT current_schema() AS own, current_setting('search_path') AS path, (
+        SELECT nspname FROM pg_class JOIN pg_namespace AS home ON home.oid = relnamespace
+        WHERE pg_class.oid = to_regclass('alembic_version')
+    ) AS found
+"""
+"""Reads what `check_home` takes."""
 
 UNFINISHED: Final = "copying-"
 """What the revision of an unfinished copy begins with, before that of its tables."""
@@ -141,11 +150,28 @@ async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
+            check_home((await connection.execute(text(HOME))).one())
             await connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
             await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
             return await connection.run_sync(function)
     finally:
         await engine.dispose()
+
+
+def check_home(home: Sequence[Any]) -> None:
+    """Return if the tables are, or will be made, in the first schema of the session's path. Raises UnusableUrl."""
+    own, path, found = home
+    if own is None:
+        raise UnusableUrl(
+            f"The database has no schema {path}. Create it with CREATE SCHEMA, or name another in "
+            "MERCATO_DATABASE_URL."
+        )
+    if found not in {None, own}:
+        # Two networks would share tables.
+        raise UnusableUrl(
+            f"There are tables in the schema {found}, but new ones would be made in {own}. "
+            f"Name one schema alone in MERCATO_DATABASE_URL: ?options=-csearch_path%3D{found}"
+        )
 
 
 async def find_revision(tx: Read) -> str | None:
@@ -224,7 +250,7 @@ def _run_steps(connection: Connection, revision: str, schema: Schema) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+    if connection.execute(_VERSION_TABLE[connection.dialect.name]).scalar() is None:
         return None
     revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     return revision

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import Executable, exc
+from sqlalchemy import ColumnElement, Executable, Text, exc, literal_column
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
 from mercato.platform.clock import MILLISECOND
@@ -236,6 +236,7 @@ class Sessions:
                     max_cached_statement_lifetime=0,
                     max_queries=2**31,
                     server_settings=self._session,
+                    init=_name_schema,
                     reset=_reset,
                 )
         return self._pool
@@ -249,6 +250,13 @@ class Sessions:
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
+
+
+async def _name_schema(driver: "asyncpg.Connection") -> None:
+    """Add the schema to the session's name, by which others see which network of a database is in use."""
+    await driver.execute(
+        "SELECT set_config('application_name', current_setting('application_name') || ' ' || current_schema(), false)"
+    )
 
 
 async def _reset(driver: "asyncpg.Connection") -> None:
@@ -275,8 +283,14 @@ class Backend:
         await self._writers.close()
 
 
-async def listen(url: str, channel: str, callback: Callable[[str], None]) -> None:
-    """Call back with the payload of every notification on the channel, until the connection is lost.
+def channel_of(name: str) -> ColumnElement[str]:
+    """Return the SQL of this schema's channel of the name: a channel itself belongs to a whole database."""
+    # As a name it has at most 63 bytes. Schemas whose names differ only after that wake each other, and no more.
+    return literal_column(f"CAST(CAST('{name}_' || current_schema() AS name) AS text)", Text)
+
+
+async def listen(url: str, name: str, callback: Callable[[str], None]) -> None:
+    """Call back with the payload of every notification on the schema's channel, until the connection is lost.
 
     Calls back once with an empty payload at the beginning: earlier notifications were missed.
     Raises DatabaseUnavailable if there is no connection.
@@ -288,6 +302,8 @@ async def listen(url: str, channel: str, callback: Callable[[str], None]) -> Non
         raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
     try:
         connection.add_termination_listener(lambda _: lost.set())
+        await _name_schema(connection)
+        channel = await connection.fetchval(f"SELECT {channel_of(name)}")
         await connection.add_listener(channel, lambda *notification: callback(notification[-1]))
         callback("")
         while not lost.is_set():

@@ -33,11 +33,19 @@ CHECK_SECONDS: Final = 2.0
 _POSITIONS: Final = 20
 """Positions of the primary that are kept: those of five seconds."""
 
-# A replica has the system identifier and the database oid of its primary. A server that isn't in recovery is accepted
-# only if it is the primary itself.
+# A replica has the system identifier and the database oid of its primary, follows its timeline, and is read in the same
+# schema. A server that isn't in recovery is accepted only if it is the primary itself.
+#
+# A replica that was ahead when another server became the primary stays behind on the old timeline, with commits that
+# were lost, and its position is beyond the new primary's for a while. Its timeline is that of what it receives, which
+# only pg_monitor sees; else that of its last restartpoint, which is minutes late after a failover.
 _POSITION: Final = text("""
     SELECT (SELECT system_identifier FROM pg_control_system())
-           || ':' || (SELECT oid FROM pg_database WHERE datname = current_database()) AS database,
+           || ':' || (SELECT oid FROM pg_database WHERE datname = current_database())
+           || ':' || current_schema() || ':' ||
+           CASE WHEN pg_is_in_recovery() THEN coalesce(
+               (SELECT received_tli FROM pg_stat_wal_receiver), (SELECT timeline_id FROM pg_control_checkpoint())
+           ) ELSE CAST(('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32) AS integer) END AS database,
            CASE WHEN pg_is_in_recovery() THEN 'replica' ELSE pg_postmaster_start_time()::text END AS server,
            pg_wal_lsn_diff(
                CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, '0/0'

@@ -25,8 +25,9 @@ _COLUMNS: Final = {
     "postgresql": text("""
         SELECT made.relname, part.attname, format_type(part.atttypid, part.atttypmod), part.attnotnull, part.atthasdef
         FROM pg_class AS made JOIN pg_attribute AS part ON part.attrelid = made.oid
-        WHERE made.relkind IN ('r', 'p') AND pg_table_is_visible(made.oid) AND part.attnum > 0
-            AND NOT part.attisdropped AND made.relnamespace::regnamespace::text !~ '^pg_'
+        JOIN pg_namespace AS home ON home.oid = made.relnamespace
+        WHERE made.relkind IN ('r', 'p') AND home.nspname = current_schema() AND part.attnum > 0
+            AND NOT part.attisdropped
     """),
 }
 
@@ -41,7 +42,8 @@ _INDEXES: Final = {
         SELECT made.relname, about.indisunique, part.attname
         FROM pg_index AS about JOIN pg_class AS made ON made.oid = about.indexrelid
         JOIN pg_attribute AS part ON part.attrelid = made.oid
-        WHERE pg_table_is_visible(made.oid) AND about.indisvalid AND made.relnamespace::regnamespace::text !~ '^pg_'
+        JOIN pg_namespace AS home ON home.oid = made.relnamespace
+        WHERE home.nspname = current_schema() AND about.indisvalid
         ORDER BY made.relname, part.attnum
     """),
 }

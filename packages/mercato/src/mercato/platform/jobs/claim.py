@@ -296,7 +296,11 @@ async def claim(
     total, group_limit = handler.total_concurrency, handler.group_concurrency
     if (total is not None or group_limit is not None) and tx.dialect == "postgresql":
         # Claims that count the same running rows go one after the other. SQLite has one writer.
-        await tx.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"jobs:{kind}", 0))))
+        await tx.execute(
+            select(
+                func.pg_advisory_xact_lock(func.hashtextextended(f"jobs:{kind}:" + func.current_schema(), 0))
+            )
+        )
     if total is not None:
         free = min(free, total - await tx.scalar(_COUNT_RUNNING, {"where_kind": kind}))
     if free <= 0:

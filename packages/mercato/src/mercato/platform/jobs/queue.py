@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
+from mercato.platform.db.postgresql import channel_of
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import jobs, jobs_dedup
 from mercato.platform.db.types import Instant, now_ms
@@ -19,7 +20,7 @@ TOPIC: Final = "jobs"
 """The topic of the in-process signal after a commit that makes a job ready; the signal is the job's kind."""
 
 CHANNEL: Final = "mercato_jobs"
-"""The PostgreSQL channel that notifies other processes."""
+"""The PostgreSQL channel that notifies other processes of the network."""
 
 LATER: Final = timedelta(seconds=2)
 """No signal is sent for a job that is due this much later or more: the poll finds it, once a second.
@@ -108,7 +109,7 @@ def _insert(dialect: Any) -> Any:
 def _insert_and_notify() -> Executable:
     """Insert and notify in one round trip. Other processes see both at the commit."""
     added = _insert(postgresql).cte("added")
-    return select(added.c.id, added.c.run_at, func.pg_notify(CHANNEL, added.c.kind))
+    return select(added.c.id, added.c.run_at, func.pg_notify(channel_of(CHANNEL), added.c.kind))
 
 
 _INSERT: Final[dict[str, Executable]] = {

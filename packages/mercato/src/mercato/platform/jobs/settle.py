@@ -14,7 +14,6 @@ from sqlalchemy import (
     Text,
     Update,
     bindparam,
-    case,
     delete,
     func,
     literal_column,
@@ -25,6 +24,7 @@ from sqlalchemy import (
 
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
+from mercato.platform.db.postgresql import channel_of
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import now_ms
@@ -152,7 +152,7 @@ async def _record(tx: Write, job: Job[Any], handler: Handler[Any], result: Unset
         case Interrupted():
             await _execute(tx, job, _release(state="ready"))
             if tx.dialect == "postgresql":
-                await tx.execute(select(func.pg_notify(CHANNEL, job.kind)))
+                await tx.execute(select(func.pg_notify(channel_of(CHANNEL), job.kind)))
         case Postponed(reason):
             await _execute(tx, job, _retry(_POSTPONED, reason))
         case Failed(reason) if job.failures + 1 < handler.max_attempts:
@@ -167,8 +167,10 @@ async def _record(tx: Write, job: Job[Any], handler: Handler[Any], result: Unset
 
 
 def _retry(delay: timedelta, reason: str, **values: Any) -> Update:
-    due = now_ms() + bindparam("delay", delay // timedelta(milliseconds=1), type_=Integer)
-    state = case((due > now_ms(), literal_column("'waiting'", Text)), else_=literal_column("'ready'", Text))
+    milliseconds = delay // timedelta(milliseconds=1)
+    due = now_ms() + bindparam("delay", milliseconds, type_=Integer)
+    # Decided here: some databases that speak PostgreSQL's protocol refuse an UPDATE with a clock in a CASE.
+    state = literal_column("'waiting'" if milliseconds > 0 else "'ready'", Text)
     # enqueued_at of a waiting row is when it was released: by it `move_stranded` notices a clock that was set back.
     return _release(run_at=due, state=state, enqueued_at=now_ms(), error=reason, **values)
 

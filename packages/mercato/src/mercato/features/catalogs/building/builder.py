@@ -4,6 +4,7 @@ A thread would hold the interpreter's lock while 5 MB are decoded, and delay eve
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -13,8 +14,9 @@ from typing import Final
 
 import msgspec
 
-from mercato.features.catalogs.building.model import LENGTH, NO_MEMORY, BuildRequest, Built, Result, Task
+from mercato.features.catalogs.model import BuildRequest, Built, Result
 from mercato.platform.outbound.document import Document
+from mercato.platform.processes import exit_with_parent, limit_memory
 
 TINY: Final = 4 * 1024
 """Bytes up to which a document is built in place. The worst take a millisecond for each KiB, and eight at once from
@@ -42,11 +44,25 @@ MEMORY: Final = 448 * 1024 * 1024
 SMALL_MEMORY: Final = 64 * 1024 * 1024
 """Bytes of memory for the process that builds small documents; the worst need 42."""
 
+LENGTH: Final = 8
+"""Bytes of the length before a message to the building process, and before its answer."""
+
+NO_MEMORY: Final = 3
+"""The exit code of a process whose document needs more memory than it may take."""
+
 _OUT_OF_MEMORY: Final = frozenset({NO_MEMORY, -signal.SIGSEGV, -signal.SIGABRT})
 """Exit codes when the memory isn't enough: a decoder in C may crash without it."""
 
 _PIECE: Final = 1024 * 1024
-_START: Final = "from mercato.features.catalogs.building.worker import main; main()"
+_START: Final = "from mercato.features.catalogs.building.builder import main; main()"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Sent before a document of `size` bytes. Without `serves` only the results of a dry run are made."""
+
+    size: int
+    request: BuildRequest
+    serves: bool
 
 
 class BuildOverrunError(Exception):
@@ -219,3 +235,44 @@ async def _pieces(document: Document) -> AsyncIterator[bytes]:
     file = await document.file()
     while piece := await asyncio.to_thread(file.read, _PIECE):
         yield piece
+
+
+# --- the process that builds ----------------------------------------------------------------------
+#
+# Tasks on standard input, results on standard output: the length of a message in 8 bytes and its MessagePack. A task's
+# document follows it.
+
+
+def main() -> None:
+    """Build documents until the input ends. `Builder` starts it with its process id and the bytes of memory."""
+    # Imported in the process that builds, and by the first tiny document, not when the service starts.
+    from mercato.features.catalogs.building.build import build_uncollected
+
+    parent, memory = map(int, sys.argv[1:])
+    exit_with_parent(parent)
+    limit_memory(memory)
+    gc.disable()
+    read, output = sys.stdin.buffer.read, sys.stdout.buffer
+    try:
+        while length := read(LENGTH):
+            task = msgspec.msgpack.decode(read(int.from_bytes(length)), type=Task)
+            result = msgspec.msgpack.encode(
+                _compressed(build_uncollected(read(task.size), task.request), task)
+            )
+            output.write(len(result).to_bytes(LENGTH))
+            output.write(result)
+            output.flush()
+            del result
+            gc.collect()
+    except MemoryError:
+        sys.exit(NO_MEMORY)
+
+
+def _compressed(result: Result, task: Task) -> Result:
+    if not isinstance(result, Built):
+        return result
+    from mercato.features.catalogs.building.packed import compress
+
+    # Here, where the served bytes are: the service never holds all of them.
+    bodies = compress(result.body) if task.serves else {}
+    return msgspec.structs.replace(result, body=b"", bodies=bodies)

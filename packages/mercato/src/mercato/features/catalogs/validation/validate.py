@@ -20,8 +20,6 @@ from mercato.features.catalogs.validation.document import (
     warn_near_misses,
 )
 from mercato.features.catalogs.validation.findings import Findings, Rule
-from mercato.features.catalogs.validation.hours import read_windows
-from mercato.features.catalogs.validation.prices import Prices
 from mercato.features.catalogs.validation.references import (
     References,
     check_counts,
@@ -32,6 +30,7 @@ from mercato.features.catalogs.validation.references import (
     warn_negative_prices,
 )
 from mercato.features.catalogs.validation.tables import read_table
+from mercato.features.catalogs.validation.values import Prices, read_windows
 from mercato.platform.wire.checks import json_type
 from mercato_contract.money import find_scale, get_scale, quote
 
