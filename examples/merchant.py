@@ -23,7 +23,9 @@ ITEMS = {
 MENU = {"currency": "USD", "sections": {"all": {"name": "All", "itemIds": list(ITEMS)}}, "items": ITEMS}
 URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
 BOOK: dict[UUID, types.PlaceReply] = {}  # a real system keeps it in a database
+CANCELLATIONS: dict[UUID, types.CancelReply] = {}
 KITCHEN: asyncio.Queue[UUID] = asyncio.Queue()
+WAITING: set[UUID] = set()  # in the kitchen's queue, and not begun
 
 
 def reasons(order: types.WebhookOrder) -> list[types.StoreOrderError]:
@@ -52,8 +54,19 @@ def place(data: types.OrderPlaceData) -> types.PlaceReply:
         reply = types.PlaceReply(accepted=not wrong, partner_order_id=f"A-{len(BOOK) + 1}", errors=wrong)
         BOOK[data.order_id] = reply
         if not wrong:
+            WAITING.add(data.order_id)
             KITCHEN.put_nowait(data.order_id)
     return BOOK[data.order_id]
+
+
+def cancel(data: types.OrderCancelData) -> types.CancelReply:
+    """Cancel an order that nobody has begun; a repeated call gets the first answer."""
+    if data.cancellation_id not in CANCELLATIONS:
+        accepted = data.order_id in WAITING
+        WAITING.discard(data.order_id)
+        reply = types.CancelReply(accepted=accepted, reason=None if accepted else "It is being cooked.")
+        CANCELLATIONS[data.cancellation_id] = reply
+    return CANCELLATIONS[data.cancellation_id]
 
 
 async def open_shop(receiver: Receiver, port: int) -> str:
@@ -110,13 +123,18 @@ async def cook(mercato: AsyncClient, order_id: UUID) -> None:
 
 
 async def main(partner: dict[str, str], port: int) -> None:
-    receiver = Receiver(partner["signingSecret"], validate=validate, place=place, refused=print)
+    receiver = Receiver(
+        partner["signingSecret"], validate=validate, place=place, cancel=cancel, refused=print
+    )
     here = await open_shop(receiver, port)
     async with AsyncClient(URL, partner["commerceKey"]) as mercato:
         store = await go_live(mercato, here)
         print(f"{store.name} is live: {store.store_id}", flush=True)
         while True:
             order_id = await KITCHEN.get()
+            if order_id not in WAITING:  # cancelled
+                continue
+            WAITING.discard(order_id)
             try:
                 await cook(mercato, order_id)
             except errors.MercatoError as fault:

@@ -192,6 +192,27 @@ async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: 
     assert (await pos.post(path, b"not json", headers={"Content-Type": "text/plain"})).status == 200
 
 
+async def test_each_live_store_raises_the_limits_with_the_next_request_and_no_request_counts_it(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with service(database_url, tmp_path / "d", rate_limits=True) as running:
+        _, pos = await running.partner()
+        stores = "/v1/commerce/stores"
+        assert (await pos.get(stores)).headers["X-RateLimit-Limit"] == "1000"
+        store = await running.live(pos, shop.host(CATALOG))
+        status = f"{stores}/{store['storeId']}/status"
+        assert (await pos.get(status)).headers["X-RateLimit-Limit"] == "1012"
+        paused = await pos.post(status, {"status": "paused"})
+        assert paused.headers["X-RateLimit-Limit"] == "106"
+        lookups = running.app.callers.lookups
+        before = lookups.misses
+        for _ in range(5):
+            await pos.get(status)
+        assert lookups.misses == before
+        await running.live(pos, shop.host(CATALOG), name="second")
+        assert (await pos.get(status)).headers["X-RateLimit-Limit"] == "1024"
+
+
 async def test_rate_limits_are_counted_and_shown_in_headers(database_url: str, tmp_path: Any):
     from tests.service import service
 

@@ -22,6 +22,7 @@ from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
+from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Job
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
@@ -251,6 +252,24 @@ async def test_a_store_that_never_answers_ends_the_cancellation_and_the_order_go
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
 
 
+async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_time(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order)).status == 503
+        # As after a longer outage of the service: the time is over, and the store has consented meanwhile.
+        shop.answers["cancel"] = {"accepted": True}
+        time.ahead = timedelta(minutes=11)
+        ended = await trading.mercato.until(
+            trading.front,
+            f"{ORDERS}/{order['orderId']}",
+            lambda one: one["cancellation"]["status"] != "requested",
+        )
+        assert (ended["state"], ended["cancellation"]["status"]) == ("cancelled", "accepted")
+
+
 async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
     database_url: str, tmp_path: Path, shop: Merchant, time: Time
 ):
@@ -346,3 +365,22 @@ async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
         async with app.db.write() as tx:
             await app.cancellations.give_up(tx, dead, "the process that ran it ended")
         assert (await read(trading, order))["cancellation"]["status"] == "requested"
+
+
+async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_the_log_of_the_call(
+    database_url: str, tmp_path: Path, shop: Merchant, time: Time, monkeypatch: pytest.MonkeyPatch
+):
+    # So that no background work comes first.
+    monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        shop.answers["cancel"] = broken
+        order = await trading.placed()
+        assert (await cancel(trading, order, key="k-1")).status == 503
+        await trading.update(order, state="completed")
+        refused(await cancel(trading, order, key="k-1"), "ORDER_CLOSED")
+        assert (await read(trading, order))["cancellation"]["status"] == "refused"
+        listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
+        assert [one["status"] for one in listed["deliveries"]] == ["failed"]
+        async with trading.mercato.app.db.read() as tx:
+            kinds = [row.kind for row in await tx.all(select(jobs.c.kind))]
+        assert CANCEL_KIND not in kinds

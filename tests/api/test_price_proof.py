@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.api.trade import Trade, trade
-from tests.catalog.documents import cafe
+from tests.catalog.documents import EXTRAS, cafe
 from tests.service import Merchant, Service
 
 from mercato import cli
@@ -61,11 +61,45 @@ async def test_an_order_with_a_stores_fees_and_a_tip_equals_its_catalog_set_on_b
         assert json.loads(capsys.readouterr().out)["differences"] == []
 
 
+async def test_an_order_of_a_release_without_amounts_on_modifiers_equals_its_catalog_set(
+    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    trading = await trade(mercato, shop)
+    order = deepcopy(await trading.placed())
+    [group] = order["cart"]["lineItems"][0]["modifierGroups"]
+    assert group.pop("name") == "Extras"
+    for choice in group["lineItems"]:
+        assert choice.pop("amounts")
+    paths = await exported(trading, tmp_path, order, capsys)
+    assert cli.run(["price", "verify", *paths]) == 0
+
+
+async def test_a_changed_number_of_free_units_is_a_difference(
+    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    catalog = cafe()
+    catalog["modifierGroups"][EXTRAS]["freeQuantity"] = 1
+    trading = await trade(mercato, shop, catalog=catalog)
+    order = deepcopy(await trading.placed())
+    choices = order["cart"]["lineItems"][0]["modifierGroups"][0]["lineItems"]
+    assert [(one["amounts"]["total"], one.get("freeQuantity")) for one in choices] == [
+        ("0.30", None),
+        ("0.00", 1),
+    ]
+    choices[1]["freeQuantity"] = 0
+    paths = await exported(trading, tmp_path, order, capsys)
+    assert cli.run(["price", "verify", *paths, "--json"]) == 1
+    [found] = json.loads(capsys.readouterr().out)["differences"]
+    assert found["path"].endswith("/lineItems/1/freeQuantity")
+
+
 @pytest.mark.parametrize(
     "path",
     [
         "/cart/lineItems/0/amounts/unitPrice",
         "/cart/lineItems/0/amounts/total",
+        "/cart/lineItems/0/modifierGroups/0/lineItems/1/amounts/unitPrice",
+        "/cart/lineItems/0/modifierGroups/0/lineItems/1/amounts/total",
         "/cart/amounts/subTotal",
         "/amounts/subTotal",
         "/amounts/total",

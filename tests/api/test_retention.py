@@ -16,7 +16,7 @@ from aiohttp import web
 from msgspec.structs import replace
 from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
-from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 from tests.stored import text_of
@@ -85,18 +85,21 @@ async def settled(here: Trade) -> None:
 
 
 async def test_an_order_loses_its_customer_after_the_retention_period(here: Trade):
-    placed = await here.placed(here.order(fulfillment=DELIVERY))
+    asked = here.order(tea() | {"note": "No sugar for Ada"}, fulfillment=DELIVERY, note="Beware of the dog")
+    placed = await here.placed(asked)
     await settled(here)
-    assert CUSTOMER["email"] in await everything(here)
+    for said in (CUSTOMER["email"], "No sugar", "Beware"):
+        assert said in await everything(here)
     await upkeep(here, 89.9).once()
     assert "customer" in (await here.front.get(f"{ORDERS}/{placed['orderId']}")).json()
     await upkeep(here, 90.1).once()
     kept = await everything(here)
-    for said in (*CUSTOMER.values(), *ADDRESS.values(), "203.0.113.7", "Ring twice"):
+    for said in (*CUSTOMER.values(), *ADDRESS.values(), "203.0.113.7", "Ring twice", "No sugar", "Beware"):
         assert said not in kept
     for client, path in ((here.front, ORDERS), (here.pos, MERCHANT)):
         order = (await client.get(f"{path}/{placed['orderId']}")).json()
         assert "customer" not in order
+        assert (order["note"], order["cart"]["lineItems"][0]["note"]) == (None, None)
         assert order["amounts"] == placed["amounts"]
         assert order["fulfillment"]["address"] is None
 

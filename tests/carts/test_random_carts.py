@@ -20,6 +20,7 @@ from mercato.features.carts.changes import Menu, add_item, remove_item
 from mercato.features.carts.pricing import MAX_FAULTS, price
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem
+from mercato_client.testing.prices import booking_faults
 from mercato_contract.carts import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 from mercato_contract.problems import OrderError
 
@@ -51,6 +52,50 @@ def check_price(seed: int, careless: float) -> bool:
     check_distinct(fault.error() for fault in got.faults)
     assert (None if got.total is None else Fraction(got.total, 10**menu.catalog.scale)) == expected.total
     return not expected.faults
+
+
+def check_items(seed: int) -> None:
+    """Check that the amounts of a random cart's lines and modifiers can be booked one by one."""
+    world = RandomStore(seed, careless=0)
+    menu = menu_of(world)
+    got = price(
+        read(world.lines()), catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id, itemized=True
+    )
+    assert got.total is not None
+    bought = msgspec.to_builtins(got.lines)
+    assert booking_faults({"lineItems": bought, "amounts": msgspec.to_builtins(got.amounts)}) == []
+    items, groups = world.document["items"], world.document["modifierGroups"]
+    for line in bought:
+        assert own_price(line) == Fraction(items[line["itemId"]]["basePrice"])
+        assert "freeQuantity" not in line
+        check_choices(line, items, groups)
+
+
+def own_price(line: Any) -> Fraction:
+    below = [Fraction(one["amounts"]["total"]) for one in choices_of(line)]
+    return Fraction(line["amounts"]["unitPrice"]) - sum(below, Fraction())
+
+
+def choices_of(line: Any) -> list[Any]:
+    return [choice for group in line["modifierGroups"] for choice in group["lineItems"]]
+
+
+def check_choices(line: Any, items: Any, groups: Any) -> None:
+    """Check that a group's choices cost what the document says, and that its cheapest units are free."""
+    by_group: dict[str, list[Any]] = {}
+    for part in line["modifierGroups"]:
+        by_group.setdefault(part["modifierGroupId"], []).extend(part["lineItems"])
+    for group_id, choices in by_group.items():
+        group = groups[group_id]
+        prices, charged = [], []
+        for choice in choices:
+            base = items[choice["itemId"]].get("basePrice")
+            own = Fraction(group.get("priceOverrides", {}).get(choice["itemId"], base or 0))
+            assert own_price(choice) == own
+            prices += [own] * choice["quantity"]
+            charged += [own] * (choice["quantity"] - choice.get("freeQuantity", 0))
+            check_choices(choice, items, groups)
+        assert sorted(charged) == sorted(prices)[group.get("freeQuantity", 0) :]
 
 
 def check_distinct(errors: Iterable[OrderError]) -> None:
@@ -156,6 +201,12 @@ def test_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, carel
     check_price(seed, careless)
 
 
+@settings(QUICK, max_examples=500)
+@given(seeds)
+def test_every_line_and_modifier_of_an_order_can_be_booked_for_its_own_price(seed: int):
+    check_items(seed)
+
+
 @settings(QUICK, max_examples=300)
 @given(seeds)
 def test_no_two_faults_of_an_added_line_differ_in_their_message_alone(seed: int):
@@ -179,6 +230,7 @@ def test_a_line_can_be_removed_from_any_invalid_cart(seed: int):
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
 def test_ten_thousand_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, careless: float):
     check_price(seed, careless)
+    check_items(seed)
 
 
 @pytest.mark.long

@@ -14,9 +14,10 @@ from mercato.features.carts.errors import (
     LineItemNotFound,
     MissingStoreId,
 )
+from mercato.features.carts.pricing import price
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem, ValidationFailed
-from mercato_contract.carts import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato_contract.carts import AddCartItemRequest, LineItem, RemoveCartItemRequest, UpdateCartItemRequest
 
 STORE, SET, OLD_SET = uuid4(), uuid4(), uuid4()
 Json = dict[str, Any]
@@ -112,6 +113,26 @@ def test_the_cheapest_units_of_a_group_are_free_whatever_their_order():
     document["modifierGroups"][EXTRAS] |= {"freeQuantity": 2, "maximumAllowed": 5}
     for lines in ([line(MILK, 2), line(LEMON)], [line(LEMON), line(MILK), line(MILK)]):
         assert unit_price(line(TEA, 1, extras(*lines)), document) == "2.80"
+
+
+def test_free_units_are_shown_on_the_cheapest_choices_and_of_equal_ones_on_the_earlier():
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= {"freeQuantity": 3, "maximumAllowed": 9}
+    lines = [line(TEA, 2, extras(line(LEMON, 2), line(MILK, 2), line(LEMON, 2)))]
+    got = price(
+        msgspec.convert(lines, list[LineItem]),
+        catalog=compiled(document),
+        sold_out=(),
+        new_id=new_id,
+        itemized=True,
+    )
+    [bought] = list[Any](as_json(got.lines))
+    told = [
+        (one["amounts"]["unitPrice"], one["amounts"]["total"], one.get("freeQuantity"))
+        for one in bought["modifierGroups"][0]["lineItems"]
+    ]
+    assert told == [("0.10", "0.00", 2), ("0.30", "0.60", None), ("0.10", "0.10", 1)]
+    assert bought["amounts"] == {"unitPrice": "3.20", "total": "6.40"}
 
 
 def test_modifiers_of_a_free_choice_are_not_free():
@@ -343,6 +364,25 @@ def test_add_appends_what_differs_in_a_modifier_or_in_how_many_of_it():
     cart = add(line(TEA, 1, extras(line(MILK))))
     for other in (line(TEA), line(TEA, 1, extras(line(LEMON))), line(TEA, 1, extras(line(MILK, 2)))):
         assert len(add(other, cart)["lineItems"]) == 2
+
+
+def test_lines_merge_only_if_their_notes_are_equal_also_those_of_modifiers():
+    cart = add(line(TEA, 1, extras(line(LEMON)), note="Hot"))
+    assert cart["lineItems"][0]["note"] == "Hot"
+    assert cart["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["note"] is None
+    merged = add(line(TEA, 2, extras(line(LEMON)), note="Hot"), cart)
+    assert [one["quantity"] for one in merged["lineItems"]] == [3]
+    for other in (
+        line(TEA, 1, extras(line(LEMON))),
+        line(TEA, 1, extras(line(LEMON)), note="Cold"),
+        line(TEA, 1, extras(line(LEMON, note="Thin")), note="Hot"),
+    ):
+        assert [one["note"] for one in add(other, cart)["lineItems"]] == ["Hot", other.get("note")]
+
+
+def test_an_empty_note_is_none():
+    cart = add(line(TEA, note=""), add(line(TEA, note=None), add(line(TEA))))
+    assert [(one["quantity"], one["note"]) for one in cart["lineItems"]] == [(3, None)]
 
 
 def test_every_line_has_an_id_the_callers_if_it_is_unique():

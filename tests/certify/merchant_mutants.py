@@ -334,6 +334,49 @@ answers(
     lambda data: (data.get("payment") or {}).get("type") == "somethingNew",
 )
 
+# --- cancel ---------------------------------------------------------------------------------------
+
+trusts("merchant.cancel.forged-refused", b'"order.cancel"')
+answers("merchant.cancel.answered", "cancel", lambda _: True, 404)
+answers("merchant.cancel.no-message", "cancel", lambda data: data["message"] is None)
+answers("merchant.cancel.unknown-members-ignored", "cancel", lambda data: "addedLater" in data, 400)
+
+
+class Undecided(CorrectMerchant):
+    """Decides again about some of the calls, and differently."""
+
+    def answer_cancel(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_cancel(webhook, act)
+        return Reply(409) if self.decides_again(webhook) else reply
+
+    def decides_again(self, webhook: Received) -> bool:
+        raise NotImplementedError
+
+
+@fails("merchant.cancel.repeat-same-answer")
+class RefusesRepeats(Undecided):
+    def decides_again(self, webhook: Received) -> bool:
+        return self.times[webhook.webhook_id] > 1
+
+
+@fails("merchant.cancel.duplicates-at-once")
+class RefusesParallelRepeats(Undecided):
+    def decides_again(self, webhook: Received) -> bool:
+        return self.times[webhook.webhook_id] > 3
+
+
+@fails("merchant.cancel.lost-answer")
+class ForgetsLostDecisions(Undecided):
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        # As above: no client library sends a head without it.
+        if "accept-encoding" not in webhook.headers:
+            self.times["lost", webhook.webhook_id] += 1
+        return super().answer(operation, webhook, act)
+
+    def decides_again(self, webhook: Received) -> bool:
+        return self.times["lost", webhook.webhook_id] > 0 and self.times[webhook.webhook_id] > 2
+
+
 # --- events ---------------------------------------------------------------------------------------
 
 

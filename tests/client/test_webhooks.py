@@ -162,6 +162,13 @@ def order_webhook(kind: str) -> bytes:
     return json.dumps(envelope | {"data": data | {"payment": {"cardToken": "tok_4242"}}}).encode()
 
 
+def cancel_webhook() -> bytes:
+    ids = {"orderId": RUN, "storeId": RUN, "partnerStoreId": "1", "cancellationId": RUN}
+    data: dict[str, Any] = {**ids, "partnerOrderId": None, "reason": "CHANGED_MIND", "message": None}
+    envelope = {"type": "order.cancel", "timestamp": "2026-01-31T18:30:00.000Z", "data": data}
+    return json.dumps(envelope).encode()
+
+
 def fresh(body: bytes) -> dict[str, str]:
     return signed(body, at=datetime.now(UTC))
 
@@ -178,7 +185,13 @@ def test_a_receiver_calls_its_functions_and_answers_in_the_services_format():
         requested.append(str(order.order_id))
         return types.PlaceReply(accepted=True, partner_order_id="A-1")
 
-    receiver = Receiver(SECRET, validate=validate, place=place, event=seen.append, refused=seen.append)
+    def cancel(request: types.OrderCancelData) -> types.CancelReply:
+        requested.append(str(request.cancellation_id))
+        return types.CancelReply(accepted=False, reason="Too late")
+
+    receiver = Receiver(
+        SECRET, validate=validate, place=place, cancel=cancel, event=seen.append, refused=seen.append
+    )
     body = order_webhook("order.validate")
     status, response = receiver.answer(fresh(body), body)
     assert (status, json.loads(response)) == (200, {"isValid": False, "errors": [{"code": "STORE_CLOSED"}]})
@@ -186,6 +199,10 @@ def test_a_receiver_calls_its_functions_and_answers_in_the_services_format():
     status, response = receiver.answer(fresh(body), body)
     assert (status, json.loads(response)) == (200, {"accepted": True, "partnerOrderId": "A-1"})
     assert requested[1] == RUN
+    body = cancel_webhook()
+    status, response = receiver.answer(fresh(body), body)
+    assert (status, json.loads(response)) == (200, {"accepted": False, "reason": "Too late"})
+    assert requested[2] == RUN
     body = order_webhook("order.cancelled")
     assert receiver.answer(fresh(body), body) == (204, b"")
     assert isinstance(seen[0].data, types.OrderCancelledData)
@@ -195,12 +212,14 @@ def test_a_receiver_calls_its_functions_and_answers_in_the_services_format():
     assert isinstance(seen[2], UnreadableWebhookError)
 
 
-def test_a_receiver_without_functions_accepts_every_genuine_webhook():
+def test_a_receiver_without_functions_accepts_every_genuine_webhook_and_cancels_nothing():
     receiver = Receiver([OTHER, SECRET])
     body = order_webhook("order.validate")
     assert receiver.answer(fresh(body), body) == (200, b'{"isValid":true}')
     body = order_webhook("order.place")
     assert receiver.answer(fresh(body), body) == (200, b'{"accepted":true}')
+    body = cancel_webhook()
+    assert receiver.answer(fresh(body), body) == (200, b'{"accepted":false}')
     assert receiver.answer(fresh(BODY), BODY).status == 204
 
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import select
-from tests.api.trade import PLACE, Trade, trade
+from tests.api.trade import PLACE, Trade, tea, trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.partners.test_commands import Shell, shell
@@ -19,7 +19,7 @@ from tests.service import Merchant, Service
 from mercato.console.screen import Audience
 from mercato.console.site import SCREENS
 from mercato.features.orders.privacy import mask_reason, mask_text, private_texts
-from mercato.features.orders.record import StoreAnswer
+from mercato.features.orders.record import Notes, StoreAnswer
 from mercato.features.orders.tables import orders
 from mercato.features.partners.tables import api_keys, partners
 from mercato.features.requests.tables import refused_requests
@@ -56,20 +56,20 @@ FULFILLMENT = {
 }
 MARKS = (
     "zqmail", "zqfirst", "zqlast", "zquser", "zqagent", "zqinstructions", "zqstreet", "zqfloor", "zqcity", "zq9999",
-    "zqstate", "zqcode", "7778899", "777 8899", "198.51.100.77", "40.123456", "73.654321",
+    "zqstate", "zqcode", "zqnote", "zqlinenote", "7778899", "777 8899", "198.51.100.77", "40.123456", "73.654321",
 )  # fmt: skip
 """What the private members have, and what answers repeat of them."""
 
 
 def marked(deal: Trade, **members: Any) -> dict[str, Any]:
-    order = deal.order(**members)
+    order = deal.order(tea() | {"note": "Zqlinenote"}, note="Zqnote at the counter", **members)
     return order | {"customer": CUSTOMER, "clientContext": CLIENT, "fulfillment": FULFILLMENT} | members
 
 
 async def echo(_request: web.Request, body: bytes) -> web.Response:
     """Accept an order, and repeat who ordered it."""
     order = json.loads(body)["data"]["order"]
-    told = {name: order.get(name) for name in ("customer", "clientContext", "fulfillment")}
+    told = {name: order.get(name) for name in ("customer", "clientContext", "fulfillment", "note")}
     return web.json_response({"accepted": True, "partnerOrderId": "A-1 Zqlast", **told})
 
 
@@ -99,7 +99,7 @@ async def happen(deal: Trade) -> None:
     }
     cancelled = await deal.placed(marked(deal))
     assert (await deal.update(cancelled, status="confirmed")).status == 200
-    reason = "Mr Zqlast (+15557778899) doesn't answer"
+    reason = "Mr Zqlast (+15557778899, Zqnote at the counter) doesn't answer"
     assert (await deal.update(cancelled, state="cancelled", cancelReason=reason)).status == 200
     given_up = await deal.placed(marked(deal))
     await deal.mercato.app.orders.cancel(UUID(given_up["orderId"]), reason="Fraud")
@@ -197,7 +197,9 @@ async def test_both_sides_of_an_order_see_its_customer_and_what_the_other_side_w
     await happen(deal)
     for client in (deal.pos, deal.front):
         browser, _ = await enter_as_partner(mercato, client)
-        assert "Zqfirst Zqlast" in await _texts(browser, "orders", "Orders")
+        shown = await _texts(browser, "orders", "Orders")
+        for words in ("Zqfirst Zqlast", "Zqnote at the counter", "Zqlinenote"):
+            assert words in shown
         assert "doesn't answer" in await _texts(browser, "orders", "Orders")
         sent = await _texts(browser, "deliveries", "Deliveries")
         assert "12 Zqstreet" in sent, "the body"
@@ -242,12 +244,18 @@ def test_a_member_that_is_not_known_is_masked_in_a_webhook_about_an_order():
         ("call (555) 0100", False),
         ("Out of dough", False),
         ("mary-ann moved", True),
+        ("it was not TOO hot", True),
     ],
 )
 def test_words_of_partners_are_hidden_that_repeat_a_private_text(text: str, hidden: bool):
     customer = Customer(email="a@b.example", first_name="Ada Mary-Ann", last_name="王", phone="+1 555-0100")
     client = ClientContext(ip="203.0.113.7", user_agent="")
-    private = private_texts(customer, client, PickupFulfillment(schedule_type=ScheduleType.ASAP))
+    private = private_texts(
+        customer,
+        client,
+        PickupFulfillment(schedule_type=ScheduleType.ASAP),
+        Notes(order="Not too hot", lines={}),
+    )
     assert mask_text(text, private) == ("***" if hidden else text)
 
 

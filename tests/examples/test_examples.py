@@ -17,7 +17,7 @@ from tests.service import Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
-from mercato_client import AsyncClient, types
+from mercato_client import AsyncClient, errors, types
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -96,6 +96,28 @@ async def test_a_storefront_buys_from_a_merchant(mercato: Service, desk: Path):
         async with asyncio.timeout(60):
             assert b"was handed over." in await shop.stdout.readline()
         assert await interrupted(shop) == (0, "Closed.\n", "")
+
+
+async def test_a_merchant_cancels_an_order_that_waits_and_none_that_it_has_begun(
+    mercato: Service, desk: Path
+):
+    async with merchant(desk, mercato.base) as shop:
+        bought = [await started(desk, mercato.base, "storefront.py", "shop.json") for _ in range(2)]
+        for storefront in bought:
+            assert storefront.stdout is not None
+            async with asyncio.timeout(60):
+                while b"is placed" not in await storefront.stdout.readline():
+                    pass
+        key = json.loads((desk / "shop.json").read_text())["marketfrontKey"]
+        async with AsyncClient(mercato.base, key) as client:
+            orders = [one.order_id async for one in client.list_marketfront_orders()]
+            # The first is being cooked, which takes more than a second; the other one waits for it.
+            cancelled = await client.cancel_order(orders[0], reason="CHANGED_MIND")
+            assert cancelled.state == "cancelled"
+            with pytest.raises(errors.ConflictError, match="It is being cooked"):
+                await client.cancel_order(orders[1], reason="CHANGED_MIND")
+        assert [(await told(storefront))[0] for storefront in bought] == [0, 0]
+        await interrupted(shop)
 
 
 async def test_a_storefront_that_is_interrupted_says_what_becomes_of_its_order(mercato: Service, desk: Path):

@@ -9,7 +9,14 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
 from mercato.features.orders.amounts import wire
-from mercato.features.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
+from mercato.features.orders.record import (
+    OrderContent,
+    OrderRow,
+    StoreAnswer,
+    cancelled_data,
+    event_data,
+    place_body,
+)
 from mercato.features.orders.validation import validate_body
 from mercato_contract.orders import OrderState, OrderStatus
 from mercato_contract.wire import as_json
@@ -60,7 +67,8 @@ def check_order(told: Any) -> None:
     [lemon] = extras["lineItems"]
     assert (tea["partnerItemId"], cake["partnerItemId"]) == (TEA, CAKE)
     assert (extras["partnerModifierGroupId"], lemon["partnerItemId"]) == (EXTRAS, LEMON)
-    assert set(told) == {"cart", "clientContext", "fulfillment", "amounts", "customer"}
+    assert (extras["name"], lemon["amounts"]) == ("Extras", {"unitPrice": "0.10", "total": "0.10"})
+    assert set(told) == {"cart", "clientContext", "fulfillment", "note", "amounts", "customer"}
     core(json.dumps(told).encode())
     assert [one["name"] for one in told["cart"]["lineItems"]] == ["Tea", "Cake"]
     assert told["cart"]["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["name"] == "Lemon"
@@ -101,7 +109,7 @@ def test_without_a_payment_the_member_is_absent():
 def test_an_absent_customer_is_absent_from_the_body():
     bare = row(customer=None, client_context=None)
     told = json.loads(place_body(bare, payment=UNSET, now=NOW))["data"]["order"]
-    assert set(told) == {"cart", "fulfillment", "amounts"}
+    assert set(told) == {"cart", "fulfillment", "note", "amounts"}
 
 
 def test_a_cancellation_has_its_reason():
@@ -119,3 +127,19 @@ def test_an_order_event_has_a_sequence_and_the_order_without_its_payment():
         assert told[member] == told["order"][member]
     assert "payment" not in told["order"]
     assert "partner" not in json.dumps(told["order"]["cart"])
+
+
+def test_the_content_of_an_order_from_before_modifiers_had_amounts_is_read():
+    stored = json.loads(as_json(OrderContent(cart=row().cart, amounts=row().amounts)))
+    [extras] = stored["cart"]["lineItems"][0]["modifierGroups"]
+    del extras["name"]
+    for line in (*stored["cart"]["lineItems"], *extras["lineItems"]):
+        line.pop("note")
+    for line in extras["lineItems"]:
+        del line["amounts"]
+    content = msgspec.json.decode(as_json(stored), type=OrderContent)
+    [lemon] = content.cart.line_items[0].modifier_groups[0].line_items
+    assert (lemon.note, lemon.amounts, lemon.free_quantity) == (None, UNSET, UNSET)
+    assert json.loads(as_json(content))["cart"]["lineItems"][0]["modifierGroups"][0]["lineItems"] == [
+        {"note": None} | line for line in extras["lineItems"]
+    ]

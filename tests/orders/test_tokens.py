@@ -181,6 +181,24 @@ def test_a_line_split_in_two_equals_one_line_of_their_sum():
     assert of(line(TEA, 1, line(MILK)), line(TEA)) != of(line(TEA, 2, line(MILK)))
 
 
+def test_notes_count_and_an_order_without_notes_has_the_digest_that_it_had_before_there_were_notes():
+    bare = of(line(TEA, 1, line(LEMON)))
+    assert bare == of(line(TEA, 1, line(LEMON, note=""), note=None), note=None)
+    assert (bare.cart.hex()[:12], bare.fulfillment.hex()[:12]) == ("1ba6105c09ff", "5bab2097a25a")
+    others = [
+        of(line(TEA, 1, line(LEMON), note="Hot")),
+        of(line(TEA, 1, line(LEMON), note="Cold")),
+        of(line(TEA, 1, line(LEMON, note="Hot"))),
+        of(line(TEA, 1, line(LEMON)), note="Hot"),
+        of(line(TEA, 1, line(LEMON)), note="Cold"),
+    ]
+    assert len({bare, *others}) == 6
+    token = SEAL.issue(bare, AGREED, now=NOW)
+    assert "another cart" in refused(token, others[0])
+    assert "another fulfillment or note" in refused(token, others[3])
+    assert digest_of(STOREFRONT, checked(order(note="Hot"))) != digest_of(STOREFRONT, checked(order()))
+
+
 def test_street_and_address1_are_one_and_instants_are_compared_in_utc():
     def digest_with(**more: Any) -> Digest:
         later = {"scheduleType": "SCHEDULED"}
@@ -252,8 +270,10 @@ def changed(chance: random.Random, lines: list[Json]) -> list[Json]:
     lines = copy.deepcopy(lines)
     one = chance.choice(lines)
     below = [group for group in one["modifierGroups"] if group["lineItems"]]
-    what = chance.randint(0, 4 if below else 2)
-    if what == 0:
+    what = chance.randint(-1, 4 if below else 2)
+    if what < 0:
+        one["note"] = one.get("note", "") + "!"
+    elif what == 0:
         one["quantity"] += 1
     elif what == 1:
         one["itemId"] = str(new_id())

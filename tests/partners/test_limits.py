@@ -66,6 +66,14 @@ def test_a_partners_own_limits_override_the_defaults(now: HandClock) -> None:
     assert counts.take(who, "writes").limit == 100
 
 
+def test_each_live_store_adds_twelve_reads_and_six_writes_to_either_limit(now: HandClock) -> None:
+    counts = limiter(now)
+    for own, reads, writes in ((Limits(), 1120, 160), (Limits(reads=5, writes=1), 125, 61)):
+        who = Caller(new_id(), new_id(), Surface.COMMERCE, own, stores=10)
+        found = [counts.take(who, rate).limit for rate in ("reads", "writes", "discovery")]
+        assert found == [reads, writes, 60]
+
+
 @pytest.mark.parametrize(("limit", "workers", "share"), [(100, 4, 25), (10, 4, 3), (1, 4, 1)])
 def test_the_limit_is_divided_by_the_workers_and_shown_whole(
     now: HandClock, limit: int, workers: int, share: int

@@ -10,7 +10,7 @@ from uuid import UUID
 from tests.prove.calls import Partner
 from tests.prove.documents import DISHES, EXTRA, item_id
 from tests.prove.doubles import FAILS_ONCE
-from tests.prove.records import KeyHistory, Shop, StorefrontRecords
+from tests.prove.records import CancelHistory, KeyHistory, Shop, StorefrontRecords
 from tests.prove.selling import redeliver
 
 from mercato_client.testing import DECLINED_CARD
@@ -26,6 +26,8 @@ _LEFT_ALONE: Final = 0.12
 _ASKED_AGAIN: Final = 0.2
 _TOKEN_AGAIN: Final = 0.25
 _REDELIVERED: Final = 0.08
+_CANCELLED: Final = 0.6
+_CANCELLED_AGAIN: Final = 0.3
 
 
 @dataclass(slots=True)
@@ -53,10 +55,13 @@ class Buying:
             order["validatedOrderToken"] = token
         self.records.keys[key] = KeyHistory(order, token)
         if me.rng.random() < _LEFT_ALONE:
-            # The customer closes the page; the order's outcome is read at the end of the round.
+            # The customer closes the page, or cancels at once; the order's outcome is read at the end of the round.
             await self.ask_once(me, key)
+            await self._cancel(me, key)
             return
         await self.settle(me, key)
+        await asyncio.sleep(me.rng.uniform(0, 0.5))
+        await self._cancel(me, key)
         if me.rng.random() < _ASKED_AGAIN:
             await self.ask_once(me, key)
         if token is not None and me.rng.random() < _TOKEN_AGAIN:
@@ -66,6 +71,33 @@ class Buying:
             await self.settle(me, other)
         if me.rng.random() < _REDELIVERED:
             await redeliver(me, DELIVERIES)
+
+    async def _cancel(self, me: Partner, key: str) -> None:
+        """Cancel some of the orders, sometimes under two keys at once; some customers don't wait for the answer."""
+        for order_id in self.records.keys[key].order_ids:
+            if me.rng.random() >= _CANCELLED:
+                continue
+            keys = [_uuid(me)] + ([_uuid(me)] if me.rng.random() < _CANCELLED_AGAIN else [])
+            for new in keys:
+                self.records.cancellations[new] = CancelHistory(order_id, f"R-{new[:8]}")
+            waits = me.rng.random() >= _LEFT_ALONE
+            await asyncio.gather(
+                *((self.settle_cancel if waits else self.cancel_once)(me, new) for new in keys)
+            )
+
+    async def settle_cancel(self, me: Partner, key: str) -> None:
+        """Repeat a cancellation until its answer is final."""
+        while (answer := await self.cancel_once(me, key)) is None or answer.is_retryable:
+            await me.pause(answer)
+
+    async def cancel_once(self, me: Partner, key: str) -> Answer | None:
+        """Send a cancellation with a key, and record a final answer."""
+        history = self.records.cancellations[key]
+        path = f"{ORDERS}/{history.order_id}/cancel"
+        answer = await me.once("POST", path, {"reason": history.reason}, Idempotency_Key=key)
+        if answer is not None and not answer.is_retryable:
+            history.finals.append((answer.status, answer.body))
+        return answer
 
     async def settle(self, me: Partner, key: str) -> None:
         """Repeat a request with a key until the answer is final."""

@@ -19,7 +19,10 @@ EXPECTED: Final = frozenset(
 )
 """Refusals that this workload may get; any other is a bug in the service."""
 
+EXPECTED_OF_CANCELLATION: Final = frozenset({"CANCELLATION_REFUSED", "ORDER_CLOSED"})
+
 CREATED: Final = 201
+OK: Final = 200
 
 Found = Iterator[Violation]
 
@@ -122,15 +125,63 @@ def both_sides_have_it(records: Records) -> Found:
             )
 
 
+def each_cancellation_has_one_answer(records: Records) -> Found:
+    """Every key of a cancellation has one reply, which agrees with the order."""
+    for key, history in records.storefront.cancellations.items():
+        if not history.finals:
+            yield Violation("stuck", "a cancellation has no final reply", key)
+            continue
+        if len(set(history.pinned)) > 1:
+            yield Violation("doubled", "a cancellation has different replies", key)
+        order = records.service.orders.get(history.order_id)
+        if order is None:
+            continue  # no_order_is_lost reports it
+        status, body = (history.pinned or history.finals[-1:])[0]
+        code = msgspec.json.decode(body).get("errorCode")
+        if status == OK and order.state != "cancelled":
+            yield Violation("lost", f"a cancelled order is {order.state}", f"{key} {order.id}")
+        elif status != OK and code not in EXPECTED_OF_CANCELLATION:
+            yield Violation("differs", f"a cancellation was refused with {status} {code}", key)
+        elif status != OK and order.cancel_reason == history.reason:
+            yield Violation("doubled", f"a cancellation refused with {code} took effect", f"{key} {order.id}")
+
+
+def stores_hear_each_cancellation_once(records: Records) -> Found:
+    """A store hears of each cancellation under one id, of one that a storefront requested; its answer decides."""
+    reasons = {(one.order_id, one.reason) for one in records.storefront.cancellations.values()}
+    heard: Counter[tuple[str, str]] = Counter()
+    for cancellation_id, one in records.merchants.cancellations.items():
+        heard[one.order_id, one.reason] += 1
+        stored = records.service.cancellations.get(cancellation_id)
+        if stored is None or stored.order_id != one.order_id:
+            yield Violation(
+                "doubled", "a store heard of a cancellation that the service lacks", cancellation_id
+            )
+        elif (one.order_id, one.reason) not in reasons:
+            yield Violation(
+                "differs", "a store heard of a cancellation that nobody requested", cancellation_id
+            )
+        elif stored.status == "succeeded" and one.accepted is None:
+            yield Violation("differs", "the answer of a silent store was recorded", cancellation_id)
+    for (order_id, reason), times in heard.items():
+        if times > 1:
+            yield Violation(
+                "doubled", "a store heard of a cancellation under several ids", f"{order_id} {reason}"
+            )
+    for order in records.service.orders.values():
+        if order.cancellation == "requested":
+            yield Violation("stuck", "a cancellation waits for its store", order.id)
+
+
 def states_agree(records: Records) -> Found:
     """Service, merchant and the storefront's newest event agree on an order."""
     for order in records.service.orders.values():
         taken = records.merchants.orders.get(order.id)
         if taken is not None and order.answer == "accepted":
-            if (taken.state, taken.status) != (order.state, order.status):
+            if (taken.final_state, taken.status) != (order.state, order.status):
                 yield Violation(
                     "lost",
-                    f"the merchant's {taken.state}/{taken.status} is {order.state}/{order.status} here",
+                    f"the merchant's {taken.final_state}/{taken.status} is {order.state}/{order.status} here",
                     order.id,
                 )
             if order.number not in {None, taken.number}:
@@ -221,6 +272,8 @@ CHECKS: Final[tuple[Callable[[Records], Found], ...]] = (
     each_token_has_one_order,
     no_order_is_lost,
     both_sides_have_it,
+    each_cancellation_has_one_answer,
+    stores_hear_each_cancellation_once,
     states_agree,
     events_are_complete,
     webhooks_are_genuine,

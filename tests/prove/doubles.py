@@ -9,6 +9,7 @@ from aiohttp import web
 from tests.prove.documents import document
 from tests.prove.records import (
     Event,
+    MerchantCancellation,
     MerchantOrder,
     MerchantRecords,
     Shop,
@@ -25,6 +26,9 @@ FAILS_ONCE: Final = "tok_fails_once"
 
 SILENT: Final = 0.06
 """The share of orders that a store never answers, although it may have recorded them."""
+
+REFUSES: Final = 0.3
+"""The share of cancellations that a store refuses, beside those of orders that it has closed."""
 
 FAILURES: Final = ("500 2%", "503 1%", "429 1%", "404 1%", "drop 5%")
 SLOW: Final = ("slow:0.3 3%", "slow:1.1 3%")
@@ -96,7 +100,11 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
 
     def __init__(self, records: MerchantRecords, rng: random.Random, on_taken: Callable[[str], None]) -> None:
         lines = [f"{name} {one}" for name in ("catalog-sync", "order-cancelled") for one in FAILURES]
-        lines += [f"{name} {one}" for name in ("validate", "place", "catalog") for one in (*FAILURES, *SLOW)]
+        lines += [
+            f"{name} {one}"
+            for name in ("validate", "place", "cancel", "catalog")
+            for one in (*FAILURES, *SLOW)
+        ]
         super().__init__(behaviour=lines, seed=rng.getrandbits(32))
         self.prepare(records.webhooks, rng)
         self.records = records
@@ -114,6 +122,8 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
         return f"/catalogs/{shop.name}/{shop.version if is_fixed else 'current'}"
 
     def draw(self, operation: str, webhook: Received) -> Act:
+        if operation == "cancel":
+            return self._draw_cancel(webhook)
         if operation not in {"validate", "place"}:
             return super().draw(operation, webhook)
         act = self.behaviour.next(operation)
@@ -125,6 +135,37 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
             if known is not None and known.silent and self._heads():
                 return Act(DROP)
         return act
+
+    def _draw_cancel(self, webhook: Received) -> Act:
+        """Fail on any attempt but the third and later ones, so that the service hears the decision in its time."""
+        self.webhooks.note(webhook.webhook_id, webhook.body)
+        act = self.behaviour.next("cancel")
+        if self.webhooks.arrivals[webhook.webhook_id] > 2:
+            return HONEST
+        if act.name in {STATUS, DROP} and self._heads():
+            self.answer_cancel(webhook, act)  # decided, although the service gets no answer
+        return act
+
+    def answer_cancel(self, webhook: Received, act: Act) -> Reply:
+        """Answer, or never: a store that is silent about a cancellation doesn't decide, and the order goes on."""
+        known = self.records.cancellations.get(webhook.webhook_id)
+        if known is None and self.rng.random() < SILENT:
+            data = webhook.json()["data"]
+            known = MerchantCancellation(data["orderId"], data["reason"], None)
+            self.records.cancellations[webhook.webhook_id] = known
+        if known is not None and known.accepted is None:
+            return Reply(503)
+        return super().answer_cancel(webhook, act)
+
+    def consent(self, webhook: Received, act: Act) -> Mapping[str, Any]:
+        data = webhook.json()["data"]
+        order = self.records.orders[data["orderId"]]
+        accepted = order.state == "open" and self.rng.random() > REFUSES
+        order.consented |= accepted
+        self.records.cancellations[webhook.webhook_id] = MerchantCancellation(
+            data["orderId"], data["reason"], accepted
+        )
+        return {"accepted": accepted} | ({} if accepted else {"reason": "Too late."})
 
     def answer_place(self, webhook: Received, act: Act) -> Reply:
         reply = super().answer_place(webhook, act)

@@ -29,6 +29,8 @@ class Counts(msgspec.Struct, frozen=True):
     orders: int = 0
     cancelled: int = 0
     """Of the orders, those that ended cancelled, for whatever reason."""
+    cancellations: int = 0
+    """Idempotency-Keys under which the storefront cancelled orders."""
     webhooks: int = 0
     """Webhooks that arrived, repeats included."""
     runs: int = 0

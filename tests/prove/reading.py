@@ -5,7 +5,7 @@ from typing import Any, Final
 from sqlalchemy import Select, and_, func, or_, select
 from tests.prove.calls import Partner
 from tests.prove.documents import version_of
-from tests.prove.records import ServiceOrder, ServiceRecords, ServiceRun, Shop
+from tests.prove.records import ServiceCancellation, ServiceOrder, ServiceRecords, ServiceRun, Shop
 
 from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.orders.tables import idempotency_keys, order_submissions, orders
@@ -18,6 +18,8 @@ MOST_NAMED: Final = 20
 """How many unfinished entries of a kind are named."""
 
 _PAGE: Final = 100
+
+_CALLS: Final = ("order.validate", "order.place", "order.cancel")
 
 
 def _unfinished() -> dict[str, Select[Any]]:
@@ -32,6 +34,9 @@ def _unfinished() -> dict[str, Select[Any]]:
         ).where(or_(deliveries.c.status == "pending", _failed_event())),
         "submission": select(order_submissions.c.order_id),
         "order": select(orders.c.id, orders.c.answer).where(orders.c.answer == "waiting"),
+        "cancellation": select(orders.c.id, orders.c.cancellation).where(
+            orders.c.cancellation.like('%"status":"requested"%')
+        ),
     }
 
 
@@ -43,7 +48,7 @@ def _unanswered() -> Select[Any]:
 
 def _failed_event() -> Any:
     """Events that were given up; a call to a store may end without an answer."""
-    return and_(deliveries.c.status == "failed", deliveries.c.type.not_in(("order.validate", "order.place")))
+    return and_(deliveries.c.status == "failed", deliveries.c.type.not_in(_CALLS))
 
 
 async def count_unfinished(db: Database) -> int:
@@ -112,7 +117,12 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
             status=row.status,
             number=order.get("partnerOrderId"),
             sequence=row.sequence,
+            cancel_reason=order.get("cancelReason"),
+            cancellation=(order.get("cancellation") or {}).get("status"),
         )
+    cancels = select(deliveries.c.webhook_id, deliveries.c.order_id, deliveries.c.status)
+    for row in await tx.all(cancels.where(deliveries.c.type == "order.cancel")):
+        records.cancellations[str(row.webhook_id)] = ServiceCancellation(str(row.order_id), row.status)
     # In the order in which they ended: of two requested from different servers, the database knows which
     # comes first, and not the clocks that their ids were made by.
     runs = select(catalog_runs).where(catalog_runs.c.notified)

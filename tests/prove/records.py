@@ -43,6 +43,22 @@ class MerchantOrder:
     status: str = "pending"
     state: str = "open"
     closed_by_service: bool = False
+    consented: bool = False
+    """The merchant has let the storefront cancel it."""
+
+    @property
+    def final_state(self) -> str:
+        """Return the state that the merchant ends with: an update that was acknowledged came before its consent."""
+        return "cancelled" if self.consented and self.state == "open" else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantCancellation:
+    """A cancellation in a merchant's records, with its only answer; None if the merchant never answers."""
+
+    order_id: str
+    reason: str
+    accepted: bool | None
 
 
 @dataclass(slots=True)
@@ -71,6 +87,8 @@ class MerchantRecords:
     orders: dict[str, MerchantOrder] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     """Orders of which `order-cancelled` was acknowledged."""
+    cancellations: dict[str, MerchantCancellation] = field(default_factory=dict)
+    """By the webhook-id under which the merchant heard of them."""
     synced: dict[str, str] = field(default_factory=dict)
     """The result in the acknowledged sync webhook of a run."""
     webhooks: WebhookLog = field(default_factory=WebhookLog)
@@ -108,10 +126,26 @@ class Event:
 
 
 @dataclass(slots=True)
+class CancelHistory:
+    """An Idempotency-Key of a cancellation: its order, and every final answer to it. The reason is the key's own."""
+
+    order_id: str
+    reason: str
+    finals: list[tuple[int, bytes]] = field(default_factory=list)
+
+    @property
+    def pinned(self) -> list[tuple[int, bytes]]:
+        """Return the answers that are pinned to the key."""
+        return [final for final in self.finals if _has_order_id(final[1])]
+
+
+@dataclass(slots=True)
 class StorefrontRecords:
     """The records of the storefront."""
 
     keys: dict[str, KeyHistory] = field(default_factory=dict)
+    cancellations: dict[str, CancelHistory] = field(default_factory=dict)
+    """By their Idempotency-Key."""
     events: dict[str, dict[int, set[Event]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
@@ -129,6 +163,17 @@ class ServiceOrder:
     status: str
     number: str | None
     sequence: int
+    cancel_reason: str | None = None
+    cancellation: str | None = None
+    """The status of the storefront's newest cancellation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCancellation:
+    """A cancellation about which the service called the store, by its delivery log."""
+
+    order_id: str
+    status: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +193,8 @@ class ServiceRecords:
     orders: dict[str, ServiceOrder] = field(default_factory=dict)
     runs: dict[str, ServiceRun] = field(default_factory=dict)
     """In the order in which they were requested."""
+    cancellations: dict[str, ServiceCancellation] = field(default_factory=dict)
+    """By the webhook-id of their calls."""
     serves: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By store: the CatalogSet's id and the version that its prices identify."""
     stores: dict[str, str] = field(default_factory=dict)

@@ -221,6 +221,9 @@ class Day:
                 for key in self.storefront.records.keys:
                     await self.buying.settle(me, key)
                     await self.buying.ask_once(me, key)
+                for key in self.storefront.records.cancellations:
+                    await self.buying.settle_cancel(me, key)
+                    await self.buying.cancel_once(me, key)
         await self.rest(db)
 
     async def read(self, db: Database) -> ServiceRecords:
@@ -249,6 +252,7 @@ class Day:
             operations=self.calls.sent,
             orders=len(orders),
             cancelled=sum(order.state == "cancelled" for order in orders),
+            cancellations=len(self.storefront.records.cancellations),
             webhooks=sum(one.inbox.received for one in (*self.doubles, self.storefront)),
             runs=len(service.runs),
             seconds=seconds,

@@ -133,6 +133,8 @@ class Selling:
         me = self.partners[self.records.shops[taken.store].merchant]
         for change in plan(me.rng):
             await asyncio.sleep(me.rng.uniform(0, 0.7))
+            if taken.consented:
+                return
             answer = await me.until_final("POST", f"{ORDERS}/{order_id}/status", change)
             if answer.status == _OK:
                 said = answer.json()

@@ -59,12 +59,14 @@ def save(path: Path | None, state: State) -> None:
 def table(state: State) -> str:
     """Return the table of a proof, in Markdown."""
     head = ("database", "rounds", "kills", "at named points", "operations", "webhooks", "runs", "orders")
-    rows = [(*head, "cancelled", *KINDS), ("---",) * (len(head) + 1 + len(KINDS))]
+    rows = [(*head, "cancelled", "cancellations", *KINDS), ("---",) * (len(head) + 2 + len(KINDS))]
     for database, tally in state.tallies.items():
         said = tally.counts
         numbers = (said.rounds, said.kills, said.at_points, said.operations, said.webhooks, said.runs)
         seen = [sum(one.violation.kind == kind for one in tally.broken) for kind in KINDS]
-        shown = (f"{number:,}" for number in (*numbers, said.orders, said.cancelled, *seen))
+        shown = (
+            f"{number:,}" for number in (*numbers, said.orders, said.cancelled, said.cancellations, *seen)
+        )
         rows.append((database, *shown))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(

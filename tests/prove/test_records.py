@@ -9,11 +9,14 @@ import pytest
 from tests.prove.compare import CHECKS, compare
 from tests.prove.model import KINDS, Counts, Violation
 from tests.prove.records import (
+    CancelHistory,
     Event,
     KeyHistory,
+    MerchantCancellation,
     MerchantOrder,
     MerchantRecords,
     Records,
+    ServiceCancellation,
     ServiceOrder,
     ServiceRecords,
     ServiceRun,
@@ -38,6 +41,7 @@ def records() -> Records:
             "taken": order("taken"),
             "silent": order("silent", answer="given_up", state="cancelled", status="pending", number=None),
             "refused": order("refused", answer="refused", state="cancelled", number=None, sequence=0),
+            "ended": order("ended", state="cancelled", cancel_reason="R-1", cancellation="accepted"),
         },
         runs={
             "r1": ServiceRun(id="r1", store_id="s", status="succeeded", set_id="set1"),
@@ -47,6 +51,10 @@ def records() -> Records:
         serves={"s": ("set2", 2)},
         stores={"s": "a-1"},
         paused={"s": False},
+        cancellations={
+            "c1": ServiceCancellation("ended", "succeeded"),
+            "c2": ServiceCancellation("taken", "succeeded"),
+        },
     )
     service.found.update(["s"])
     shop = Shop("a-1", 0, store_id="s", version=3, broken={3}, runs={"r1": 1, "r2": 2, "r3": 3}, paused=False)
@@ -55,6 +63,11 @@ def records() -> Records:
         orders={
             "taken": MerchantOrder("a-1", True, (200, {}), "n-taken", status="ready", state="completed"),
             "refused": MerchantOrder("a-1", False, (402, {}), None),
+            "ended": MerchantOrder("a-1", True, (200, {}), "n-ended", status="ready", consented=True),
+        },
+        cancellations={
+            "c1": MerchantCancellation("ended", "R-1", True),
+            "c2": MerchantCancellation("taken", "R-2", False),
         },
         cancelled={"silent"},
         synced={"r1": "succeeded", "r2": "succeeded", "r3": "failed"},
@@ -74,9 +87,23 @@ def records() -> Records:
                 {}, None, [reply(409, errorCode="ORDER_CLOSED", orderId="silent")], {"silent"}
             ),
             "key-refused": KeyHistory({}, None, [reply(400, errorCode="PAYMENT_DECLINED")], {"refused"}),
-        }
+            "key-ended": KeyHistory({}, None, [reply(201, orderId="ended")], {"ended"}),
+        },
+        cancellations={
+            "cancel-ended": CancelHistory("ended", "R-1", [reply(200, orderId="ended")] * 2),
+            # Without an orderId: the order was closed before, and the key stays free.
+            "cancel-again": CancelHistory("ended", "R-3", [reply(409, errorCode="ORDER_CLOSED")]),
+            "cancel-taken": CancelHistory(
+                "taken", "R-2", [reply(409, errorCode="CANCELLATION_REFUSED", orderId="taken")]
+            ),
+        },
     )
-    for name, state, status in (("taken", "completed", "ready"), ("silent", "cancelled", "pending")):
+    ends = {
+        "taken": ("completed", "ready"),
+        "silent": ("cancelled", "pending"),
+        "ended": ("cancelled", "ready"),
+    }
+    for name, (state, status) in ends.items():
         front.events[name][1] = {Event(f"{name}-1", "d1", "open", "pending")}
         front.events[name][2] = {Event(f"{name}-2", "d2", state, status)}
     return Records(service=service, merchants=merchants, storefront=front)
@@ -91,6 +118,16 @@ def second_order(records: Records, **values: Any) -> None:
     records.service.orders["second"] = order("second", **values)
     records.merchants.orders["second"] = replace(records.merchants.orders["taken"], number="n-second")
     records.storefront.events["second"] = records.storefront.events["taken"]
+
+
+def cancels(records: Records) -> dict[str, CancelHistory]:
+    return records.storefront.cancellations
+
+
+def heard(records: Records, name: str, order_id: str, reason: str, *, accepted: bool | None) -> None:
+    """Let the merchant have heard of a cancellation, and the service know of it."""
+    records.merchants.cancellations[name] = MerchantCancellation(order_id, reason, accepted)
+    records.service.cancellations[name] = ServiceCancellation(order_id, "succeeded")
 
 
 def keys(records: Records) -> dict[str, KeyHistory]:
@@ -129,6 +166,29 @@ WRONG: dict[str, tuple[str, Callable[[Records], Any]]] = {
     "an order of an event is gone": ("lost", lambda b: b.storefront.events["gone"]),
     "the merchant has it not": ("lost", lambda b: b.merchants.orders.pop("taken")),
     "the merchant does not know of the end": ("lost", lambda b: b.merchants.cancelled.clear()),
+    "a cancellation has no answer": ("stuck", lambda b: cancels(b)["cancel-ended"].finals.clear()),
+    "a cancellation has two answers": (
+        "doubled",
+        lambda b: cancels(b)["cancel-ended"].finals.append(reply(200, orderId="ended", more=1)),
+    ),
+    "a cancellation is lost": ("lost", lambda b: moved(b, "ended", state="open")),
+    "only the merchant has cancelled": (
+        "lost",
+        lambda b: setattr(b.merchants.orders["ended"], "consented", False),
+    ),
+    "a refused cancellation took effect": ("doubled", lambda b: moved(b, "taken", cancel_reason="R-2")),
+    "an odd refusal of a cancellation": (
+        "differs",
+        lambda b: setattr(cancels(b)["cancel-again"], "finals", [reply(404, errorCode="ORDER_NOT_FOUND")]),
+    ),
+    "a cancellation came under two ids": ("doubled", lambda b: heard(b, "c9", "ended", "R-1", accepted=True)),
+    "a cancellation that nobody requested": (
+        "differs",
+        lambda b: heard(b, "c9", "taken", "R-9", accepted=False),
+    ),
+    "a cancellation of no row": ("doubled", lambda b: b.service.cancellations.pop("c1")),
+    "a silent store's answer": ("differs", lambda b: heard(b, "c2", "taken", "R-2", accepted=None)),
+    "a cancellation waits": ("stuck", lambda b: moved(b, "taken", cancellation="requested")),
     "a status is lost": ("lost", lambda b: setattr(b.merchants.orders["taken"], "status", "inTransit")),
     "an event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(1)),
     "the last event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(2)),

@@ -16,6 +16,8 @@ from mercato_contract.debugger.headers import read_headers
 from mercato_contract.debugger.mistakes import Message, find_right
 from mercato_contract.events import (
     PAYLOADS,
+    CancelReply,
+    OrderCancelData,
     OrderPlaceData,
     OrderValidateData,
     Payload,
@@ -146,10 +148,11 @@ class Answer(NamedTuple):
 class Receiver:
     """Answers webhooks for any web framework: `status, body = receiver.answer(request.headers, body)`.
 
-    `validate` answers whether an order is possible, `place` accepts one; without them every order is accepted. A
-    repeat of an order has the same `order_id`: `place` must return its first answer again. `event` gets everything
-    else, `refused` the webhooks that aren't genuine. Their exceptions are passed on: after a 500 the webhook is sent
-    again.
+    `validate` answers whether an order is possible, `place` accepts one; without them every order is accepted.
+    `cancel` answers whether the storefront may cancel an order; without it none is cancelled. A repeat of an order has
+    the same `order_id`, of a cancellation the same `cancellation_id`: return the first answer again. `event` gets
+    everything else, `refused` the webhooks that aren't genuine. Their exceptions are passed on: after a 500 the webhook
+    is sent again.
     """
 
     def __init__(
@@ -158,12 +161,14 @@ class Receiver:
         *,
         validate: Callable[[OrderValidateData], ValidateReply] | None = None,
         place: Callable[[OrderPlaceData], PlaceReply] | None = None,
+        cancel: Callable[[OrderCancelData], CancelReply] | None = None,
         event: Callable[[Event], object] | None = None,
         refused: Callable[[WebhookError | UnreadableWebhookError], object] | None = None,
     ) -> None:
         self._secrets = secrets
         self._validate = validate
         self._place = place
+        self._cancel = cancel
         self._event = event
         self._refused = refused
 
@@ -182,6 +187,9 @@ class Receiver:
             case OrderPlaceData() as order:
                 reply = PlaceReply(accepted=True) if self._place is None else self._place(order)
                 return Answer(200, as_json(reply))
+            case OrderCancelData() as request:
+                decision = CancelReply(accepted=False) if self._cancel is None else self._cancel(request)
+                return Answer(200, as_json(decision))
         if self._event is not None:
             self._event(event)
         return Answer(204)

@@ -1,12 +1,13 @@
 """Carts: the requests, and the priced response."""
 
+import re
 from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato_contract.problems import OrderError
-from mercato_contract.wire import MAX_ENTRIES, Wire
+from mercato_contract.wire import MAX_ENTRIES, Wire, validator
 
 MAX_QUANTITY: Final = 2**31 - 1
 """The largest int32."""
@@ -46,13 +47,39 @@ NewQuantity = Annotated[
 ]
 
 
+MAX_NOTE: Final = 500
+"""Characters of a note."""
+
+
+NOTE: Final = r"^[^\x00-\x09\x0b-\x1f\x7f-\x9f]*$"
+"""A note has no control characters, except that its lines may end with U+000A."""
+
+
+def _note_fault(text: str) -> str | None:
+    if re.search(NOTE, text):
+        return None
+    return "note must not contain control characters, except line feeds (U+000A) between its lines."
+
+
+Note = Annotated[
+    str,
+    Meta(
+        max_length=MAX_NOTE,
+        pattern=NOTE,
+        description="Words of the customer for the store. Line feeds are its only control characters.",
+        extra=validator(_note_fault),
+    ),
+]
+
+
 class LineItem(Wire, gc=False):
-    """Units of an item, all with the same modifiers."""
+    """Units of an item, all with the same modifiers and the same note."""
 
     item_id: UUID
     modifier_groups: Annotated[list["CartModifierGroup"], Meta(max_length=MAX_ENTRIES)]
     quantity: Quantity
     line_item_id: UUID | None = None
+    note: Note | UnsetType | None = UNSET
 
 
 class CartModifierGroup(Wire, gc=False):
@@ -95,7 +122,7 @@ class UpdateCartItemRequest(Wire):
 
 
 class LineItemAmounts(Wire):
-    """A line's price: of one unit with its modifiers, and of all units."""
+    """A line's price: of one unit with its modifiers, and of all its units that aren't free."""
 
     unit_price: Amount
     total: Amount
@@ -109,8 +136,20 @@ class CartAmounts(Wire):
     total: Amount
 
 
+FreeQuantity = Annotated[
+    int,
+    Meta(
+        description="Units of a modifier that its group includes: their own price isn't charged. Absent if none is.",
+        extra_json_schema={"format": "int32"},
+    ),
+]
+
+
 class PricedLineItem(Wire, gc=False):
-    """A line of a priced cart. Top-level lines have `amounts` unless something in them is `unavailable`."""
+    """A line of a priced cart. Top-level lines have `amounts` unless something in them is `unavailable`.
+
+    Modifiers have theirs, and `freeQuantity`, in orders.
+    """
 
     item_id: UUID
     modifier_groups: list["PricedModifierGroup"]
@@ -118,6 +157,8 @@ class PricedLineItem(Wire, gc=False):
     line_item_id: UUID
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
+    note: str | None = None
+    free_quantity: FreeQuantity | UnsetType = UNSET
 
 
 class PricedModifierGroup(Wire, gc=False):

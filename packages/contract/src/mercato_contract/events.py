@@ -95,6 +95,7 @@ class WebhookOrder(Wire, kw_only=True):
     cart: CommerceCart
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
+    note: str | None = None
     amounts: Amounts
     customer: Customer | UnsetType = UNSET
 

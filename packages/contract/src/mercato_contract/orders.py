@@ -8,7 +8,16 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato_contract.carts import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Quantity
+from mercato_contract.carts import (
+    DECIMAL,
+    Amount,
+    Cart,
+    CartAmounts,
+    FreeQuantity,
+    LineItemAmounts,
+    Note,
+    Quantity,
+)
 from mercato_contract.money import is_negative
 from mercato_contract.pages import PAGE, Cursor, PageLimit
 from mercato_contract.problems import OrderError
@@ -166,6 +175,7 @@ class OrderCore(Wire, kw_only=True):
     fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
     amounts: ValidateAmounts | None = None
     customer: Customer | None = None
+    note: Note | UnsetType | None = UNSET
 
 
 @redacted("validated_order_token", "payment")
@@ -177,6 +187,7 @@ class PlaceOrderRequest(Wire, kw_only=True):
     fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
     amounts: PlaceAmounts | None = None
     customer: Customer | None = None
+    note: Note | UnsetType | None = UNSET
     validated_order_token: Annotated[str, Meta(max_length=65_536)] | None = None
     payment: Payment | UnsetType = UNSET
 
@@ -220,8 +231,15 @@ PartnerId = Annotated[
 ]
 
 
+GroupName = Annotated[str, Meta(description="From the store's CatalogSet.")]
+
+
 class OrderLine(Wire, gc=False):
-    """A line of an order: `name` from the store's CatalogSet, `amounts` on top-level lines."""
+    """A line of an order: `name` from the store's CatalogSet, `amounts` unless something in it is `unavailable`.
+
+    Amounts of a modifier are for one unit of the line above it: that line's `unitPrice` is its item's own price and the
+    `total` of its modifiers. An order of an earlier release has none on its modifiers.
+    """
 
     item_id: UUID
     modifier_groups: tuple["OrderModifierGroup", ...]
@@ -230,6 +248,8 @@ class OrderLine(Wire, gc=False):
     name: str | UnsetType = UNSET
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
+    note: str | None = None
+    free_quantity: FreeQuantity | UnsetType = UNSET
 
 
 class OrderModifierGroup(Wire, gc=False):
@@ -237,6 +257,7 @@ class OrderModifierGroup(Wire, gc=False):
 
     modifier_group_id: UUID
     line_items: tuple[OrderLine, ...]
+    name: GroupName | UnsetType = UNSET
 
 
 class OrderCart(Wire):
@@ -249,7 +270,7 @@ class OrderCart(Wire):
 
 
 class CommerceLine(Wire, gc=False):
-    """A line of an order, for its merchant."""
+    """A line of an order, for its merchant: an OrderLine with the id of the merchant's document."""
 
     item_id: UUID
     partner_item_id: PartnerId
@@ -259,6 +280,8 @@ class CommerceLine(Wire, gc=False):
     name: str | UnsetType = UNSET
     amounts: LineItemAmounts | UnsetType = UNSET
     unavailable: bool | UnsetType = UNSET
+    note: str | None = None
+    free_quantity: FreeQuantity | UnsetType = UNSET
 
 
 class CommerceModifierGroup(Wire, gc=False):
@@ -267,6 +290,7 @@ class CommerceModifierGroup(Wire, gc=False):
     modifier_group_id: UUID
     partner_modifier_group_id: PartnerId
     line_items: tuple[CommerceLine, ...]
+    name: GroupName | UnsetType = UNSET
 
 
 class CommerceCart(Wire):
@@ -284,6 +308,7 @@ class CheckedOrder(Wire, kw_only=True):
     cart: OrderCart
     client_context: ClientContext
     fulfillment: Fulfillment
+    note: str | None = None
     amounts: Amounts | UnsetType = UNSET
     customer: Customer | UnsetType = UNSET
     estimated_ready_at: Instant | UnsetType = UNSET
@@ -380,6 +405,7 @@ class _PlacedOrder(Wire, kw_only=True):
     cancellation: Cancellation | None = None
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
+    note: str | None = None
     amounts: Amounts
     customer: Customer | UnsetType = UNSET
     errors: tuple[OrderError, ...] = ()

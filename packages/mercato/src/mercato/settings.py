@@ -118,8 +118,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "USD"
 
     rate_limits: Annotated[bool, _doc("`off` turns all rate limits off.")] = True
-    rate_limit_reads: Annotated[Positive, _doc("Reads a minute for each partner.")] = 1000
-    rate_limit_writes: Annotated[Positive, _doc("Writes a minute for each partner.")] = 100
+    rate_limit_reads: Annotated[
+        Positive, _doc("Reads a minute for each partner; each live store adds 12.")
+    ] = 1000
+    rate_limit_writes: Annotated[
+        Positive, _doc("Writes a minute for each partner; each live store adds 6.")
+    ] = 100
     rate_limit_discovery: Annotated[Positive, _doc("Discovery requests a minute for each partner.")] = 60
 
     stored_bytes_per_day: Annotated[

@@ -172,9 +172,14 @@ class Browsing(Events):
             "cart": cart,
             "clientContext": {"ip": "203.0.113.7", "userAgent": "sandbox-storefront/1"},
             "fulfillment": self.handover(store, number),
+            "note": self.note(number),
             "customer": shopper.customer(self.seed, number),
             "amounts": {"tip": "0"},
         }
+
+    def note(self, number: int) -> str | None:
+        """Return a customer's words for the store: every third has some."""
+        return "Please ring twice." if number % 3 == 0 else None
 
     def handover(self, store: Any, _number: int) -> dict[str, Any]:
         """Return the fulfillment: pickup where the store has it."""

@@ -261,8 +261,8 @@ class MerchantDouble(CatalogHost):
         ]
 
     def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
-        """Return the faults of an order's amounts."""
-        return prices.faults_of(order["amounts"])
+        """Return the faults of an order's amounts, and of those of its lines."""
+        return prices.booking_faults(order["cart"]) + prices.faults_of(order["amounts"])
 
     def payment_faults(self, data: Mapping[str, Any]) -> list[Error]:
         """Return the faults of an order's payment."""

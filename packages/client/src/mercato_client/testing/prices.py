@@ -138,6 +138,43 @@ def faults_of(amounts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"code": code, "message": message, "pointer": pointer} for pointer, message in faults]
 
 
+def booking_faults(cart: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return where a cart's lines don't add up, as a point of sale that books line by line checks.
+
+    A line's `unitPrice` is its item's own price and what its modifiers come to; an own price isn't charged for the
+    units that are free; the totals of the lines come to the cart's subTotal.
+    """
+    lines, faults = cart["lineItems"], list[tuple[str, str]]()
+    if "amounts" in cart:
+        total = sum((_total(line) for line in lines), Decimal(0))
+        if total != _member(cart["amounts"], "subTotal"):
+            faults.append(("/cart/amounts/subTotal", f"The lines come to {total}."))
+    for at, line in enumerate(lines):
+        faults += _line_faults(line, f"/cart/lineItems/{at}")
+    code = "ITEM_PRICE_CHANGED"
+    return [{"code": code, "message": message, "pointer": pointer} for pointer, message in faults]
+
+
+def _line_faults(line: Mapping[str, Any], pointer: str) -> Iterator[tuple[str, str]]:
+    choices = [
+        (f"{pointer}/modifierGroups/{number}/lineItems/{at}", choice)
+        for number, group in enumerate(line["modifierGroups"])
+        for at, choice in enumerate(group["lineItems"])
+    ]
+    if "amounts" in line:
+        unit = _member(line["amounts"], "unitPrice")
+        own = unit - sum((_total(choice) for _, choice in choices), Decimal(0))
+        charged = unit * line["quantity"] - own * line.get("freeQuantity", 0)
+        if charged != _total(line):
+            yield f"{pointer}/amounts/total", f"The units come to {charged}."
+    for below, choice in choices:
+        yield from _line_faults(choice, below)
+
+
+def _total(line: Mapping[str, Any]) -> Decimal:
+    return _member(line.get("amounts", {}), "total")
+
+
 def corrupt(amounts: Mapping[str, Any], member: str) -> dict[str, Any]:
     """Return the amounts with one member too high by one unit of its last digit."""
     right = Decimal(amounts[member])

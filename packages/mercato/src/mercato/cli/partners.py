@@ -166,8 +166,8 @@ async def update(
 
     Args:
         event_url: Where order events go (marketfront partners).
-        reads: Reads a minute; 0 is the deployment's limit.
-        writes: Writes a minute; 0 is the deployment's limit.
+        reads: Reads a minute; 0 is the deployment's limit. Each live store adds 12.
+        writes: Writes a minute; 0 is the deployment's limit. Each live store adds 6.
         discovery: Discoveries a minute; 0 is the deployment's limit.
 
     """

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from mercato.console.limits import count_request
+from mercato.console.limits import count_request, with_stores
 from mercato.console.rendering import CONTROLS
 from mercato.console.screen import Visit
 from mercato.features.partners.model import Surface
@@ -86,7 +86,7 @@ async def _answer(visit: Visit, operation: Operation, raw: bytes, head: Head) ->
     caller, decode = visit.caller(Surface.MARKETFRONT), operation.decode
     assert decode is not None, operation.id
     if operation.rate is not None:
-        await count_request(visit.app, caller, operation.rate)
+        await count_request(visit.app, await with_stores(visit.app, caller), operation.rate)
     limit = operation.body_limit or visit.app.settings.body_limit
     if len(raw) > limit:
         raise PayloadTooLarge(limit)

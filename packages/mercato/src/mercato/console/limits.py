@@ -3,8 +3,11 @@
 from typing import Final
 from uuid import UUID, uuid5
 
+from msgspec.structs import replace
+
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import Caller, Limits, Surface
+from mercato.features.partners.queries import count_stores
 from mercato.features.sign_in.model import Session
 from mercato.http.head import Head
 from mercato.http.operations import Rate
@@ -23,6 +26,12 @@ async def count_request(app: Services, caller: Caller, rate: Rate) -> None:
             f"The limit is {quota.limit} requests of this kind a minute. Wait {quota.wait} s.",
             retry_after=quota.wait,
         )
+
+
+async def with_stores(app: Services, caller: Caller) -> Caller:
+    """Return the caller of a session with the number of its stores, as that of a key has it."""
+    async with app.db.read() as tx:
+        return replace(caller, stores=await count_stores(tx, caller.partner_id))
 
 
 def count_visitor(app: Services, head: Head) -> None:

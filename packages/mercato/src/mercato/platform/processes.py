@@ -1,7 +1,7 @@
 """The life and the memory of processes: they end with their parent, and give memory back.
 
 At named crash points a test can kill this process with SIGKILL. Without `MERCATO_TEST_CRASH_AT` in the environment,
-`point` does nothing.
+`crash_point` does nothing.
 """
 
 import asyncio
@@ -90,9 +90,9 @@ def allow_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_open_files(), hard))
 
 
-VARIABLE: Final = "MERCATO_TEST_CRASH_AT"
+CRASH_VARIABLE: Final = "MERCATO_TEST_CRASH_AT"
 
-_AT: Final = os.environ.get(VARIABLE)
+_AT: Final = os.environ.get(CRASH_VARIABLE)
 
 
 def _pass(_name: str) -> None:
@@ -104,5 +104,5 @@ def _crash(name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-point: Final = _pass if _AT is None else _crash
+crash_point: Final = _pass if _AT is None else _crash
 """Call it with the name of the point that is reached; `written` is within a transaction, before its commit."""

@@ -9,10 +9,12 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from mercato.console.limits import with_stores
 from mercato.console.revocation import ask_to_revoke, revoke
 from mercato.console.screen import MERCHANTS, PARTNERS, STOREFRONTS, Done, Page, Question, Screens, Visit
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
+from mercato.features.partners.limits import PER_STORE
 from mercato.features.partners.model import AccountError, ApiKey, KeyState, Partner, Surface
 from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
 from mercato.features.stores.queries import list_webhook_urls
@@ -66,10 +68,11 @@ class Secret(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Requests of one kind: the limit a minute, and how many were counted in this minute."""
+    """Requests of one kind: the limit a minute, what the stores add to it, and how many were counted in this minute."""
 
     rate: str
     limit: int
+    added: int
     used: int
 
 
@@ -272,10 +275,11 @@ async def _usage(visit: Visit) -> list[Usage]:
     limiter, shared = visit.app.limiter, visit.app.shared_limiter
     if limiter is None:
         return []
-    caller = visit.caller_of(None)
+    caller = await with_stores(visit.app, visit.caller_of(None))
     rates = [Rate.READ, Rate.WRITE, *([Rate.DISCOVERY] if Surface.MARKETFRONT in visit.surfaces else [])]
     usage = []
     for name in (rate.value for rate in rates):
         used = limiter.used(caller, name) if shared is None else await shared.used(caller, name)
-        usage.append(Usage(name, limiter.limit_of(caller, name), used))
+        added = caller.stores * PER_STORE.get(name, 0)
+        usage.append(Usage(name, limiter.limit_of(caller, name), added, used))
     return usage

@@ -84,7 +84,7 @@ def with_quantity(lines: Sequence[LineItem], path: Path, quantity: int) -> list[
 
 
 def find_same(lines: Sequence[LineItem], item: LineItem) -> int | None:
-    """Return the index of the line with the same item and the same modifiers, in any order."""
+    """Return the index of the line with the same item, the same note and the same modifiers, in any order."""
     wanted: Hashable = None
     for index, line in enumerate(lines):
         if line.item_id.int == item.item_id.int:
@@ -95,18 +95,19 @@ def find_same(lines: Sequence[LineItem], item: LineItem) -> int | None:
 
 
 def choice_of(line: LineItem) -> Hashable:
-    """Return a value that is equal for lines of the same item with the same modifiers in any order.
+    """Return a value that is equal for lines of the same item and note with the same modifiers in any order.
 
     Quantities of modifiers count, the line's own doesn't. A choice that is split into parts equals one line.
     """
+    note = line.note or None
     if not line.modifier_groups:
-        return line.item_id.int, frozenset[Hashable]()
+        return line.item_id.int, note, frozenset[Hashable]()
     units: dict[tuple[int, Hashable], int] = {}
     for group in line.modifier_groups:
         for below in group.line_items:
             key = group.modifier_group_id.int, choice_of(below)
             units[key] = units.get(key, 0) + below.quantity
-    return line.item_id.int, frozenset(units.items())
+    return line.item_id.int, note, frozenset(units.items())
 
 
 def has_empty_group(line: LineItem) -> bool:

@@ -44,6 +44,10 @@ _Part = tuple[int, CartModifierGroup, PricedModifierGroup]
 """One of a line's entries for the same group: its index, the request's, and the priced one."""
 
 
+_Choice = tuple[list[PricedLineItem], int, int]
+"""A priced choice: its list, its index there, and the price of a unit."""
+
+
 class _Place(Struct, frozen=True):
     """A modifier group of a line: where it is, and the ids of the line's item and of the group."""
 
@@ -81,13 +85,19 @@ class Priced(Struct, frozen=True):
 
 
 def price(
-    lines: Sequence[LineItem], *, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId
+    lines: Sequence[LineItem],
+    *,
+    catalog: CompiledCatalog,
+    sold_out: Collection[UUID],
+    new_id: MakeId,
+    itemized: bool = False,
 ) -> Priced:
     """Price the lines and find their faults, without raising.
 
-    The lines must be within bounds (`check_bounds`). Each keeps its id unless an earlier line has the same.
+    The lines must be within bounds (`check_bounds`). Each keeps its id unless an earlier line has the same. With
+    `itemized`, modifiers have amounts too: for one unit of the line above, without the units that are free.
     """
-    pricing = _Pricing(catalog, sold_out, new_id)
+    pricing = _Pricing(catalog, sold_out, new_id, itemized=itemized)
     priced: list[PricedLineItem] = []
     limited: list[tuple[int, LineItem, CompiledItem]] = []
     total, is_complete = 0, True
@@ -130,9 +140,22 @@ def price(
 class _Pricing:
     """One pass over a cart. `ids` are those of all its lines, as integers: a UUID's hash is Python code."""
 
-    __slots__ = ("_groups", "_items", "_new_id", "_scale", "_sold_out", "faults", "ids", "overflows")
+    __slots__ = (
+        "_groups",
+        "_itemized",
+        "_items",
+        "_new_id",
+        "_scale",
+        "_sold_out",
+        "faults",
+        "ids",
+        "overflows",
+    )
 
-    def __init__(self, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId) -> None:
+    def __init__(
+        self, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId, *, itemized: bool
+    ) -> None:
+        self._itemized = itemized
         self._items = catalog.items
         self._groups = catalog.groups
         self._scale = catalog.scale
@@ -177,6 +200,7 @@ class _Pricing:
             line_item_id=line_id,
             amounts=amounts,
             unavailable=True if unit is None else UNSET,
+            note=line.note or None,
         )
         return priced, unit
 
@@ -237,6 +261,7 @@ class _Pricing:
         units = 0
         limited: dict[Key, int] = {}
         costs: list[tuple[int, int]] = []
+        choices: list[_Choice] = []
         for number, part, answered in parts:
             for index, choice in enumerate(part.line_items):
                 key, quantity = choice.item_id.int, choice.quantity
@@ -259,12 +284,18 @@ class _Pricing:
                     line_id = choice.line_item_id or self._new_id()
                     self.ids.append(line_id.int)
                     priced = PricedLineItem(
-                        item_id=choice.item_id, modifier_groups=[], quantity=quantity, line_item_id=line_id
+                        item_id=choice.item_id,
+                        modifier_groups=[],
+                        quantity=quantity,
+                        line_item_id=line_id,
+                        note=choice.note or None,
                     )
                 answered.line_items.append(priced)
                 total = None if total is None or unit is None else total + quantity * unit
                 if own is not None:
                     costs.append((own, quantity))
+                if unit is not None and self._itemized:
+                    choices.append((answered.line_items, index, unit))
                 if group.maximum_per_item is not None or (
                     item is not None and item.maximum_quantity is not None
                 ):
@@ -273,9 +304,24 @@ class _Pricing:
             number, first, _ = parts[0]
             place = _Place((*path, number), item_id, first.modifier_group_id)
             self._check_rules(group, units, limited, place)
-        if group.free and total is not None:
-            total -= _cheapest(costs, group.free)
-        return total
+        if total is None or not (group.free or self._itemized):
+            return total
+        free = _free_units(costs, group.free)
+        if self._itemized:
+            self._itemize(choices, costs, free)
+        return total - sum(count * own for count, (own, _) in zip(free, costs, strict=True))
+
+    def _itemize(
+        self, choices: Sequence[_Choice], costs: Sequence[tuple[int, int]], free: Sequence[int]
+    ) -> None:
+        """Give the choices of a group their amounts. All have a price."""
+        scale = self._scale
+        for (lines, index, unit), (own, quantity), count in zip(choices, costs, free, strict=True):
+            amounts = LineItemAmounts(
+                unit_price=minor_to_decimal(unit, scale),
+                total=minor_to_decimal(unit * quantity - own * count, scale),
+            )
+            lines[index] = replace(lines[index], amounts=amounts, free_quantity=count or UNSET)
 
     def _check_rules(
         self, group: CompiledGroup, units: int, limited: Mapping[Key, int], place: _Place
@@ -331,6 +377,7 @@ class _Pricing:
                 for group in line.modifier_groups
             ],
             unavailable=unavailable or UNSET,
+            note=line.note or None,
         )
 
     def _note_fault(self, fault: Fault) -> None:
@@ -339,11 +386,10 @@ class _Pricing:
             self.faults.append(fault)
 
 
-def _cheapest(costs: list[tuple[int, int]], free: int) -> int:
-    """Return the price of the cheapest units, from (price of a unit, units)."""
-    waived = 0
-    for own, quantity in sorted(costs):
-        units = min(free, quantity)
-        waived += units * own
-        free -= units
+def _free_units(costs: Sequence[tuple[int, int]], free: int) -> list[int]:
+    """Return how many units of each (price of a unit, units) are free: the cheapest, of equal ones the earlier."""
+    waived = [0] * len(costs)
+    for index in sorted(range(len(costs)), key=lambda index: costs[index][0]):
+        waived[index] = min(free, costs[index][1])
+        free -= waived[index]
     return waived

@@ -219,7 +219,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         with self.metrics.stage("compress"):
             parts = await self.builder.compress(built)
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
-        processes.point("catalog.built")
+        processes.crash_point("catalog.built")
         now, owner = self.clock(), run.owner
         new = NewSet(
             id=set_id,
@@ -244,8 +244,8 @@ class Ingest(Struct, frozen=True, kw_only=True):
                 raise JobLost("another run switched the owner")
             finished = EndedRun(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
             await self._end(tx, finished, set_id)
-            processes.point("catalog.written")
-        processes.point("catalog.switched")
+            processes.crash_point("catalog.written")
+        processes.crash_point("catalog.switched")
         return Done()
 
     async def _fail(

@@ -8,8 +8,8 @@
     another cancellation is requested        the store is asked again with the same bytes
 
 The store is asked with no transaction open, under the cancellation's id and with the same bytes each time. After a
-crash, or while the store doesn't answer, background work asks on until `give_up_at`. Whoever gets the answer writes it
-under the order's lock, once.
+crash, or while the store doesn't answer, background work asks on until `give_up_at`, and once more then. Whoever gets
+the answer writes it under the order's lock, once.
 """
 
 import asyncio
@@ -160,7 +160,8 @@ class Cancellations(Struct, frozen=True):
                     raise _closed(order)
         async with self.db.write() as tx:
             state = await self._begin(tx, context, order_id)
-        processes.point("cancellation.stored")
+            processes.crash_point("cancellation.begun")
+        processes.crash_point("cancellation.stored")
         match state:
             case Requested():
                 return await self._ask(context, state)
@@ -178,7 +179,7 @@ class Cancellations(Struct, frozen=True):
         found = _find_requested(order)
         if found is not None:
             if order.state is not OrderState.OPEN:
-                order = await self._meet_end(tx, order, found, now)
+                order = await self._end_without_answer(tx, order, found, now)
                 return await self._pin(tx, context, claim, order, now)
             return Requested(claim, order, found)
         if claim.joins and order.cancellation is not None:
@@ -220,8 +221,12 @@ class Cancellations(Struct, frozen=True):
     async def _ask(self, context: CancellationContext, state: Requested) -> OrderOutcome:
         try:
             left = context.deadline - asyncio.get_running_loop().time()
-            reply, calls = await self._call(state.order, state.cancellation, seconds=max(left, 1.0))
-            processes.point("cancellation.answered")
+            # Later only the job asks, which ends the cancellation: no other call is open then.
+            open_for = (state.cancellation.give_up_at - self.clock()).total_seconds()
+            reply, calls = await self._call(
+                state.order, state.cancellation, seconds=min(max(left, 1.0), open_for)
+            )
+            processes.crash_point("cancellation.answered")
             async with self.db.write() as tx:
                 order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
@@ -236,7 +241,8 @@ class Cancellations(Struct, frozen=True):
                         )
                     )
                 outcome = await self._pin(tx, context, state.claim, order, now)
-                processes.point("cancellation.written")
+                processes.crash_point("cancellation.written")
+            processes.crash_point("cancellation.ended")
         except Exception:
             # The key's next request needn't wait for the lease.
             async with self.db.write() as tx:
@@ -251,6 +257,8 @@ class Cancellations(Struct, frozen=True):
             url = await queries.find_webhook_url(tx, order.store_id)
         if url is None:
             return InvalidReply("The store has no webhookUrl any more."), ()
+        if seconds <= 0:
+            return InvalidReply("The time in which the store is asked is over."), ()
         call = _store_call(order, cancellation, url)
 
         async def attempt(left: float) -> tuple[CallResult, CancelReply]:
@@ -258,7 +266,6 @@ class Cancellations(Struct, frozen=True):
             called = await self.calls.post(call, seconds=left, parser=parser)
             return called, parser.reply if called.error is None else InvalidReply(called.error)
 
-        seconds = min(seconds, (cancellation.give_up_at - self.clock()).total_seconds())
         return await call_until_final(attempt, seconds=seconds)
 
     async def _settle(
@@ -316,26 +323,32 @@ class Cancellations(Struct, frozen=True):
         )
 
     async def handle(self, job: Job[CancelJob]) -> Outcome:
-        """Ask the store once more, and let the order go on if that was the last time."""
+        """Ask the store once more, and let the order go on if that was the last time.
+
+        It is never given up without a last attempt: after a crash nobody knows what the store has answered.
+        """
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
         found = _find_requested(order, job.payload.cancellation_id)
         if found is None:
             return Done()
         set_partner(partner_id=order.partner_id, store_id=order.store_id, traceparent=order.traceparent)
-        if self.clock() >= found.give_up_at or order.state is not OrderState.OPEN:
+        if order.state is not OrderState.OPEN:
             async with self.db.write() as tx:
                 await fence(tx, job)
-                await self.give_up(tx, job, "the store never answered")
+                await self.give_up(tx, job, "the order is closed")
             return Done()
         reply, calls = await self._call(order, found, seconds=self.seconds)
-        processes.point("cancellation.asked")
+        processes.crash_point("cancellation.asked")
         async with self.db.write() as tx:
             await finish(tx, job)
             order = await self._settle(tx, order.id, found, reply, calls)
-            if _find_requested(order, found.id) is not None:
-                left = found.give_up_at - self.clock()
+            left = found.give_up_at - self.clock()
+            if left <= timedelta():
+                await self.give_up(tx, job, "the store never answered")
+            elif _find_requested(order, found.id) is not None:
                 await self._schedule(tx, order, found, wait=max(MIN_WAIT, min(RETRY_INTERVAL, left)))
+            processes.crash_point("cancellation.recorded")
         return Settled()
 
     async def give_up(self, tx: Write, job: Job[CancelJob], reason: str) -> None:
@@ -344,12 +357,9 @@ class Cancellations(Struct, frozen=True):
         found, now = _find_requested(order, job.payload.cancellation_id), self.clock()
         if found is None:
             return
-        await update_store_call(tx, found.id, (), status=DeliveryStatus.FAILED, now=now)
-        if order.state is not OrderState.OPEN:
-            await self._meet_end(tx, order, found, now)
-        else:
+        if order.state is OrderState.OPEN:
             log.warning("cancellation unanswered", order_id=str(order.id), reason=reason)
-            await self._end(tx, order, found, CancellationStatus.UNANSWERED, now=now)
+        await self._end_without_answer(tx, order, found, now)
 
     # --- writes -----------------------------------------------------------------------------------
 
@@ -366,6 +376,16 @@ class Cancellations(Struct, frozen=True):
         accepted = replace(cancellation, status=CancellationStatus.ACCEPTED, at=now)
         change = OrderCancelledByStorefront(at=now, cancellation=accepted, webhook_url=webhook_url)
         return await self.lifecycle.apply(tx, order, change)
+
+    async def _end_without_answer(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime
+    ) -> OrderRow:
+        """Return the order, open or closed, with its cancellation ended and nothing left to do for it."""
+        await update_store_call(tx, cancellation.id, (), status=DeliveryStatus.FAILED, now=now)
+        await delete_waiting(tx, CANCEL_KIND, cancellation.id.hex)
+        if order.state is OrderState.OPEN:
+            return await self._end(tx, order, cancellation, CancellationStatus.UNANSWERED, now=now)
+        return await self._meet_end(tx, order, cancellation, now)
 
     async def _meet_end(
         self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime

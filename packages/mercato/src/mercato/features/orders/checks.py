@@ -59,6 +59,7 @@ class OrderCheck(Struct, frozen=True, kw_only=True):
     currency: str
     lines: tuple[LineItem, ...]
     fulfillment: Fulfillment
+    note: str | None
     cart: CommerceCart
     sums: Sums | None
     errors: tuple[OrderError, ...]
@@ -109,7 +110,7 @@ def check_order(
     check_bounds(lines)
     parsed, faults = _parse(order, catalog.currency, catalog.scale, now)
     sold_out = frozenset(store.unavailable_at(parsed.at))
-    priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id)
+    priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id, itemized=True)
     sums = None
     if priced.total is not None:
         sums = Sums(currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, tip=parsed.tip)
@@ -128,6 +129,7 @@ def check_order(
         currency=catalog.currency,
         lines=tuple(lines),
         fulfillment=parsed.fulfillment,
+        note=order.note or None,
         cart=CommerceCart(
             catalog_set_id=store.catalog_set_id,
             line_items=order_lines(priced.lines, catalog),

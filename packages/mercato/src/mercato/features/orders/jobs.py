@@ -96,7 +96,7 @@ class OrderJobs(Struct, frozen=True):
         self.lifecycle.activity.record(
             "order resent", call.webhook_id, call.store_id, answered=called.error is None
         )
-        processes.point("order.resent")
+        processes.crash_point("order.resent")
         async with self.db.write() as tx:
             await finish(tx, job)
             outcome = SubmissionOutcome(reply, (called,))

@@ -71,7 +71,7 @@ class OrderDetail(Struct, frozen=True, kw_only=True):
 
 _storefronts: Final = partners.alias()
 
-_PRIVATE: Final = ("customer", "client_context", "fulfillment")
+_PRIVATE: Final = ("customer", "client_context", "fulfillment", "notes")
 """The columns that say who ordered: partners' words in a list may repeat them."""
 
 _SUMMARY: Final = (
@@ -121,7 +121,7 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
 async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
     """Return the order and its timeline as neither side sees it: with the attempts of both. Raises OrderNotFound."""
     row = await queries.get_any_order(tx, order_id)
-    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
     return mask_order(row), [mask_entry(entry, private) for entry in await list_timeline(tx, row)]
 
 

@@ -172,7 +172,7 @@ class Placements(Struct, frozen=True):
     async def _claim_key(self, context: PlacementContext) -> State:
         """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
         plan = await self.planner.plan(context)
-        processes.point("key.unclaimed")
+        processes.crash_point("key.unclaimed")
         may_be_used = False
         for _ in range(MAX_TRIES):
             try:
@@ -248,12 +248,12 @@ class Placements(Struct, frozen=True):
 
     async def _validate(self, context: PlacementContext, state: ClaimedKey) -> State:
         """Store the order if its store accepts it, or return its rejection. Raises every other refusal."""
-        processes.point("key.claimed")
+        processes.crash_point("key.claimed")
         claim, check = state.claim, state.check
         result = await self.validations.validate_with_store(
             context.caller, check, context.request, trace=context.trace
         )
-        processes.point("store.agreed")
+        processes.crash_point("store.agreed")
         match result:
             case Rejection(errors):
                 async with self.db.write() as tx:
@@ -301,7 +301,7 @@ class Placements(Struct, frozen=True):
         )
         await self.submitter.store(tx, order, submission)
         await schedule(tx, submission.call, wait=context.keyed.lease)
-        processes.point("order.written")
+        processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 
     def _placed(self, order: OrderRow) -> None:
@@ -311,10 +311,10 @@ class Placements(Struct, frozen=True):
     # --- stored: submit to the store, and record its answer --------------------------------------
 
     async def _submit(self, context: PlacementContext, state: StoredSubmission) -> State:
-        processes.point("order.stored")
+        processes.crash_point("order.stored")
         left = context.deadline - asyncio.get_running_loop().time()
         result = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
-        processes.point("store.answered")
+        processes.crash_point("store.answered")
         async with self.db.write() as tx:
             order = await self.submitter.record(
                 tx, state.submission, result, notify_unanswered=True, stored=state.order
@@ -322,8 +322,8 @@ class Placements(Struct, frozen=True):
             if order.answer is not StoreAnswer.WAITING:
                 await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
             outcome = await self._decide(tx, context, state.claim, order)
-            processes.point("reply.written")
-        processes.point("reply.stored")
+            processes.crash_point("reply.written")
+        processes.crash_point("reply.stored")
         return Decided(outcome)
 
     # --- decided: pin the outcome -----------------------------------------------------------------

@@ -19,7 +19,7 @@ from mercato.features.orders.errors import (
 )
 from mercato.features.orders.idempotency import KeyedRequest
 from mercato.features.orders.payment import canonical
-from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer
+from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, take_notes, with_notes
 from mercato.features.orders.store_replies import Quote
 from mercato.features.orders.tokens import OrderTokens, TokenExpired, digest_of
 from mercato.features.orders.validation import RETRY_SECONDS
@@ -177,7 +177,10 @@ def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[b
 def new_order(order_id: UUID, context: PlacementContext, plan: StorePlan, now: datetime) -> OrderRow:
     """Return the order of a plan, waiting for its store's answer."""
     check, sums = plan.check, plan.quote.sums
-    content = OrderContent(cart=check.cart, amounts=amounts.wire(sums))
+    notes = take_notes(check.cart, check.note)
+    content = OrderContent(
+        cart=check.cart if notes is None else with_notes(check.cart, None), amounts=amounts.wire(sums)
+    )
     return OrderRow(
         id=order_id,
         partner_id=check.store.partner_id,
@@ -191,10 +194,11 @@ def new_order(order_id: UUID, context: PlacementContext, plan: StorePlan, now: d
         partner_order_id=None,
         estimated_ready_at=plan.quote.estimated_ready_at,
         cancel_reason=None,
+        notes=notes,
         currency=sums.currency,
         total=sums.total,
         content=as_json(content),
-        cart=content.cart,
+        cart=check.cart,
         amounts=content.amounts,
         fulfillment=check.fulfillment,
         customer=context.request.customer,

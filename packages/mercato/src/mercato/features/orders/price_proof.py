@@ -1,6 +1,6 @@
 """Recompute an order's prices from the CatalogSet that it was placed from. Pure: no database, no network."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -10,16 +10,36 @@ from mercato.features.carts.lines import check_bounds
 from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.platform.clock import new_id
-from mercato_contract.carts import MAX_LINES, CartAmounts, LineItem, LineItemAmounts
+from mercato_contract.carts import (
+    MAX_LINES,
+    CartAmounts,
+    CartModifierGroup,
+    LineItem,
+    LineItemAmounts,
+    PricedLineItem,
+    Quantity,
+)
 from mercato_contract.money import minor_to_decimal, to_minor, to_text
 from mercato_contract.orders import Amounts
-from mercato_contract.wire import Wire
+from mercato_contract.wire import MAX_ENTRIES, Wire
 
 
-class ProofLine(LineItem):
-    """A top-level line with the amounts that the order has for it."""
+class ProofLine(Wire):
+    """A line with the amounts that the order has for it. Orders of earlier releases have none for modifiers."""
 
+    item_id: UUID
+    modifier_groups: Annotated[list["ProofGroup"], Meta(max_length=MAX_ENTRIES)]
+    quantity: Quantity
+    line_item_id: UUID | None = None
     amounts: LineItemAmounts | UnsetType = UNSET
+    free_quantity: int | UnsetType = UNSET
+
+
+class ProofGroup(Wire):
+    """The choices from one modifier group."""
+
+    modifier_group_id: UUID
+    line_items: Annotated[list[ProofLine], Meta(max_length=MAX_LINES)]
 
 
 class ProofCart(Wire):
@@ -63,8 +83,12 @@ def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
     recomputed. Raises ValidationFailed for a cart out of bounds, and MoneyError for an amount
     that isn't a decimal of an ISO 4217 currency.
     """
-    check_bounds(order.cart.line_items)
-    differences = (*_cart_differences(order, catalog), *_amount_differences(order.amounts, catalog.currency))
+    lines = _line_items(order.cart.line_items)
+    check_bounds(lines)
+    differences = (
+        *_cart_differences(order, lines, catalog),
+        *_amount_differences(order.amounts, catalog.currency),
+    )
     return PriceProof(
         equal=not differences,
         catalog_set_id=order.cart.catalog_set_id,
@@ -74,14 +98,47 @@ def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
     )
 
 
-def _cart_differences(order: ProofOrder, catalog: CompiledCatalog) -> Iterator[PriceDifference]:
-    lines = order.cart.line_items
-    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id)
-    for index, (line, recomputed) in enumerate(zip(lines, priced.lines, strict=True)):
-        path = f"/cart/lineItems/{index}/amounts"
-        stored, found = line.amounts or None, recomputed.amounts or None
-        yield from _compare(f"{path}/unitPrice", stored and stored.unit_price, found and found.unit_price)
-        yield from _compare(f"{path}/total", stored and stored.total, found and found.total)
+def _line_items(lines: Sequence[ProofLine]) -> list[LineItem]:
+    """Return the lines as a cart has them."""
+    return [
+        LineItem(
+            item_id=line.item_id,
+            quantity=line.quantity,
+            line_item_id=line.line_item_id,
+            modifier_groups=[
+                CartModifierGroup(
+                    modifier_group_id=group.modifier_group_id, line_items=_line_items(group.line_items)
+                )
+                for group in line.modifier_groups
+            ],
+        )
+        for line in lines
+    ]
+
+
+def _line_differences(
+    lines: Sequence[ProofLine], priced: Sequence[PricedLineItem], path: str, *, top: bool = True
+) -> Iterator[PriceDifference]:
+    for index, (line, recomputed) in enumerate(zip(lines, priced, strict=True)):
+        at, stored, found = f"{path}/{index}", line.amounts or None, recomputed.amounts or None
+        if stored or top:
+            unit_price, total = stored and stored.unit_price, stored and stored.total
+            yield from _compare(f"{at}/amounts/unitPrice", unit_price, found and found.unit_price)
+            yield from _compare(f"{at}/amounts/total", total, found and found.total)
+            free = (str(line.free_quantity or 0), str(recomputed.free_quantity or 0))
+            yield from _compare(f"{at}/freeQuantity", *free)
+        for number, (group, below) in enumerate(
+            zip(line.modifier_groups, recomputed.modifier_groups, strict=True)
+        ):
+            under = f"{at}/modifierGroups/{number}/lineItems"
+            yield from _line_differences(group.line_items, below.line_items, under, top=False)
+
+
+def _cart_differences(
+    order: ProofOrder, lines: Sequence[LineItem], catalog: CompiledCatalog
+) -> Iterator[PriceDifference]:
+    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id, itemized=True)
+    yield from _line_differences(order.cart.line_items, priced.lines, "/cart/lineItems")
     for fault in (*priced.faults, *priced.overflows):
         error = fault.error()
         yield PriceDifference(path=error.pointer or "", order=None, recomputed=None, message=error.message)

@@ -1,7 +1,8 @@
 """The customers of orders: erased on request and after some time, and masked for operators.
 
-Erasing takes the customer, its device and its address; the rest of the order stays. The order's webhook bodies and
-pinned replies are deleted too, because they contain the same. Operators see neither, nor what partners wrote of them.
+Erasing takes the customer, its device, its address and its notes; the rest of the order stays. The order's webhook
+bodies and pinned replies are deleted too, because they contain the same. Operators see neither, nor what partners wrote
+of them.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
-from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
+from mercato.features.orders.record import Notes, OrderRow, StoreAnswer, StoredCancellation, with_notes
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.operators import HIDDEN
@@ -219,6 +220,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
             .values(
                 customer=None,
                 client_context=None,
+                notes=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
                 cancellation=_without_message(row.cancellation),
             )
@@ -237,9 +239,11 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
 
 def mask_order(row: OrderRow) -> OrderRow:
     """Return the order as operators see it."""
-    private = private_texts(row.customer, row.client_context, row.fulfillment)
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
     return replace(
         row,
+        cart=with_notes(row.cart, None),
+        notes=None,
         customer=None,
         client_context=None,
         fulfillment=without_address(row.fulfillment),
@@ -310,7 +314,10 @@ def mask_text(text: str | None, private: Sequence[str]) -> str | None:
 
 
 def private_texts(
-    customer: Customer | None, client_context: ClientContext | None, fulfillment: Fulfillment
+    customer: Customer | None,
+    client_context: ClientContext | None,
+    fulfillment: Fulfillment,
+    notes: Notes | None,
 ) -> tuple[str, ...]:
     """Return what an order says of its customer, as words in lower case; nothing once the customer is erased."""
     delivery = fulfillment if isinstance(fulfillment, DeliveryFulfillment) else None
@@ -321,6 +328,7 @@ def private_texts(
         delivery and delivery.address,
         delivery and delivery.instructions,
         names,
+        None if notes is None else [notes.order, *notes.lines.values()],
     ]
     found = dict.fromkeys(_words(text) for text in _texts(msgspec.to_builtins(texts)))
     return tuple(text for text in found if len(text) >= _MIN_LENGTH or not text.isascii())

@@ -15,10 +15,12 @@ from mercato.features.compression import compress, decompress
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.record import (
     EntryDetail,
+    Notes,
     OrderContent,
     OrderRow,
     StoreAnswer,
     StoredCancellation,
+    with_notes,
 )
 from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import order_submissions as submissions
@@ -35,6 +37,7 @@ from mercato_contract.wire import as_json
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
+    "notes": msgspec.json.Decoder(Notes | None),
     "cancellation": msgspec.json.Decoder(StoredCancellation | None),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),
@@ -207,7 +210,8 @@ def _order(row: Row[Any]) -> OrderRow:
         values[name] = decode_document(name, values[name])
     for name, kind in _ENUMS.items():
         values[name] = kind(values[name])
-    return OrderRow(cart=content.cart, amounts=content.amounts, **values)
+    cart = content.cart if values["notes"] is None else with_notes(content.cart, values["notes"])
+    return OrderRow(cart=cart, amounts=content.amounts, **values)
 
 
 # --- submissions ----------------------------------------------------------------------------------

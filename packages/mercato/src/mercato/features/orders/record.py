@@ -1,6 +1,6 @@
 """The stored order, and its representations for the merchant, the storefront and their webhooks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.webhooks.model import envelope
@@ -72,6 +73,13 @@ class OrderContent(Wire, frozen=True):
     amounts: Amounts
 
 
+class Notes(Wire, frozen=True):
+    """What the customer wrote: of the order, and of lines by their `lineItemId`. It is erased with the customer."""
+
+    order: str | None
+    lines: dict[UUID, str]
+
+
 class StoredCancellation(Struct, frozen=True, kw_only=True):
     """The newest cancellation by the storefront. `id` is the `webhook-id` of its calls, and their delivery's id.
 
@@ -110,6 +118,7 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     estimated_ready_at: datetime | None
     cancel_reason: str | None
     cancellation: StoredCancellation | None = None
+    notes: Notes | None = None
     currency: str
     total: int
     content: bytes
@@ -140,6 +149,7 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
                     modifier_group_id=group_id,
                     partner_modifier_group_id=uuid_text(group_id) if partner_id is None else partner_id,
                     line_items=order_lines(group.line_items, catalog),
+                    name=UNSET if compiled is None else compiled.name or UNSET,
                 )
             )
         item = catalog.items.get(line.item_id.int)
@@ -154,9 +164,44 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
                 name=UNSET if item is None else item.name or UNSET,
                 amounts=line.amounts,
                 unavailable=line.unavailable,
+                note=line.note,
+                free_quantity=line.free_quantity,
             )
         )
     return tuple(converted)
+
+
+def take_notes(cart: CommerceCart, note: str | None) -> Notes | None:
+    """Return the notes of an order, or None if the customer wrote none."""
+    lines = dict(_notes_of(cart.line_items))
+    return Notes(order=note, lines=lines) if lines or note else None
+
+
+def _notes_of(lines: Sequence[CommerceLine]) -> Iterator[tuple[UUID, str]]:
+    for line in lines:
+        if line.note:
+            yield line.line_item_id, line.note
+        for group in line.modifier_groups:
+            yield from _notes_of(group.line_items)
+
+
+def with_notes(cart: CommerceCart, notes: Notes | None) -> CommerceCart:
+    """Return the cart with these notes on its lines, and no others."""
+    return replace(cart, line_items=_with_notes(cart.line_items, {} if notes is None else notes.lines))
+
+
+def _with_notes(lines: Sequence[CommerceLine], notes: Mapping[UUID, str]) -> tuple[CommerceLine, ...]:
+    return tuple(
+        replace(
+            line,
+            note=notes.get(line.line_item_id),
+            modifier_groups=tuple(
+                replace(group, line_items=_with_notes(group.line_items, notes))
+                for group in line.modifier_groups
+            ),
+        )
+        for line in lines
+    )
 
 
 def storefront_cart(cart: CommerceCart) -> OrderCart:
@@ -175,7 +220,11 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
         groups = []
         for group in line.modifier_groups:
             below = _storefront_lines(group.line_items)
-            groups.append(OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=below))
+            groups.append(
+                OrderModifierGroup(
+                    modifier_group_id=group.modifier_group_id, line_items=below, name=group.name
+                )
+            )
         converted.append(
             OrderLine(
                 item_id=line.item_id,
@@ -185,6 +234,8 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
                 name=line.name,
                 amounts=line.amounts,
                 unavailable=line.unavailable,
+                note=line.note,
+                free_quantity=line.free_quantity,
             )
         )
     return tuple(converted)
@@ -214,6 +265,7 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         cancellation=None if row.cancellation is None else _cancellation(row.cancellation),
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,
+        note=None if row.notes is None else row.notes.order,
         amounts=row.amounts,
         customer=row.customer or UNSET,
         errors=row.errors,
@@ -285,6 +337,7 @@ def _webhook_order(row: OrderRow) -> WebhookOrder:
         cart=row.cart,
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,
+        note=None if row.notes is None else row.notes.order,
         amounts=row.amounts,
         customer=row.customer or UNSET,
     )

@@ -81,7 +81,7 @@ class Orders(Struct, frozen=True):
             if progress is not None:
                 kind = PROGRESS[progress.after.state]
                 row = await self._apply(tx, row, kind(at=progress.at, progress=progress))
-                processes.point("order.moved")
+                processes.crash_point("order.moved")
                 await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
         return OrderStatusResponse(
             order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)

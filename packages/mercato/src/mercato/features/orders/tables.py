@@ -42,6 +42,8 @@ orders = Table(
     Column("updated_at", Instant, nullable=False),
     # The newest cancellation by the storefront, as a `StoredCancellation`.
     Column("cancellation", Text),
+    # The customer's notes, as `Notes`. They are erased with the customer, so `content` doesn't have them.
+    Column("notes", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)

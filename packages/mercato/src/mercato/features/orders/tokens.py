@@ -63,37 +63,58 @@ _decode: Final = msgspec.msgpack.Decoder(Claims).decode
 def digest_of(caller: UUID, check: OrderCheck) -> Digest:
     """Return the digest of a checked order. Line ids, names and the order of lines don't change it."""
     return digest(
-        caller, check.store.id, currency=check.currency, lines=check.lines, fulfillment=check.fulfillment
+        caller,
+        check.store.id,
+        currency=check.currency,
+        lines=check.lines,
+        fulfillment=check.fulfillment,
+        note=check.note,
     )
 
 
 def digest(
-    caller: UUID, store: UUID, *, currency: str, lines: Sequence[LineItem], fulfillment: Fulfillment
+    caller: UUID,
+    store: UUID,
+    *,
+    currency: str,
+    lines: Sequence[LineItem],
+    fulfillment: Fulfillment,
+    note: str | None = None,
 ) -> Digest:
-    """Return the digest of an order. The fulfillment must be normalized."""
+    """Return the digest of an order. The fulfillment must be normalized.
+
+    Without notes it is the same as before there were notes, so that tokens outlive an upgrade.
+    """
     cart = _canonical([CartModifierGroup(modifier_group_id=UUID(int=0), line_items=list(lines))])
+    handover = as_json(fulfillment)
+    if note:
+        handover += b"\0" + note.encode()
     return Digest(
         caller=caller,
         store=store,
         cart=hashlib.sha256(currency.encode() + b"\0" + cart).digest(),
-        fulfillment=hashlib.sha256(as_json(fulfillment)).digest(),
+        fulfillment=hashlib.sha256(handover).digest(),
     )
 
 
-def _canonical(groups: Sequence[CartModifierGroup]) -> bytes:
-    """Return the lines of all groups as bytes that don't depend on their order or on splits.
+def _canonical(groups: Sequence[CartModifierGroup], note: str | None = None) -> bytes:
+    """Return the lines of all groups, and their line's note, as bytes that don't depend on their order or on splits.
 
-    Lines are equal if `carts.lines.choice_of` is. Ids and numbers have a fixed length, so that different carts have
-    different bytes.
+    Lines are equal if `carts.lines.choice_of` is. Ids, numbers and a note's hash have a fixed length, and the first bit
+    says whether there is a note, so that different carts have different bytes.
     """
     units: dict[bytes, int] = {}
     for group in groups:
         group_id = group.modifier_group_id.int.to_bytes(16, "big")
         for line in group.line_items:
-            below = _canonical(line.modifier_groups) if line.modifier_groups else _NO_LINES
+            plain = not line.modifier_groups and not line.note
+            below = _NO_LINES if plain else _canonical(line.modifier_groups, line.note or None)
             key = group_id + line.item_id.int.to_bytes(16, "big") + below
             units[key] = units.get(key, 0) + line.quantity
     encoded = bytearray(len(units).to_bytes(8, "big"))
+    if note:
+        encoded[0] |= 0x80
+        encoded += hashlib.sha256(note.encode()).digest()
     for key in sorted(units):
         encoded += key
         encoded += units[key].to_bytes(8, "big")
@@ -140,7 +161,7 @@ class OrderTokens(Struct, frozen=True):
             raise _invalid("The token was made for another cart. Validate this one.")
         if claims.digest.fulfillment != digest.fulfillment:
             raise _invalid(
-                "The token was made for another fulfillment. Validate the order again with this one."
+                "The token was made for another fulfillment or note. Validate the order again with this one."
             )
         if claims.expires_at <= now:
             raise TokenExpired(claims.token_id, claims.expires_at)

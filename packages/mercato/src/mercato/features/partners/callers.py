@@ -19,7 +19,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.partners import model, queries
-from mercato.features.partners.credentials import TOPIC
+from mercato.features.partners.credentials import STORES_TOPIC, TOPIC
 from mercato.features.partners.model import ACCESS_BEGIN, ApiKey, Caller, KeyState, Surface
 from mercato.features.partners.queries import KeyWithPartner
 from mercato.platform import clock
@@ -164,6 +164,8 @@ class Callers:
         self._reads = asyncio.Semaphore(MAX_READS)
         self._suspect_reads = asyncio.Semaphore(1)
         feed.subscribe(TOPIC, self._forget)
+        # A caller's limits count its stores: they are counted when its key is read, which a new store makes necessary.
+        feed.subscribe(STORES_TOPIC, self._forget)
 
     def find_cached(self, token: bytes) -> Caller | None:
         """Return the caller of a key or token that is in memory, even of a suspended partner.
@@ -280,7 +282,7 @@ class Callers:
         if found is None:
             return None
         key, now = found.key, self._now()
-        caller = Caller(key.partner_id, key.id, key.surface, found.limits)
+        caller = Caller(key.partner_id, key.id, key.surface, found.limits, found.stores)
         if key.state(now) is not KeyState.ACTIVE:
             return _CachedKey(caller, None, refusal=_inactive_reason(key, now), used=False)
         return _CachedKey(caller, key.expires_at, suspended=found.suspended)

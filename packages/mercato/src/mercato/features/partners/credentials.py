@@ -30,6 +30,9 @@ from mercato_contract.wire import parse_uuid, redacted
 TOPIC: Final = "partner"
 """The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
 
+STORES_TOPIC: Final = "partner-stores"
+"""The topic under which a change of the number of a partner's live stores is announced, with the partner's id."""
+
 OVERLAP: Final = timedelta(hours=24)
 """How long an old key or secret stays valid beside the new one, by default."""
 

@@ -15,6 +15,9 @@ from mercato.settings import Settings
 WINDOW: Final = 60
 """Seconds. All partners' windows begin with the minute, so that one reset clears every counter."""
 
+PER_STORE: Final = {"reads": 12, "writes": 6}
+"""What each live store of a partner adds to its limits: they grow with its network."""
+
 MAX_PARTNERS: Final = 100_000
 """Counters of one kind. Beyond it they are reset within the minute: limits are then too generous once."""
 
@@ -87,7 +90,7 @@ class Limiter:
     def limit_of(self, caller: Caller, rate: str) -> int:
         """Return how many requests of a kind the caller's partner has in a minute, of all servers together."""
         own: int | None = getattr(caller.limits, rate)
-        return self._limits[rate] if own is None else own
+        return (self._limits[rate] if own is None else own) + caller.stores * PER_STORE.get(rate, 0)
 
     def used(self, caller: Caller, rate: str) -> int:
         """Return how many requests of a kind this process has counted in this minute for the caller's partner."""

@@ -40,7 +40,7 @@ class PartnerKind(StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """A partner's own requests a minute; None is the deployment's default."""
+    """A partner's own requests a minute, before what its live stores add; None is the deployment's default."""
 
     reads: int | None = None
     writes: int | None = None
@@ -48,12 +48,16 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Caller(Struct, frozen=True):
-    """The partner and key of a request: every query that a partner can reach takes one."""
+    """The partner and key of a request: every query that a partner can reach takes one.
+
+    `stores` is how many live stores the partner has, for its limits.
+    """
 
     partner_id: UUID
     key_id: UUID
     surface: Surface
     limits: Limits
+    stores: int = 0
 
 
 class Partner(Struct, frozen=True, kw_only=True):

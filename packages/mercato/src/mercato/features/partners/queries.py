@@ -17,9 +17,11 @@ from sqlalchemy import (
     ColumnElement,
     Insert,
     Row,
+    Select,
     and_,
     bindparam,
     case,
+    column,
     delete,
     exists,
     func,
@@ -27,6 +29,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    table,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -37,7 +40,7 @@ from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.patterns import ESCAPE, pattern_of
 from mercato.platform.db.statements import prepared
-from mercato.platform.db.types import Dialect, Instant
+from mercato.platform.db.types import Dialect, Id, Instant
 from mercato_contract.wire import as_json
 
 USE_STEP: Final = timedelta(minutes=1)
@@ -155,11 +158,25 @@ async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
     await tx.execute(insert(api_keys).values(asdict(key) | {"hash": digest}))
 
 
+_STORES: Final = table("stores", column("partner_id", Id))
+"""The table of a feature above this one, which is only counted here."""
+
+
+async def count_stores(tx: Read, partner_id: UUID) -> int:
+    """Return how many live stores the partner has, paused ones too: an index counts them."""
+    return int(await tx.scalar(_stores_of(partner_id)))
+
+
+def _stores_of(partner_id: UUID | ColumnElement[UUID]) -> Select[int]:
+    return select(func.count()).select_from(_STORES).where(_STORES.c.partner_id == partner_id)
+
+
 class KeyWithPartner(NamedTuple):
-    """A key in any state, with its partner's limits."""
+    """A key in any state, with its partner's limits and the number of its live stores."""
 
     key: ApiKey
     limits: Limits
+    stores: int
     suspended: bool
 
 
@@ -173,14 +190,19 @@ async def find_caller_by_key_id(tx: Read, key_id: UUID, partner_id: UUID) -> Key
 
 async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPartner | None:
     row = await tx.first(
-        select(api_keys, partners.c.limits, partners.c.suspended_at)
+        select(
+            api_keys,
+            partners.c.limits,
+            partners.c.suspended_at,
+            _stores_of(api_keys.c.partner_id).scalar_subquery().label("stores"),
+        )
         .join(partners, partners.c.id == api_keys.c.partner_id)
         .where(condition)
     )
     if row is None:
         return None
     limits = msgspec.json.decode(row.limits, type=Limits)
-    return KeyWithPartner(key_of(row), limits, suspended=row.suspended_at is not None)
+    return KeyWithPartner(key_of(row), limits, row.stores, suspended=row.suspended_at is not None)
 
 
 async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.runs import Owner, Run
+from mercato.features.partners.credentials import STORES_TOPIC
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
@@ -28,6 +29,7 @@ from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import errors, processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
+from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.geo.gazetteer import Location
@@ -137,10 +139,11 @@ class Onboardings(Struct, frozen=True):
                 await queries.insert_store(tx, onboarding, now=now)
                 await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
                 await publish_change(tx, onboarding.store_id)
+                await announce(tx, STORES_TOPIC, str(caller.partner_id))
             elif state is not OnboardingState.ACTIVE:
                 raise OnboardingNotReady(state)
             store = await queries.find_store(tx, onboarding.store_id)
-            processes.point("store.written")
+            processes.crash_point("store.written")
         assert store is not None
         return store
 

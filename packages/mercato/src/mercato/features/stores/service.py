@@ -172,7 +172,7 @@ class Stores(Struct, frozen=True):
                 run_id=self.new_id(),
             )
             await audit(tx, "run", run.id, detail={"storeId": store.id})
-            processes.point("run.written")
+            processes.crash_point("run.written")
             return run
 
     async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:

@@ -34,12 +34,12 @@ _SHOWN: Final = frozenset(
         *("type", "timestamp", "data", "sequence", "order"),
         *("orderId", "storeId", "partnerStoreId", "state", "status", "estimatedReadyAt", "createdAt", "updatedAt"),
         *("cart", "catalogSetId", "lineItems", "lineItemId", "itemId", "partnerItemId", "name", "quantity"),
-        *("modifierGroups", "modifierGroupId", "partnerModifierGroupId", "unavailable", "unitPrice"),
+        *("modifierGroups", "modifierGroupId", "partnerModifierGroupId", "unavailable", "unitPrice", "freeQuantity"),
         *("amounts", "amount", "currency", "subTotal", "total", "tip", "fees", "taxes", "promotions", "adjustments"),
         *("fulfillment", "mode", "scheduleType", "scheduledTime", "deliveryType"),
     }
 )  # fmt: skip
-"""Members of these bodies whose texts are this service's, or those of the menu. `name` is an item's."""
+"""Members of these bodies whose texts are this service's, or those of the menu. `name` is an item's or a group's."""
 
 
 def is_about_order(type_: str) -> bool:

@@ -106,7 +106,7 @@ class Recorder(Struct, frozen=True):
             for one in sent:
                 if not isinstance(one.verdict, Succeeded):
                     await _write_failed(tx, job.payload, one, now=now)
-            processes.point("webhook.written")
+            processes.crash_point("webhook.written")
 
 
 async def _write_succeeded(tx: Write, sent: Sequence[Attempt], *, now: datetime) -> None:
@@ -320,7 +320,7 @@ class Sender:
                 raise
             log.exception("webhook not sent", delivery_id=str(delivery.id))
             return Attempt(delivery, None, InternalFault())
-        processes.point("webhook.sent")
+        processes.crash_point("webhook.sent")
         verdict = await self._decide(delivery, result, just_accepted=just_accepted)
         _log(delivery, result, verdict)
         self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)

@@ -55,14 +55,20 @@ class WriteBehind(Generic[T]):
 
     async def run(self) -> None:
         """Write rows until cancelled, and at the end those that still wait."""
+        flushing: asyncio.Task[None] | None = None
         try:
             while True:
                 await asyncio.sleep(FLUSH_SECONDS)
-                await self.flush()
+                # Not cancelled with this task: a commit that is cancelled may have stored its rows all the same, and
+                # they would be written a second time.
+                flushing = asyncio.create_task(self.flush())
+                await asyncio.shield(flushing)
         finally:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self.flush()
+            if flushing is not None:
+                flushing.cancel()
 
     async def flush(self) -> None:
         """Write what waits. If the database is unavailable it goes on waiting; a batch with a bug is dropped."""

@@ -278,7 +278,7 @@ class Worker:
             is_full = len(claimed) == free
             rotation.advance(claimed, is_full=is_full)
             if claimed:
-                processes.point("job.claimed")
+                processes.crash_point("job.claimed")
             for job in claimed:
                 self._start(Run(job, self._handlers[kind]))
             if is_full or is_whole:
@@ -317,7 +317,7 @@ class Worker:
         started_at = monotonic()
         result = await run.result()
         self._observe(run.job.kind, label_of(result), monotonic() - started_at)
-        processes.point("job.done")
+        processes.crash_point("job.done")
         await settle(self._database, run.job, run.handler, result)
 
     def _forget(self, task: asyncio.Task[None]) -> None:

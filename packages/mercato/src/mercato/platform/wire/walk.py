@@ -288,7 +288,7 @@ class _Walk:
         elif isinstance(matching[0], info.DictType):
             read = self._dict(text, matching[0], pointer, name)
         else:
-            read = self._scalar(value, matching[0], pointer, name, form=known.form)
+            read = self._scalar(value, matching[0], pointer, name, known)
         if structs or len(self.faults) == before:
             self._apply_rule(read, known.rule, pointer)
         return read
@@ -319,11 +319,11 @@ class _Walk:
             out[key] = self.value(value, kind.value_type, f"{pointer}/{escape(key)}", key)
         return out
 
-    def _scalar(self, value: Any, kind: info.Type, pointer: str, name: str, *, form: str | None) -> Any:
+    def _scalar(self, value: Any, kind: info.Type, pointer: str, name: str, known: _Known) -> Any:
         match kind:
             case info.StrType():
-                if self._text(value, kind, pointer, name):
-                    self._form(value, form, pointer, name)
+                if self._text(value, kind, pointer, name, known.rule):
+                    self._form(value, known.form, pointer, name)
             case info.IntType():
                 value = int(value)
                 self._range(value, kind, pointer, name)
@@ -333,8 +333,8 @@ class _Walk:
                 self.bad(pointer, f"{name} must be a UUID like 0190f5fe-7e3b-7ccc-8000-abcdef012345.")
             case info.DateTimeType() if parse_instant(value) is None:
                 self.bad(pointer, f"{name} must be an RFC 3339 instant with an offset.")
-            case info.EnumType(cls=cls) if value not in (known := [member.value for member in cls]):
-                self.bad(pointer, f"{name} must be one of {', '.join(map(str, known))}.")
+            case info.EnumType(cls=cls) if value not in (texts := [member.value for member in cls]):
+                self.bad(pointer, f"{name} must be one of {', '.join(map(str, texts))}.")
             case info.LiteralType(values=values) if value not in values:
                 self.bad(pointer, f"{name} must be one of {', '.join(map(str, values))}.")
             case _:
@@ -384,14 +384,20 @@ class _Walk:
             return variants[tag]
         return None
 
-    def _text(self, value: str, kind: info.StrType, pointer: str, name: str) -> bool:
-        """Add the faults of a text. Return whether it is short enough for its format to be checked."""
+    def _text(self, value: str, kind: info.StrType, pointer: str, name: str, rule: Rule | None) -> bool:
+        """Add the faults of a text. Return whether it is short enough for its format to be checked.
+
+        A rule says in words what a pattern says in signs.
+        """
         if self._length(len(value), kind, pointer, name, "characters"):
             return False
         if "\x00" in value:
             self.bad(pointer, f"{name} must not contain the NUL character.")
-        if kind.pattern is not None and re.search(kind.pattern, value) is None:
-            self.bad(pointer, f"{name} does not have the form {kind.pattern}")
+        elif kind.pattern is not None and re.search(kind.pattern, value) is None:
+            before = len(self.faults)
+            self._apply_rule(value, rule, pointer)
+            if len(self.faults) == before:
+                self.bad(pointer, f"{name} does not have the form {kind.pattern}")
         return True
 
     def _form(self, value: str, form: str | None, pointer: str, name: str) -> None:

@@ -19,6 +19,7 @@ from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import NotModified, Options, PulledDocument, PullLimits, RequestFailed
 from mercato.platform.texts import count_of
+from mercato.tools.certify.merchant.cancel import CANCEL
 from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions, approved
 from mercato.tools.certify.merchant.place import PLACE
 from mercato.tools.certify.merchant.validate import VALIDATE
@@ -221,6 +222,7 @@ MERCHANT: Final = Suite[MerchantContext](
         "signature": SIGNATURE,
         "validate": VALIDATE,
         "place": PLACE,
+        "cancel": CANCEL,
         "events": EVENTS,
         "transport": TRANSPORT,
         "catalog": CATALOG,
