@@ -127,7 +127,7 @@ async def test_an_order_of_deliveries_is_found_by_the_beginning_of_its_id_by_bot
         for text in (order, order[:30]):
             page = await filtered(browser, "deliveries", orderId=text)
             assert count(page, "deliveries") == found
-            assert fault(page, "Order") == ("" if found else "No order has this id.")
+            assert fault(page, "Order") == ("" if found else "No order has this number or id.")
 
 
 async def test_values_that_cannot_be_read_are_reported_beside_their_fields(mercato: Service):

@@ -10,6 +10,7 @@ from tests.databases import only_postgresql, only_sqlite
 from tests.service import Service
 
 from mercato.features import lookup
+from mercato.features.orders.search import ContactKeys
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.queries import list_newest_partners
 from mercato.features.requests.queries import Filter, count_by_code, list_refused
@@ -21,6 +22,9 @@ from mercato.platform.jobs import list_dead, list_depths
 ID: Final = clock.new_id()
 CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())
 NOW: Final = clock.now()
+EVERYTHING: Final = lookup.Scope(customers=True)
+OWN: Final = lookup.Scope(partner_id=ID, surfaces=(Surface.COMMERCE,), customers=True)
+CONTACTS: Final = ContactKeys([b"k" * 32])
 
 Read = Callable[[Any], Awaitable[Any]]
 
@@ -44,8 +48,10 @@ LISTS: Final[dict[str, Read]] = {
     "dead jobs of a kind": lambda tx: list_dead(tx, kind="x", before=(NOW, 1), limit=50),
     "jobs counted": lambda tx: list_depths(tx, most=100),
     "partners": lambda tx: list_newest_partners(tx, before=ID, limit=50),
-    "search by id": lambda tx: lookup.find_all(tx, str(ID)),
-    "search by words": lambda tx: lookup.find_all(tx, "some words"),
+    "search by id": lambda tx: lookup.find_all(tx, str(ID), EVERYTHING, CONTACTS),
+    "search by words": lambda tx: lookup.find_all(tx, "some words", EVERYTHING, CONTACTS),
+    "search by phone": lambda tx: lookup.find_all(tx, "+31612345678", EVERYTHING, CONTACTS),
+    "search by number of a partner": lambda tx: lookup.find_all(tx, "A-1", OWN, CONTACTS),
 }
 
 
@@ -82,8 +88,8 @@ async def test_a_list_is_read_by_an_index_in_its_order(mercato: Service, name: s
         assert recorder.statements
         for statement in recorder.statements:
             plan = [row.detail for row in await tx.all(text(f"EXPLAIN QUERY PLAN {statement}"))]
-            # Subqueries are bounded; the rows of `audit` are in the order of their ids.
-            bounded = ("SCAN anon_1", "SCAN audit")
+            # Subqueries are bounded; the rows of `audit` and of a full-text search are in the order of their ids.
+            bounded = ("SCAN anon_1", "SCAN audit", "SCAN w VIRTUAL TABLE INDEX 64:M1")
             scans = [
                 one for one in plan if one.startswith("SCAN") and "USING" not in one and one not in bounded
             ]

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -21,6 +21,7 @@ from mercato.features.catalogs.runs import pull_limits
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
+from mercato.features.orders import search as order_search
 from mercato.features.orders import tokens as order_tokens
 from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
@@ -153,7 +154,7 @@ async def running(
             new_document=documents.document,
         )
         await stack.enter_async_context(_serving_metrics(app))
-        tasks = {
+        tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "changes": feed.run,
             "event log": app.event_log.run,
             "request log": app.request_log.run,
@@ -162,6 +163,7 @@ async def running(
             "metrics": app.metrics.run,
             "traffic": app.traffic.run,
             "memory": trim_memory,
+            "phone numbers": partial(asyncio.to_thread, order_search.load),
         }
         if db.replica is not None:
             tasks["replica"] = db.replica.run
@@ -321,7 +323,9 @@ def build(
         cancellations=ordering.cancellations,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering) | Reindex(db).handlers(),
+            _handlers(core, ingest, TimezoneLookup(db), sender, ordering)
+            | Reindex(db).handlers()
+            | order_search.Reindex(db, ordering.placements.contacts).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -351,6 +355,7 @@ def _ordering(
 ) -> _Ordering:
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     lifecycle = core.lifecycle
+    contacts = order_search.contact_keys_of(vault)
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, lifecycle)
     checker = OrderChecker(now, clock.new_id, menus)
@@ -375,6 +380,7 @@ def _ordering(
         submitter=submitter,
         lifecycle=lifecycle,
         secrets=vault.derive(idempotency.PURPOSE),
+        contacts=contacts,
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,

@@ -22,6 +22,7 @@ from mercato.cli.output import (
     view,
 )
 from mercato.cli.session import find_partner_id, opened
+from mercato.features.orders.search import enqueue_reindex
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.accounts import reseal as reseal_batch
 from mercato.features.partners.credentials import OVERLAP, NewKey
@@ -294,6 +295,8 @@ async def rotate(
 async def reseal(*, data_dir: DataDir = None) -> None:
     """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
 
+    A job hashes customers' phone numbers and e-mail addresses anew, too, by which the console finds orders.
+
     Servers must know that key already. You can run it again at any time.
     """
     count, after, more = 0, None, True
@@ -304,6 +307,8 @@ async def reseal(*, data_dir: DataDir = None) -> None:
             async with core.db.write() as tx:
                 done = await reseal_batch(tx, vault, after=after, limit=BATCH)
             count, after, more = count + done.count, done.last, done.last is not None
+        async with core.db.write() as tx:
+            await enqueue_reindex(tx)
     note(f"{count} secrets were encrypted again. All secrets use the first key now.")
 
 

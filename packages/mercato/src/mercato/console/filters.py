@@ -86,12 +86,17 @@ async def store_of(tx: Read, visit: Visit, filters: Filters[Any], side: Surface 
 
 async def order_of(tx: Read, visit: Visit, filters: Filters[Any], side: Surface | None = None) -> UUID | None:
     """Return the order of the field."""
-    return await _id_of(tx, filters, "orderId", "order", scope_of(visit, side), "id")
+    return await _id_of(tx, filters, "orderId", "order", scope_of(visit, side), "number or id")
 
 
 def scope_of(visit: Visit, side: Surface | None) -> Scope:
-    """Return what may be found: an operator finds all."""
-    return Scope() if visit.is_operator else Scope(visit.caller_of(side), visit.store_id)
+    """Return what may be found, with all sides of the account or one: an operator finds all."""
+    customers = not visit.session.grant.read_only
+    if visit.session.partner is None:
+        return Scope(customers=customers)
+    surfaces = visit.surfaces if side is None else (visit.caller_of(side).surface,)
+    partner_id = visit.session.partner.id
+    return Scope(partner_id=partner_id, surfaces=surfaces, store_id=visit.store_id, customers=customers)
 
 
 async def _id_of(

@@ -28,9 +28,10 @@ from mercato.console.screens import (
     overview,
     playground,
     requests,
+    search,
     stores,
 )
-from mercato.console.screens.operators import audit, erasure, health, jobs, partners, search
+from mercato.console.screens.operators import audit, erasure, health, jobs, partners
 from mercato.features.partners.model import (
     AccountError,
     InactiveKeyError,

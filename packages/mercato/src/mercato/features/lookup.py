@@ -1,33 +1,47 @@
-"""Ids of what people write: names, ids, and the beginnings of ids.
+"""What people search for, and ids of what people write: names, numbers, ids, and the beginnings of ids.
 
-`find_all` is for whatever an operator pastes, `find_ids` for one kind of thing that the reader may see.
+`find_all` is for whatever somebody types into the search field, `find_ids` for one kind of thing. A reader finds what
+its account can see, and doesn't learn whether there is anything else.
 """
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import Column, ColumnElement, select
+from sqlalchemy import Column, ColumnElement, func, or_, select
+from sqlalchemy import text as sql
 
 from mercato.features.discovery.index import name_key_of
 from mercato.features.discovery.tables import store_search
-from mercato.features.orders.tables import orders
-from mercato.features.partners.accounts import get_partner_named
+from mercato.features.discovery.text import render_query, text_query_of
+from mercato.features.orders.search import (
+    ContactKeys,
+    find_orders,
+    list_countries,
+    may_be_phone,
+    plain_candidates,
+)
+from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.partners.credentials import get_key
-from mercato.features.partners.model import Caller, Surface, UnknownAccountError
+from mercato.features.partners.model import Surface, UnknownAccountError
 from mercato.features.partners.queries import find_partners_named
 from mercato.features.partners.tables import partners
 from mercato.features.requests.tables import refused_requests
 from mercato.features.stores.tables import stores
-from mercato.features.webhooks.operators import find_row
+from mercato.features.webhooks.queries import ids_of_webhook
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
-from mercato.platform.db.prefixes import MIN_SHOWN, list_ids
+from mercato.platform.db.patterns import ESCAPE, pattern_of
+from mercato.platform.db.prefixes import MIN_SHOWN
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10
 """Things of one kind that are found."""
+
+MAX_TEXT: Final = 400
+"""Characters of a text that is searched for."""
 
 _AMBIGUOUS: Final = 2
 
@@ -41,107 +55,229 @@ _IDS: Final[dict[str, Column[UUID]]] = {
 }
 
 
-class Match(Struct, frozen=True):
-    """A thing that was found: its kind, such as order, and its id."""
+class Scope(Struct, frozen=True, kw_only=True):
+    """What may be found: everything, or what these sides of a partner see, and of that only what concerns one store.
 
-    kind: str
-    id: UUID
-
-
-class Scope(Struct, frozen=True):
-    """What may be found: everything, or what concerns a partner, and of that only what concerns one store.
-
-    A storefront finds every store by its name.
+    A storefront finds every store. Without `customers` no order is found by its customer.
     """
 
-    caller: Caller | None = None
+    partner_id: UUID | None = None
+    surfaces: tuple[Surface, ...] = ()
     store_id: UUID | None = None
+    customers: bool = False
+
+    @property
+    def only_own_stores(self) -> bool:
+        return self.partner_id is not None and Surface.MARKETFRONT not in self.surfaces
+
+    def conditions(self, kind: str) -> list[ColumnElement[bool]]:
+        """Return the conditions of the rows of a kind of thing."""
+        found: list[ColumnElement[bool]] = []
+        if self.partner_id is not None:
+            found += self._of_partner(kind, self.partner_id)
+        if self.store_id is not None:
+            found += [column == self.store_id for column in _STORE_OF[kind]]
+        return found
+
+    def _of_partner(self, kind: str, partner_id: UUID) -> list[ColumnElement[bool]]:
+        match kind:
+            case "order":
+                sides = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
+                return [or_(*(sides[surface] == partner_id for surface in self.surfaces))]
+            case "store":
+                return [stores.c.partner_id == partner_id] if self.only_own_stores else []
+            case "partner":
+                return [partners.c.id == partner_id]
+            case _:
+                table = _TABLES[kind]
+                return [table.c.partner_id == partner_id, table.c.surface.in_(self.surfaces)]
 
 
-async def find_ids(tx: Read, kind: str, text: str, scope: Scope) -> list[UUID]:
+_TABLES: Final = {"delivery": deliveries, "request": refused_requests}
+
+_STORE_OF: Final[dict[str, tuple[Column[UUID], ...]]] = {
+    "order": (orders.c.store_id,),
+    "store": (stores.c.id,),
+    "partner": (),
+    "delivery": (deliveries.c.store_id,),
+    "request": (refused_requests.c.store_id,),
+}
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """The ids of what was found, at most `MAX_MATCHES` of each kind, the best matches or the newest first."""
+
+    orders: Sequence[UUID] = ()
+    stores: Sequence[UUID] = ()
+    partners: Sequence[UUID] = ()
+    deliveries: Sequence[UUID] = ()
+    requests: Sequence[UUID] = ()
+
+
+async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) -> Found:
+    """Return what the text stands for.
+
+    An order's number, phone number or e-mail address; the name or a merchant's id of a store; the name or the key of
+    a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or more of its beginning.
+    """
+    words = _cleaned(words)
+    if not words:
+        return Found()
+    by_id = {kind: await _find_by_id(tx, kind, words, scope, limit=MAX_MATCHES) for kind in _IDS}
+    return Found(
+        orders=_first(await _find_orders(tx, words, scope, contacts), by_id["order"]),
+        stores=_first(by_id["store"], await _find_stores(tx, words, scope, limit=MAX_MATCHES)),
+        partners=_first(by_id["partner"], await _find_partners(tx, words, scope)),
+        deliveries=_first(by_id["delivery"], await _find_webhooks(tx, words, scope)),
+        requests=_first(by_id["request"], await _find_requests(tx, words, scope)),
+    )
+
+
+async def find_ids(tx: Read, kind: str, words: str, scope: Scope) -> list[UUID]:
     """Return at most two ids of the orders, stores or partners that the text stands for.
 
-    An id or 8 digits or more of its beginning, the name of a partner or store in any letter case, or a merchant's own
-    id of its store.
+    An id or 8 digits or more of its beginning, the name of a partner or store in any letter case, a merchant's own id
+    of its store, or a store's number of its order.
     """
-    digits = text.lower().replace("-", "")
     named: list[UUID] = []
     if kind == "partner":
-        named = [one.id for one in await find_partners_named(tx, text, limit=_AMBIGUOUS)]
+        named = [one.id for one in await find_partners_named(tx, words, limit=_AMBIGUOUS)]
     elif kind == "store":
-        named = await _find_stores(tx, text, scope)
-    if named or _DIGITS.fullmatch(digits) is None:
-        return named
+        named = await _find_stores_named(tx, words, scope, limit=_AMBIGUOUS)
+    elif kind == "order":
+        wanted, visible = plain_candidates(words), scope.conditions("order")
+        named = await find_orders(tx, wanted, visible=visible, limit=_AMBIGUOUS)
+    return named or await _find_by_id(tx, kind, words, scope, limit=_AMBIGUOUS)
+
+
+def _cleaned(words: str) -> str:
+    """Return the text without what nobody sees, such as the marks of direction around a copied phone number."""
+    shown = "".join(letter if letter.isprintable() else " " * letter.isspace() for letter in words[:MAX_TEXT])
+    return " ".join(shown.split())
+
+
+def _first(*lists: Sequence[UUID]) -> list[UUID]:
+    return list(dict.fromkeys(id_ for ids in lists for id_ in ids))[:MAX_MATCHES]
+
+
+async def _find_by_id(tx: Read, kind: str, words: str, scope: Scope, *, limit: int) -> list[UUID]:
+    digits = words.lower().replace("-", "")
+    if _DIGITS.fullmatch(digits) is None or (kind == "partner" and scope.partner_id is not None):
+        return []
     column = _IDS[kind]
     first, last = (UUID(digits.ljust(32, filler)) for filler in "0f")
-    found = select(column).where(column.between(first, last), *_visible(kind, scope)).order_by(column)
-    return [row[0] for row in await tx.all(found.limit(_AMBIGUOUS))]
+    found = select(column).where(column.between(first, last), *scope.conditions(kind)).order_by(column)
+    return [row[0] for row in await tx.all(found.limit(limit))]
 
 
-async def _find_stores(tx: Read, text: str, scope: Scope) -> list[UUID]:
+# --- orders ---------------------------------------------------------------------------------------
+
+
+async def _find_orders(tx: Read, words: str, scope: Scope, contacts: ContactKeys) -> list[UUID]:
+    wanted = list(plain_candidates(words))
+    if scope.customers:
+        countries: list[str] = []
+        if may_be_phone(words) and not words.startswith("+"):
+            countries = await list_countries(tx, *scope.conditions("store"))
+        wanted += contacts.candidates(words, countries)
+    visible = scope.conditions("order")
+    found = await find_orders(tx, wanted, visible=visible, limit=MAX_MATCHES)
+    return found or await _find_by_key(tx, words, scope)
+
+
+async def _find_by_key(tx: Read, words: str, scope: Scope) -> list[UUID]:
+    """Return the order that a storefront placed with the Idempotency-Key, which may be its own number of it."""
+    if scope.partner_id is None or Surface.MARKETFRONT not in scope.surfaces:
+        return []
+    c = idempotency_keys.c
+    found = select(orders.c.id).join(idempotency_keys, c.order_id == orders.c.id)
+    own = found.where(c.partner_id == scope.partner_id, c.key == words, *scope.conditions("order"))
+    return [row.id for row in await tx.all(own)]
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+async def _find_stores(tx: Read, words: str, scope: Scope, *, limit: int) -> list[UUID]:
+    """Return the stores whose names have the words, those of exactly this name or merchant's id first."""
+    exact = await _find_stores_named(tx, words, scope, limit=limit)
+    if scope.only_own_stores or scope.store_id is not None:
+        # The few stores of a merchant, also those that searches don't find.
+        alike = func.lower(stores.c.name).like(f"%{pattern_of(words)}%", escape=ESCAPE)
+        part = select(stores.c.id, stores.c.name).where(*scope.conditions("store"), alike)
+        rows = await tx.all(part.order_by(stores.c.id).limit(limit))
+        return _first(exact, [row.id for row in rows if words.casefold() in row.name.casefold()])
+    return _first(exact, await _find_in_index(tx, words, limit=limit))
+
+
+async def _find_stores_named(tx: Read, words: str, scope: Scope, *, limit: int) -> list[UUID]:
     """Return the stores of a name, by the index of the search for stores, or of a merchant's own id."""
+    visible = scope.conditions("store")
+    key = name_key_of(words)
     named = (
         select(stores.c.id)
         .join(store_search, store_search.c.store_id == stores.c.id)
-        .where(store_search.c.name_key == name_key_of(text), *_visible("store", scope))
+        .where(store_search.c.name_key == key, *visible)
     )
-    found = [row[0] for row in await tx.all(named.limit(_AMBIGUOUS))]
-    if found or scope.caller is None or scope.caller.surface is not Surface.COMMERCE:
+    found = [row.id for row in await tx.all(named.limit(limit))] if key else []
+    if scope.partner_id is not None and Surface.COMMERCE not in scope.surfaces:
         return found
-    own = select(stores.c.id).where(stores.c.partner_store_id == text, *_visible("store", scope))
-    return [row[0] for row in await tx.all(own.limit(_AMBIGUOUS))]
+    own: list[ColumnElement[bool]] = [stores.c.partner_store_id == words, *visible]
+    if scope.partner_id is not None:
+        own.append(stores.c.partner_id == scope.partner_id)
+    return _first(found, [row.id for row in await tx.all(select(stores.c.id).where(*own).limit(limit))])
 
 
-def _visible(kind: str, scope: Scope) -> list[ColumnElement[bool]]:
-    caller, found = scope.caller, []
-    if caller is not None and kind == "order":
-        is_merchant = caller.surface is Surface.COMMERCE
-        found.append((orders.c.partner_id if is_merchant else orders.c.storefront_id) == caller.partner_id)
-    if caller is not None and kind == "store" and caller.surface is Surface.COMMERCE:
-        found.append(stores.c.partner_id == caller.partner_id)
-    if scope.store_id is not None:
-        found.append((orders.c.store_id if kind == "order" else stores.c.id) == scope.store_id)
-    return found
+_IN_INDEX: Final = {
+    "sqlite": sql(
+        "SELECT s.store_id AS id FROM store_words w CROSS JOIN store_search s ON s.number = w.rowid "
+        "WHERE w.store_words MATCH :query ORDER BY w.rowid LIMIT :limit"
+    ),
+    "postgresql": sql(
+        "SELECT s.store_id AS id FROM store_search s WHERE s.words @@ CAST(:query AS tsquery) "
+        "ORDER BY s.number + 0 LIMIT :limit"
+    ),
+}
 
 
-async def find_all(tx: Read, text: str) -> list[Match]:
-    """Return what the text stands for: an id or 8 digits or more of its beginning, a webhook-id, the id of a refused
-    request, a key (its partner), or a partner's name.
-    """  # fmt: skip
-    text = text.strip()
-    matches = [*await _find_ids(tx, text), *await _find_requests(tx, text), *await _find_partner(tx, text)]
-    return list(dict.fromkeys(matches))
-
-
-async def _find_ids(tx: Read, text: str) -> list[Match]:
-    digits = text.lower().replace("-", "")
-    if _DIGITS.fullmatch(digits) is None:
+async def _find_in_index(tx: Read, words: str, *, limit: int) -> list[UUID]:
+    """Return live stores of any merchant that have all the words in their names; the last one may be incomplete."""
+    query = text_query_of(words, (), mode=None, circle=None)
+    if query is None:
         return []
-    found = [
-        Match(kind, id_)
-        for kind, column in _IDS.items()
-        for id_ in await list_ids(tx, column, digits, limit=MAX_MATCHES)
-    ]
-    webhook_id = parse_uuid(text)
-    if not found and webhook_id is not None:
-        delivery = await find_row(tx, webhook_id)
-        return [] if delivery is None else [Match("delivery", delivery.id)]
-    return found
+    wanted = render_query(tx.dialect, query.best)
+    rows = await tx.all(_IN_INDEX[tx.dialect].bindparams(query=wanted, limit=limit))
+    return [row.id if isinstance(row.id, UUID) else UUID(row.id) for row in rows]
 
 
-async def _find_requests(tx: Read, text: str) -> list[Match]:
-    """Return the refused requests of the id that their answers named. Clients choose it: several may have the same."""
-    c = refused_requests.c
-    newest = select(c.id).where(c.request_id == text).order_by(c.id.desc()).limit(MAX_MATCHES)
-    return [Match("request", row.id) for row in await tx.all(newest)]
+# --- partners, webhooks and requests --------------------------------------------------------------
 
 
-async def _find_partner(tx: Read, text: str) -> list[Match]:
+async def _find_partners(tx: Read, words: str, scope: Scope) -> list[UUID]:
+    """Return the partner of a key, and partners by name; nothing for partners."""
+    if scope.partner_id is not None:
+        return []
     try:
-        return [Match("partner", (await get_key(tx, text)).partner_id)]
+        return [(await get_key(tx, words)).partner_id]
     except UnknownAccountError:
         pass
-    try:
-        return [Match("partner", (await get_partner_named(tx, text)).id)]
-    except UnknownAccountError:
+    exact = [one.id for one in await find_partners_named(tx, words, limit=MAX_MATCHES)]
+    alike = func.lower(partners.c.name).like(f"%{pattern_of(words)}%", escape=ESCAPE)
+    part = select(partners.c.id, partners.c.name).where(alike).order_by(partners.c.id).limit(MAX_MATCHES)
+    rows: Sequence[Any] = await tx.all(part)
+    return _first(exact, [row.id for row in rows if words.casefold() in row.name.casefold()])
+
+
+async def _find_webhooks(tx: Read, words: str, scope: Scope) -> list[UUID]:
+    webhook_id = parse_uuid(words)
+    if webhook_id is None:
         return []
+    found = ids_of_webhook(webhook_id, *scope.conditions("delivery"), limit=MAX_MATCHES)
+    return [row.id for row in await tx.all(found)]
+
+
+async def _find_requests(tx: Read, words: str, scope: Scope) -> list[UUID]:
+    """Return the refused requests of the id that their answers named. Clients choose it: several may have the same."""
+    c = refused_requests.c
+    newest = select(c.id).where(c.request_id == words, *scope.conditions("request"))
+    return [row.id for row in await tx.all(newest.order_by(c.id.desc()).limit(MAX_MATCHES))]

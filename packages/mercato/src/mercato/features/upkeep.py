@@ -1,4 +1,4 @@
-"""Deletes what has passed its retention, and has the search cards of an earlier release rewritten.
+"""Deletes what has passed its retention, and has rewritten what searches need of an earlier release.
 
 Retention: superseded catalogs, ended deliveries and runs, customers, used keys.
 """
@@ -15,6 +15,7 @@ from msgspec import Struct
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
+from mercato.features.orders.search import reindex_if_missing
 from mercato.features.partners import queries
 from mercato.features.requests import log as requests
 from mercato.features.requests.queries import prune as prune_requests
@@ -77,7 +78,7 @@ class Upkeep(Struct, frozen=True):
         steps: list[Callable[[], Awaitable[object]]] = [
             partial(self._drain, prune) for prune in self._prunes()
         ]
-        steps.append(partial(enqueue_reindex, self.db))
+        steps += [partial(enqueue_reindex, self.db), partial(reindex_if_missing, self.db)]
         # The write-ahead log has the deleted rows, customers included, until it is truncated.
         steps.append(partial(self.db.empty_log, seconds=LOG_SECONDS))
         for step in steps:

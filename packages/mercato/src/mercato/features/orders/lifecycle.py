@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import queries, transitions
+from mercato.features.orders import queries, search, transitions
 from mercato.features.orders.record import (
     EntryDetail,
     OrderRow,
@@ -312,6 +312,8 @@ class Lifecycle(Struct, frozen=True):
             type_=change.entry,
             detail=change.detail(),
         )
+        if changed.partner_order_id is not None and changed.partner_order_id != order.partner_order_id:
+            search.add_number(tx, order.id, changed.partner_order_id)
         if event_url is not None:
             to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
             type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED

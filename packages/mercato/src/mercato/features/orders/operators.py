@@ -1,5 +1,6 @@
 """Orders as the service's operators see them: of every partner, masked."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -91,6 +92,12 @@ async def list_orders(tx: Read, wanted: OrderFilter, *, limit: int) -> list[Orde
     """Return at most `limit` orders, newest first."""
     query = _SUMMARY.where(orders.c.id.in_(_ids(wanted, limit))).order_by(orders.c.id.desc())
     return [_summary(row) for row in await tx.all(query.limit(limit))]
+
+
+async def list_orders_of(tx: Read, ids: Sequence[UUID]) -> list[OrderSummary]:
+    """Return the orders of these ids, newest first."""
+    rows = await tx.all(_SUMMARY.where(orders.c.id.in_(ids)).order_by(orders.c.id.desc())) if ids else ()
+    return [_summary(row) for row in rows]
 
 
 async def count_orders(tx: Read, wanted: OrderFilter, *, most: int) -> int:

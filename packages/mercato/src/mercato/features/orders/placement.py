@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import idempotency, queries
+from mercato.features.orders import idempotency, queries, search
 from mercato.features.orders.checks import OrderCheck
 from mercato.features.orders.errors import problem_of
 from mercato.features.orders.idempotency import (
@@ -55,6 +55,7 @@ from mercato.features.orders.plan import (
 )
 from mercato.features.orders.queries import StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer, order_of, place_body
+from mercato.features.orders.search import ContactKeys
 from mercato.features.orders.store_replies import Quote, Rejection
 from mercato.features.orders.submission import (
     SUBMIT_KIND,
@@ -119,6 +120,7 @@ class Placements(Struct, frozen=True):
     submitter: Submitter
     lifecycle: Lifecycle
     secrets: Sequence[bytes]
+    contacts: ContactKeys
     seconds: float
     resend: timedelta
     quota: StorageQuota
@@ -286,6 +288,8 @@ class Placements(Struct, frozen=True):
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
+        country = search.address_country(store.address, store.timezone)
+        search.add_order(tx, self.contacts, order, country=country)
         if claim.order_id != order.id:
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))

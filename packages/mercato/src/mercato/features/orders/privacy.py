@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.features.orders.record import Notes, OrderRow, StoreAnswer, StoredCancellation, with_notes
+from mercato.features.orders.search import forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.operators import HIDDEN
@@ -225,6 +226,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 cancellation=_without_message(row.cancellation),
             )
         )
+    await forget_customers(tx, ids)
     await delete_of_orders(tx, ids)
     # The keys keep their orders: a repeat of the request gets the erased order.
     await tx.execute(

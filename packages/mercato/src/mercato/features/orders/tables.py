@@ -93,6 +93,17 @@ order_history = Table(
     sqlite_with_rowid=False,
 )
 
+# What people find an order by, hashed (`features.orders.search`). `kind` tells what: several kinds may have one key.
+order_search = Table(
+    "order_search",
+    metadata,
+    Column("order_id", Id, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("key", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("ix_order_search_key", order_search.c.key, order_search.c.order_id)
+
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,

@@ -1,5 +1,6 @@
 """Stores as the service's operators see them: of every partner, those of suspended partners included."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -80,6 +81,12 @@ async def list_stores(tx: Read, wanted: StoreFilter, *, limit: int, now: datetim
     if wanted.before is not None:
         query = query.where(stores.c.id < wanted.before)
     return [_summary(row, now) for row in await tx.all(query.order_by(stores.c.id.desc()).limit(limit))]
+
+
+async def list_stores_of(tx: Read, ids: Sequence[UUID], *, now: datetime) -> list[StoreSummary]:
+    """Return the stores of these ids in their order, with their status at the instant."""
+    rows = await tx.all(_STORES.where(stores.c.id.in_(ids))) if ids else ()
+    return sorted((_summary(row, now) for row in rows), key=lambda store: ids.index(store.id))
 
 
 async def get_store_id(tx: Read, text: str) -> UUID:

@@ -77,6 +77,8 @@ for _name, _columns in (
     ("ix_stores_paused_of_partner", [stores.c.partner_id, stores.c.id]),
 ):
     Index(_name, *_columns, sqlite_where=text("paused = 1"), postgresql_where=text("paused"))
+# For operators, who look for a store by the id that its merchant gives it.
+Index("ix_stores_own_id", stores.c.partner_store_id)
 Index("ix_stores_partner_store_id", stores.c.partner_id, stores.c.partner_store_id)
 
 sold_out_items = Table(

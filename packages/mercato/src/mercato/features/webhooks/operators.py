@@ -95,6 +95,12 @@ async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequen
     )
 
 
+async def list_rows_of(tx: Read, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """Return the deliveries of these ids without bodies, newest first, with their partners' names."""
+    found = _with_partner().where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id.desc())
+    return await tx.all(found) if ids else ()
+
+
 async def search(tx: Read, criteria: DeliveryFilter, *, limit: int) -> tuple[Sequence[Row[Any]], str | None]:
     """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
 

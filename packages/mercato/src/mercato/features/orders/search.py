@@ -1,0 +1,349 @@
+"""What people find an order by: the customer's phone number or e-mail address, the store's number, our id's end.
+
+Phone and e-mail are kept as keyed hashes alone, which are deleted when the customer is erased; without the key a phone
+number could be guessed from its hash. A phone number is hashed as E.164, read in the country of the order's store.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    select,
+)
+
+from mercato.features.orders.record import OrderRow
+from mercato.features.orders.tables import order_search, orders
+from mercato.features.partners.vault import Vault
+from mercato.features.stores.tables import stores
+from mercato.platform import jobs
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.types import Id
+from mercato.platform.geo.countries import country_of
+from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled
+from mercato_contract.orders import Customer
+from mercato_contract.signing import hmac_sha256
+from mercato_contract.stores import Address
+from mercato_contract.wire import Wire, redacted
+
+PURPOSE: Final = "mercato customer search"
+"""The purpose of the derived keys for the hashes of phone numbers and e-mail addresses."""
+
+MAX_PHONE: Final = 64
+MAX_NUMBER: Final = 255
+"""Characters of a text that can be a phone number, and of one that can be an order's number."""
+
+MIN_DIGITS: Final = 6
+"""Digits of a text that can be a phone number."""
+
+_PHONE: Final = re.compile(r"[+(\d][\d\s()./+\u2010-\u2015-]*")
+_TAIL: Final = re.compile(r"[0-9a-f]{8}")
+_KEY_BYTES: Final = 8
+
+
+class SearchKind(StrEnum):
+    """What an entry of the index is a hash of. `TAIL` is the last eight digits of the order's id, as lists show it."""
+
+    PHONE = "phone"
+    EMAIL = "email"
+    NUMBER = "number"
+    TAIL = "tail"
+
+
+CONTACTS: Final = (SearchKind.PHONE, SearchKind.EMAIL)
+"""The entries that are erased with the customer."""
+
+Entries = Mapping[SearchKind, int]
+
+
+def _insert_of(*kinds: SearchKind) -> Any:
+    """Return the prepared insert of an order's entries of these kinds, one row each."""
+    return prepared(
+        insert(order_search).values(
+            [
+                {
+                    "order_id": bindparam("order_id", type_=Id),
+                    "kind": literal_column(f"'{kind.value}'"),
+                    "key": bindparam(kind.value, type_=BigInteger),
+                }
+                for kind in kinds
+            ]
+        )
+    )
+
+
+_INSERTS: Final[dict[tuple[SearchKind, ...], Any]] = {
+    kinds: _insert_of(*kinds)
+    for kinds in (
+        (SearchKind.PHONE, SearchKind.EMAIL, SearchKind.TAIL),
+        (SearchKind.TAIL,),
+        (SearchKind.NUMBER,),
+    )
+}
+
+
+@redacted("secrets")
+class ContactKeys(Struct, frozen=True):
+    """Hashes phone numbers and e-mail addresses: with the first secret to store them, with any to find them."""
+
+    secrets: Sequence[bytes]
+
+    def entries_of(self, customer: Customer | None, country: str | None) -> Entries:
+        """Return the entries of an order's customer, whose store is in the country (ISO 3166, if known)."""
+        if customer is None:
+            return {}
+        return {
+            SearchKind.PHONE: self._hash(SearchKind.PHONE, normal_phone(customer.phone, country)),
+            SearchKind.EMAIL: self._hash(SearchKind.EMAIL, normal_email(customer.email)),
+        }
+
+    def candidates(self, text: str, countries: Iterable[str]) -> Iterator[tuple[SearchKind, int]]:
+        """Yield the entries that an e-mail address or phone number may have, written as in one of the countries."""
+        wanted = []
+        if "@" in text:
+            wanted.append((SearchKind.EMAIL, normal_email(text)))
+        elif may_be_phone(text):
+            found = dict.fromkeys(normal_phone(text, country) for country in (*countries, None))
+            wanted += [(SearchKind.PHONE, one) for one in found]
+        for kind, normal in wanted:
+            for number in range(len(self.secrets)):
+                yield kind, self._hash(kind, normal, number)
+
+    def _hash(self, kind: SearchKind, normal: str, number: int = 0) -> int:
+        text = f"{kind.value}\0{normal}".encode(errors="replace")
+        return _integer(hmac_sha256(self.secrets[number], text))
+
+
+def contact_keys_of(vault: Vault) -> ContactKeys:
+    """Return the keys of the vault."""
+    return ContactKeys(vault.derive(PURPOSE))
+
+
+def may_be_phone(text: str) -> bool:
+    """Return whether the text can be a phone number."""
+    if len(text) > MAX_PHONE or _PHONE.fullmatch(text) is None:
+        return False
+    return sum(letter.isdigit() for letter in text) >= MIN_DIGITS
+
+
+def normal_email(text: str) -> str:
+    """Return what e-mail addresses that reach the same mailbox nearly always have in common."""
+    return unicodedata.normalize("NFKC", text).strip().casefold()
+
+
+def normal_phone(text: str, country: str | None) -> str:
+    """Return the number as E.164, read as it is dialled in the country; its digits alone if it can't be one."""
+    # Its import takes longer than a request may: `load` does it at the start.
+    from phonenumbers import (
+        NumberParseException,
+        PhoneNumberFormat,
+        format_number,
+        is_possible_number,
+        parse,
+    )
+
+    try:
+        number = parse(text, country)
+    except NumberParseException:
+        number = None
+    if number is not None and is_possible_number(number):
+        return format_number(number, PhoneNumberFormat.E164)
+    return "".join(str(unicodedata.digit(letter)) for letter in text if letter.isdigit())
+
+
+def load() -> None:
+    """Import the library of phone numbers and read the countries."""
+    normal_phone("+12025550100", country_of(None, "Etc/UTC"))
+
+
+def number_key(text: str) -> int:
+    """Return the entry of a store's number of an order, in any letter case and with or without `#` before it."""
+    normal = unicodedata.normalize("NFKC", text).strip().removeprefix("#").strip().casefold()
+    return _integer(blake2b(normal.encode(errors="replace"), digest_size=_KEY_BYTES).digest())
+
+
+def tail_key(order_id: UUID) -> int:
+    """Return the entry of the last eight digits of an order's id."""
+    return order_id.int & 0xFFFFFFFF
+
+
+def _integer(digest: bytes) -> int:
+    return int.from_bytes(digest[:_KEY_BYTES], signed=True)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def add_order(tx: Write, keys: ContactKeys, order: OrderRow, *, country: str | None) -> None:
+    """Add the entries of a new order."""
+    _insert(
+        tx,
+        order.id,
+        {**keys.entries_of(order.customer, country), SearchKind.TAIL: tail_key(order.id)},
+    )
+
+
+def add_number(tx: Write, order_id: UUID, number: str) -> None:
+    """Add the store's number of an order, once it has one."""
+    _insert(tx, order_id, {SearchKind.NUMBER: number_key(number)})
+
+
+def _insert(tx: Write, order_id: UUID, entries: Entries) -> None:
+    tx.defer(
+        _INSERTS[tuple(entries)],
+        {"order_id": order_id} | {kind.value: key for kind, key in entries.items()},
+    )
+
+
+async def forget_customers(tx: Write, order_ids: Sequence[UUID]) -> None:
+    """Delete the hashes of the orders' customers."""
+    c = order_search.c
+    await tx.execute(delete(order_search).where(c.order_id.in_(order_ids), c.kind.in_(CONTACTS)))
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+async def find_orders(
+    tx: Read, wanted: Iterable[tuple[SearchKind, int]], *, visible: Sequence[ColumnElement[bool]], limit: int
+) -> list[UUID]:
+    """Return the newest orders that have one of the entries, of those that fulfil the conditions."""
+    c, found = order_search.c, set[UUID]()
+    # One by one: only so the index has the newest first.
+    for kind, key in dict.fromkeys(wanted):
+        query = select(c.order_id).where(c.key == key, c.kind == kind.value)
+        if visible:
+            query = query.join(orders, orders.c.id == c.order_id).where(*visible)
+        rows = await tx.all(query.order_by(c.order_id.desc()).limit(limit))
+        found.update(row.order_id for row in rows)
+    return sorted(found, reverse=True)[:limit]
+
+
+def plain_candidates(text: str) -> Iterator[tuple[SearchKind, int]]:
+    """Yield the entries that the text may have as an order's number, or as the end of its id."""
+    text = text.strip()
+    if text and len(text) <= MAX_NUMBER:
+        yield SearchKind.NUMBER, number_key(text)
+    if _TAIL.fullmatch(text.lower()):
+        yield SearchKind.TAIL, int(text, 16)
+
+
+# --- orders without entries, or with those of an older key ----------------------------------------
+
+REINDEX: Final = "order.reindex"
+
+BATCH: Final = 100
+"""Orders of one transaction, which locks their rows."""
+
+BATCHES: Final = 200
+"""Transactions of one job; the next job continues."""
+
+_address: Final = msgspec.json.Decoder(Address)
+_customer: Final = msgspec.json.Decoder(Customer)
+
+
+class ReindexJob(Wire):
+    """The order before which to go on, towards older ones; None to begin with the newest."""
+
+    before: UUID | None = None
+
+
+async def enqueue_reindex(tx: Write, *, before: UUID | None = None) -> None:
+    """Enqueue the job, unless one waits or runs."""
+    await jobs.enqueue(tx, REINDEX, ReindexJob(before=before), ordering_key=REINDEX, dedup=REINDEX)
+
+
+async def reindex_if_missing(db: Database) -> None:
+    """Enqueue the job if the oldest order has no entry: the job goes towards it, so it hasn't ended yet."""
+    oldest = select(orders.c.id).order_by(orders.c.id).limit(1).scalar_subquery()
+    entry = (
+        select(order_search.c.order_id)
+        .where(order_search.c.order_id == orders.c.id, order_search.c.kind == SearchKind.TAIL.value)
+        .exists()
+    )
+    async with db.read() as tx:
+        missing = await tx.scalar(select(orders.c.id).where(orders.c.id == oldest, ~entry))
+    if missing is not None:
+        async with db.write() as tx:
+            await enqueue_reindex(tx)
+
+
+class Reindex(Struct, frozen=True):
+    """Writes the entries of all orders anew, newest first: what a killed job has done stays done."""
+
+    db: Database
+    keys: ContactKeys
+
+    def handlers(self) -> Handlers:
+        """Return the handler of the job, which runs one at a time."""
+        handler = Handler(fn=self.run, payload=ReindexJob, timeout=timedelta(minutes=10), concurrency=1)
+        return {REINDEX: handler}
+
+    async def run(self, job: Job[ReindexJob]) -> Outcome:
+        """Write entries in small transactions, and enqueue the next job if there are more orders."""
+        before = job.payload.before
+        for _ in range(BATCHES):
+            async with self.db.write() as tx:
+                await jobs.fence(tx, job)
+                rows = await self._write(tx, before)
+            if len(rows) < BATCH:
+                return Done()
+            before = rows[-1].id
+        async with self.db.write() as tx:
+            await jobs.finish(tx, job)
+            await enqueue_reindex(tx, before=before)
+        return Settled()
+
+    async def _write(self, tx: Write, before: UUID | None) -> Sequence[Row[Any]]:
+        newest = select(orders.c.id, orders.c.customer, orders.c.partner_order_id, orders.c.store_id)
+        if before is not None:
+            newest = newest.where(orders.c.id < before)
+        # Locked: a customer who is erased meanwhile is erased after this.
+        rows = await tx.all(newest.order_by(orders.c.id.desc()).limit(BATCH).with_for_update())
+        countries = await _countries_of(tx, {row.store_id for row in rows})
+        await tx.execute(delete(order_search).where(order_search.c.order_id.in_([row.id for row in rows])))
+        for row in rows:
+            customer = None if row.customer is None else _customer.decode(row.customer)
+            entries = self.keys.entries_of(customer, countries.get(row.store_id))
+            _insert(tx, row.id, {**entries, SearchKind.TAIL: tail_key(row.id)})
+            if row.partner_order_id is not None:
+                add_number(tx, row.id, row.partner_order_id)
+        return rows
+
+
+async def _countries_of(tx: Read, store_ids: Iterable[UUID]) -> dict[UUID, str | None]:
+    c = stores.c
+    rows = await tx.all(select(c.id, c.address, c.timezone).where(c.id.in_(list(store_ids))))
+    return {row.id: address_country(_address.decode(row.address), row.timezone) for row in rows}
+
+
+def address_country(address: Address, timezone: str) -> str | None:
+    """Return the ISO 3166 code of a store's country."""
+    return country_of(address.country or None, timezone)
+
+
+MAX_STORES: Final = 500
+"""The newest stores whose countries a search takes a phone number without its country code for."""
+
+
+async def list_countries(tx: Read, *conditions: ColumnElement[bool]) -> list[str]:
+    """Return the countries of the newest stores that fulfil the conditions."""
+    c = stores.c
+    newest = select(c.address, c.timezone).where(*conditions).order_by(c.id.desc()).limit(MAX_STORES)
+    found = {address_country(_address.decode(row.address), row.timezone) for row in await tx.all(newest)}
+    return sorted(code for code in found if code is not None)

@@ -1,0 +1,265 @@
+"""The search field: an order, a store, a partner or a webhook is found by the words that people have."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, select
+from tests.api.trade import CUSTOMER, Time, trade
+from tests.console.browser import Browser, Page
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter, enter_as_operator, enter_as_partner, enter_whole_account
+from tests.service import Merchant, Service
+from tests.waiting import PATIENCE
+
+from mercato.features.orders import privacy, search
+from mercato.features.orders.tables import order_search
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.features.upkeep import Upkeep
+from mercato.platform import clock
+
+GROUPS = ("Orders", "Stores", "Partners", "Webhooks", "Refused requests")
+
+
+async def find(browser: Browser, text: str) -> Page:
+    page = await browser.post("/console/search", {"text": text})
+    assert page.status == 200, page.text
+    check_frame(page)
+    return page
+
+
+def groups(page: Page) -> dict[str, list[list[str]]]:
+    """Return the rows of each group that the page has."""
+    headings = [one.text for one in page.root.all("h2")]
+    assert [name for name in GROUPS if name in page.captions] == headings
+    return {name: page.rows(name) for name in headings}
+
+
+def leads_to(page: Page, path: str) -> bool:
+    return any(link.attributes["href"] == f"/console/{path}" for link in page.root.all("a"))
+
+
+async def test_an_order_is_found_by_every_word_that_people_have_for_it(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    where = {"address": {"country": "NL", "city": "Utrecht"}}
+    assert (await deal.pos.call("PUT", f"/v1/commerce/stores/{deal.store['storeId']}", where)).status == 200
+    customer = CUSTOMER | {"phone": "06 1234-5678", "email": "Ada@Example.com"}
+    reply = await deal.place(deal.order(customer=customer), key="front-77")
+    order = reply.json()["orderId"]
+    await deal.placed()
+    browser, _ = await enter_as_operator(mercato)
+    words = (
+        "+31 6 12345678",
+        "0031612345678",
+        "(06) 12 34 56 78",
+        "\u202a+31612345678\u202c",
+        "ada@example.com",
+    )
+    for who in (
+        browser,
+        (await enter_as_partner(mercato, deal.pos))[0],
+        (await enter_as_partner(mercato, deal.front))[0],
+    ):
+        for text in (*words, order[-8:].upper(), order, order[:30]):
+            page = await find(who, text)
+            assert leads_to(page, f"orders/{order}"), text
+            expected = 2 if text == words[-1] else 1
+            assert len(groups(page)["Orders"]) == expected, text
+        for text in ("A-1", "#a-1"):
+            assert len(groups(await find(who, text))["Orders"]) == 2
+        for text in ("+31612345679", "bob@example.com", "A-2"):
+            assert not groups(await find(who, text)), text
+    front, _ = await enter_as_partner(mercato, deal.front)
+    assert leads_to(await find(front, "front-77"), f"orders/{order}")
+
+
+async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await deal.placed()
+    path = "/v1/marketfront/webhook-deliveries"
+    sent = (await mercato.until(deal.front, path, lambda page: page["deliveries"]))["deliveries"][0]
+    made, client = await mercato.partner(name="Joe's <b>Pizza")
+    assert (await client.get("/v1/commerce/stores/x", headers={"X-Request-Id": "mine"})).status == 404
+    await mercato.app.request_log.flush()
+    browser, page = await enter_as_operator(mercato)
+    assert [one.attributes["type"] for one in page.root.all("input")] == ["search"]
+    for text, there, group in (
+        ("test store", f"stores/{deal.store['storeId']}", "Stores"),
+        ("Test Sto", f"stores/{deal.store['storeId']}", "Stores"),
+        ("store-1", f"stores/{deal.store['storeId']}", "Stores"),
+        (deal.store["storeId"], f"stores/{deal.store['storeId']}", "Stores"),
+        ("joe's <B>pizza", f"partners/{made.id}", "Partners"),
+        ("Pizza", f"partners/{made.id}", "Partners"),
+        (str(made.id), f"partners/{made.id}", "Partners"),
+        (made.key, f"partners/{made.id}", "Partners"),
+        (made.key[:18], f"partners/{made.id}", "Partners"),
+        (sent["deliveryId"], f"deliveries/{sent['deliveryId']}", "Webhooks"),
+        (sent["webhookId"], f"deliveries/{sent['deliveryId']}", "Webhooks"),
+    ):
+        found = await find(browser, f" {text} ")
+        assert leads_to(found, there), text
+        assert group in groups(found)
+        assert made.key not in found.body.decode()
+    assert groups(await find(browser, "mine"))["Refused requests"][0][1] == "mine"
+
+
+async def test_a_search_never_tells_what_other_partners_have(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    order = (await deal.placed())["orderId"]
+    sent = (
+        await mercato.until(deal.front, "/v1/marketfront/webhook-deliveries", lambda page: page["deliveries"])
+    )["deliveries"][0]
+    other = await mercato.create_partner("Another", PartnerKind.BOTH)
+    merchant = (await mercato.partner())[1]
+    made = await mercato.create_partner("Known Name", PartnerKind.COMMERCE)
+    texts = [
+        CUSTOMER["phone"],
+        CUSTOMER["email"],
+        "A-1",
+        order,
+        order[-8:],
+        "Known Name",
+        made.key,
+        str(made.id),
+    ]
+    texts += [sent["deliveryId"], sent["webhookId"]]
+    own = [deal.store["storeId"], "Test Store", "store-1"]
+    both, _ = await enter_whole_account(mercato, other.id)
+    strange, _ = await enter_as_partner(mercato, merchant)
+    unknown = (await find(strange, str(clock.new_id()))).text
+    for text in texts:
+        assert not groups(await find(both, text)), text
+        page = await find(strange, text)
+        assert not groups(page), text
+        assert page.text.replace(text, "") == unknown, "as if there were nothing"
+    for text in own:
+        assert not groups(await find(strange, text)), "a merchant finds its own stores"
+    page = await find(both, "Test Store")
+    assert list(groups(page)) == ["Stores"], "every storefront finds every store"
+    assert (await find(both, "store-1")).captions == [], "but not by its merchant's own id"
+
+
+async def test_a_read_only_session_finds_no_order_by_its_customer(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    order = (await deal.placed())["orderId"]
+    grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
+    async with mercato.app.db.write() as tx:
+        link = await sessions.create_link(tx, grant, now=clock.now())
+    operator, _ = await enter(mercato, f"{mercato.base}/console/links/{link.token}")
+    partner, _ = await enter_as_partner(mercato, deal.front, readOnly=True)
+    for browser in (operator, partner):
+        for text in (CUSTOMER["phone"], CUSTOMER["email"]):
+            page = await find(browser, text)
+            assert (groups(page), "sees no customers" in page.text) == ({}, True)
+        assert leads_to(await find(browser, order[-8:]), f"orders/{order}")
+
+
+async def test_a_session_for_one_store_finds_nothing_of_another(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    order = (await deal.placed())["orderId"]
+    second = await mercato.live(
+        deal.pos, shop.host(shop.documents["/catalog.json"], "/2.json"), name="store-2"
+    )
+    browser, _ = await enter_as_partner(mercato, deal.pos, storeId=second["storeId"])
+    for text in (order, "A-1", CUSTOMER["phone"], "store-1", deal.store["storeId"]):
+        assert not groups(await find(browser, text)), text
+    assert len(groups(await find(browser, "Test Store"))["Stores"]) == 1
+
+
+async def entries(mercato: Service) -> dict[tuple[UUID, str], int]:
+    async with mercato.app.db.read() as tx:
+        rows = await tx.all(select(order_search))
+    return {(row.order_id, row.kind): row.key for row in rows}
+
+
+async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: Merchant, clock_ahead: Time):
+    deal = await trade(mercato, shop)
+    first = UUID((await deal.placed())["orderId"])
+    browser, _ = await enter_as_operator(mercato)
+    assert groups(await find(browser, CUSTOMER["phone"]))
+    await privacy.erase_all(mercato.app.db, CUSTOMER["email"])
+    second = UUID(
+        (await deal.placed(deal.order(customer=CUSTOMER | {"email": "bob@example.com"})))["orderId"]
+    )
+    kinds = await entries(mercato)
+    assert {kind for id_, kind in kinds if id_ == first} == {"number", "tail"}
+    assert {kind for id_, kind in kinds if id_ == second} == {"number", "tail", "phone", "email"}
+    assert not groups(await find(browser, CUSTOMER["email"]))
+    assert len(groups(await find(browser, CUSTOMER["phone"]))["Orders"]) == 1
+    async with mercato.app.db.write() as tx:
+        assert await privacy.erase_before(tx, before=clock.now(), limit=9) == 1, "by retention, too"
+    assert {kind for _, kind in await entries(mercato)} == {"number", "tail"}
+    assert not groups(await find(browser, CUSTOMER["phone"]))
+    assert len(groups(await find(browser, "A-1"))["Orders"]) == 2, "its number is nobody's"
+
+
+async def test_orders_of_an_earlier_release_are_indexed_in_the_background(
+    mercato: Service, shop: Merchant, monkeypatch: Any
+):
+    monkeypatch.setattr(search, "BATCH", 2)
+    monkeypatch.setattr(search, "BATCHES", 1)
+    deal = await trade(mercato, shop)
+    for _ in range(5):
+        await deal.placed()
+    await privacy.erase_all(mercato.app.db, "nobody")
+    before = await entries(mercato)
+    assert len(before) == 5 * 4
+    async with mercato.app.db.write() as tx:
+        await tx.execute(delete(order_search))
+    upkeep = Upkeep(mercato.app.db, clock.now, catalog_days=7, delivery_days=30)
+    await upkeep.once()
+    async with asyncio.timeout(PATIENCE):
+        while await entries(mercato) != before:
+            await asyncio.sleep(0.02)
+    await upkeep.once()
+    async with mercato.app.db.read() as tx:
+        from mercato.platform.db.tables import jobs
+
+        waiting = select(func.count()).select_from(jobs).where(jobs.c.kind == search.REINDEX)
+        assert await tx.scalar(waiting) == 0, "the oldest order has its entries"
+
+
+async def test_any_text_can_be_searched_for(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    browser, _ = await enter_as_operator(mercato)
+    partner, _ = await enter_as_partner(mercato, deal.pos)
+    hostile = (
+        "%",
+        "_",
+        "",
+        "\\",
+        "'",
+        '"',
+        "\N{SNOWMAN}" * 99,
+        "+",
+        "+" * 20,
+        "(((((((",
+        "@",
+        "1@",
+        "-" * 36,
+    )
+    arabic = (
+        "\u0645\u0637\u0639\u0645",
+        "\u202e\u05e9\u05dc\u05d5\u05dd",
+        "\u0660" * 10,
+        "\u0667" * 12 + "@",
+    )
+    for text in (
+        *hostile,
+        *arabic,
+        HOSTILE,
+        "%" * 10_000,
+        "a" * 10_000,
+        "\u05d0" * 10_000,
+        "\ud83d",
+        "9" * 400,
+    ):
+        for one in (browser, partner):
+            page = await find(one, text.encode(errors="replace").decode())
+            assert not groups(page), text
+            if text:
+                assert "Nothing found" in page.text
+    assert "Nothing found" not in (await browser.open("/console/search")).text
