@@ -25,7 +25,7 @@ from benchmarks.alternated import met
 from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
 from mercato.app import running
-from mercato.cli.start import NEW_OBJECTS
+from mercato.cli import NEW_OBJECTS
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.accounts import create_partner
 from mercato.features.partners.model import PartnerKind, Surface

@@ -44,12 +44,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=KINDS, help="run the tests on this database only")
 
 
-def pytest_configure() -> None:
-    if _DIRECTORY not in os.environ:
-        memory = _in_memory()
-        _sweep(memory or Path(tempfile.gettempdir()))
-        os.environ[_DIRECTORY] = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=memory)
-        os.environ[_OWNER] = str(os.getpid())
+def pytest_configure(config: pytest.Config) -> None:
+    directory = make_directory()
+    if directory is not None:
+        # For every other temporary file, too: a commit takes seconds on a disk that others keep busy.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
+        config.option.basetemp = config.option.basetemp or directory / "tmp"
+
+
+def make_directory() -> Path | None:
+    """Make the directory of this run, in memory if there is room; return it, or None if another process has made it."""
+    if _DIRECTORY in os.environ:
+        return None
+    memory = _in_memory()
+    _sweep(memory or Path(tempfile.gettempdir()))
+    directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=memory)
+    os.environ[_DIRECTORY], os.environ[_OWNER] = directory, str(os.getpid())
+    return Path(directory)
 
 
 def _in_memory() -> Path | None:

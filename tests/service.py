@@ -165,7 +165,9 @@ async def service(
     database_url: str, data_dir: Path, *, now: Clock = clock.now, works: bool = True, **settings: Any
 ) -> AsyncIterator[Service]:
     """Run the whole service over a migrated database; with `works`, background work runs, too."""
-    options = {"allow_private_networks": True, "rate_limits": False} | settings
+    # A busy machine is no reason for a 503.
+    waits = {"database_pool_seconds": PATIENCE}
+    options = {"allow_private_networks": True, "rate_limits": False} | waits | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:
         yield Service(here.app, here.base, session)

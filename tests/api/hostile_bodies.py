@@ -64,7 +64,8 @@ def shapes(operation: Operation, size: int) -> Iterator[tuple[str, bytes]]:
                 yield f"{name} at {place}", before + value + after
         member = b'"%s":' % place.rpartition("/")[2].encode()
         for value in (b"5e-324", b"1", b"{}"):
-            many = b",".join([value] + [member + value] * ((room - 10) // (len(member + value) + 1)))
+            entry = b"," + member + value
+            many = value + entry * ((room - 10) // len(entry))
             yield f"{value.decode()} many times at {place}", before + many + after
 
 
@@ -126,7 +127,9 @@ def _around(place: str) -> tuple[bytes, bytes]:
 
 
 def _filled(unit: bytes, size: int) -> bytes:
-    return b"[" + b",".join([unit] * ((size - 2) // (len(unit) + 1))) + b"]"
+    # Thousands of bodies are made like this: a repeated string takes a tenth of the time of a joined list.
+    entry = unit + b","
+    return b"[%s]" % (entry * ((size - 2) // len(entry)))[:-1]
 
 
 def _least(kind: info.Type) -> bytes:

@@ -12,6 +12,8 @@ from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
 from mercato.features.certification.report import Outcome, Verdict
+from mercato.features.partners.model import PartnerKind
+from mercato.settings import Settings
 from mercato.tools.certify.storefront.certification import (
     STOREFRONT,
     StorefrontOptions,
@@ -20,6 +22,7 @@ from mercato.tools.certify.storefront.certification import (
 from mercato.tools.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
 from mercato.tools.certify.storefront.proxy import FaultProxy
 from mercato.tools.certify.storefront.service import Service
+from mercato.tools.local import temporary_service
 from mercato_client.testing.caller import Answer
 
 KEY = "mk_marketfront_of_a_storefront_under_test"
@@ -43,6 +46,15 @@ async def certified(
         )
     assert list(outcomes) == reported
     return {one.id: one for one in outcomes}
+
+
+async def test_the_service_of_a_certification_is_slow_rather_than_unavailable_while_its_database_is_busy():
+    async with temporary_service("certify") as here:
+        async with here.app.db.write():
+            waiting = asyncio.create_task(here.create_partner("POS", PartnerKind.COMMERCE))
+            await asyncio.wait([waiting], timeout=Settings().database_pool_seconds + 1)
+            assert not waiting.done()
+        assert (await waiting).key
 
 
 class Follows(CorrectStorefront):

@@ -1,12 +1,15 @@
 """A browser without JavaScript: it keeps cookies, follows redirects, and finds elements of a page by their names."""
 
+import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from html.parser import HTMLParser
 from typing import Any, Final
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
 
+_SCRIPT: Final = re.compile(rb"<script\b[^>]*>", re.IGNORECASE)
 _VOID: Final = {"meta", "link", "input", "br", "img", "hr"}
 
 
@@ -61,13 +64,23 @@ class _Parser(HTMLParser):
 
 @dataclass
 class Page:
-    """An answer, parsed."""
+    """An answer, parsed when its elements are asked for."""
 
     url: str
     status: int
     headers: Any
     body: bytes
-    root: Element
+
+    @cached_property
+    def root(self) -> Element:
+        parser = _Parser()
+        parser.feed(self.body.decode())
+        return parser.root
+
+    @property
+    def scripts(self) -> list[bytes]:
+        """The start tags of its scripts; text has none, in which `<` is escaped."""
+        return _SCRIPT.findall(self.body)
 
     @property
     def title(self) -> str:
@@ -172,9 +185,7 @@ class Browser:
                 self._keep(answer.headers.getall("Set-Cookie", []))
                 location = answer.headers.get("Location")
             if location is None:
-                parser = _Parser()
-                parser.feed(body.decode())
-                return Page(url, answer.status, answer.headers, body, parser.root)
+                return Page(url, answer.status, answer.headers, body)
             method, fields, headers, url = "GET", None, {}, urljoin(url, location)
         raise AssertionError("too many redirects")
 

@@ -12,6 +12,7 @@ from tests.catalog.documents import CAKE, cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import CATALOG, Merchant, Service
 
 MOST_BYTES = 100_000
@@ -106,16 +107,20 @@ def last_of_next(page: Page) -> str | None:
     return next((one.attributes["href"] for one in page.root.all("a", rel="next")), None)
 
 
-async def cost_of(browser: Browser, path: str) -> tuple[float, Page]:
-    """Open a page three times; return the least CPU that it cost, and the page."""
-    costs = []
+async def cost_of(browser: Browser, path: str, *, enough: float) -> tuple[float, Page]:
+    """Open a page until it costs less than `enough`, at most three times; return the least CPU that it cost, and it."""
+    best = float("inf")
     for _ in range(3):
         started = process_time()
         page = await browser.open(path)
-        costs.append(process_time() - started)
-    return min(costs), page
+        best = min(best, process_time() - started)
+        if best < enough:
+            break
+    return best, page
 
 
+# A page is made of the compiled menu in memory, whatever database it was read from.
+@only_sqlite
 @pytest.mark.parametrize(
     ("sections", "name", "groups"), [(1, ordinary, 0), (6000, ordinary, 0), (60, long, 0), (60, long, 4)]
 )
@@ -135,7 +140,7 @@ async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
             f"{menu}?place=1&offset={size - 1}",
             f"{menu}?offset={sections}",
         ):
-            seconds, page = await cost_of(browser, path)
+            seconds, page = await cost_of(browser, path, enough=most)
             assert page.status == 200, path
             assert len(page.body) < MOST_BYTES, path
             assert seconds < most, path

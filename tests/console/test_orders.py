@@ -8,13 +8,19 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from tests.api.trade import Trade, trade
-from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, service
+from sqlalchemy import update
+from tests.api.trade import ADDRESS, Trade, trade
+from tests.console.test_screens import check_frame
+from tests.console.visiting import enter, enter_as_operator, enter_as_partner
+from tests.service import Merchant, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import jobs as order_jobs
 from mercato.features.orders import placement
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.features.webhooks.tables import deliveries
+from mercato.platform import clock
 
 
 async def _broken(_request: web.Request, _body: bytes) -> web.Response:
@@ -63,9 +69,11 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             browser, _ = await enter
             page = await browser.open(f"/console/orders/{order_id}")
             rows = page.rows("Timeline")
-            assert [row[1] for row in rows if row[1] != "call"][:1] == ["placed"]
+            assert rows[0][1] == "placed"
             assert {"accepted", "updated", "cancelled"} <= {row[1] for row in rows}
-            shown = [row[2] for row in rows if row[1] == "call"]
+            shown = [row[1] for row in page.rows("Calls")]
+            (folded,) = page.root.all("details")
+            assert folded.all("summary")[0].text.startswith(f"{len(shown)} call")
             assert len(shown) >= len(calls)
             failed = [text for text in shown if "order.place to the store" in text and "HTTP 500" in text]
             assert failed, "the call that failed, with its status"
@@ -75,10 +83,109 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             own = {"store": sees_store, "storefront": sees_storefront}
             for text in shown:
                 to = "storefront" if "to the storefront" in text else "store"
-                assert text.endswith("Delivery") == own[to], text
+                assert text.endswith("Webhook") == own[to], text
             assert any("reason: Fraud" in row[2] for row in rows)
             links = [one.text for one in page.root.all("a")]
-            assert "Deliveries about this order" in links
-            assert (await browser.open(page.link("Deliveries about this order"))).rows("Deliveries")
+            assert "Webhooks about this order" in links
+            assert (await browser.open(page.link("Webhooks about this order"))).rows("Deliveries")
             assert (await browser.open(page.link(deal.store["name"]))).status == 200
             assert ("Merchant:" in page.text) == (sees_store and sees_storefront)
+
+
+ANYWHERE = {"mode": "DELIVERY_BY_MERCHANT", "scheduleType": "ASAP", "deliveryType": "LEAVE_AT_DOOR"}
+
+
+async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_partners_alone(
+    mercato: Service, shop: Merchant
+):
+    shop.answers["place"] = {"accepted": True}
+    deal = await trade(mercato, shop)
+    where = ADDRESS
+    order = deal.order(fulfillment=ANYWHERE | {"address": where, "instructions": "Ring twice"})
+    placed = await deal.placed(order)
+    path = f"/console/orders/{placed['orderId']}"
+    grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
+    async with mercato.app.db.write() as tx:
+        link = (await sessions.create_link(tx, grant, now=clock.now())).token
+    for who, customer, cancels in (
+        (enter_as_partner(mercato, deal.pos), True, True),
+        (enter_as_partner(mercato, deal.front), True, False),
+        (enter_as_partner(mercato, deal.pos, readOnly=True), False, False),
+        (enter_as_operator(mercato), False, True),
+        (enter(mercato, f"{mercato.base}/console/links/{link}"), False, False),
+    ):
+        browser, _ = await who
+        page = await browser.open(path)
+        check_frame(page)
+        assert page.heading == "Test Store A-1"
+        assert "Accepted just now by Test Store; not started yet." in page.region("Now")
+        assert page.region("Progress").count("\N{EN DASH}") == 3, "preparing, ready and done"
+        assert page.rows("Items")[0][1:] == ["2", "5.80"]
+        assert page.rows("Amounts") == [["Items", "5.80"], ["Total", "5.80"]]
+        assert "left at the door" in page.region("Fulfilment")
+        for private in ("Lovelace", "+15550100", "ada@example.com", "1 Main St", "Ring twice"):
+            assert (private in page.text) == customer, private
+        regions = [one.attributes["aria-label"] for one in page.root.all("section")]
+        assert ("Customer" in regions) == customer
+        assert ("Cancel order" in page.buttons) == cancels
+        assert "Resend" not in page.buttons
+        sent = await browser.open(page.link("Webhooks about this order"))
+        for row in sent.root.all("a"):
+            if row.attributes["href"].startswith("/console/deliveries/"):
+                body = (await browser.open(row.attributes["href"])).text
+                assert ("Lovelace" in body) == customer
+
+
+async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    operator, _ = await enter_as_operator(mercato)
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    for browser, reason, stored, sentence in (
+        (operator, "Fraud", "Fraud", "Cancelled just now by an operator: Fraud."),
+        (operator, "", "CANCELLED_BY_OPERATOR", "Cancelled just now by an operator."),
+        (merchant, "", "CANCELLED_BY_STORE", "Cancelled just now by Test Store: CANCELLED_BY_STORE."),
+        (merchant, "Oven broken", "Oven broken", "Cancelled just now by Test Store: Oven broken."),
+    ):
+        placed = await deal.placed()
+        path = f"/console/orders/{placed['orderId']}"
+        question = await browser.press(await browser.open(path), "Cancel order")
+        check_frame(question)
+        order = f"/v1/marketfront/orders/{placed['orderId']}"
+        assert (await deal.front.get(order)).json()["state"] == "open"
+        done = await browser.press(question, "Confirm", reason=reason)
+        assert done.status_region == "The order is cancelled, and the storefront is told."
+        assert sentence in done.region("Now")
+        assert "Cancel order" not in done.buttons
+        now = (await deal.front.get(order)).json()
+        assert (now["state"], now["cancelReason"]) == ("cancelled", stored)
+        again = await browser.post(f"{path}/cancel", {"reason": "once more"})
+        assert again.status in {200, 409}, again.text
+        assert (await deal.front.get(order)).json()["cancelReason"] == stored
+    other, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    front, _ = await enter_as_partner(mercato, deal.front)
+    open_order = (await deal.placed())["orderId"]
+    for stranger in (other, front):
+        reply = await stranger.post(f"/console/orders/{open_order}/cancel", {"reason": "mine"})
+        assert reply.status == 404
+    assert (await deal.front.get(f"/v1/marketfront/orders/{open_order}")).json()["state"] == "open"
+
+
+async def test_failed_webhooks_about_an_order_are_resent_from_its_page(mercato: Service, shop: Merchant):
+    shop.answers["events"] = _broken
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    order = (await deal.placed())["orderId"]
+    path = "/v1/marketfront/webhook-deliveries"
+    pending = await mercato.until(deal.front, path, lambda page: page["deliveries"])
+    async with mercato.app.db.write() as tx:
+        await tx.execute(
+            update(deliveries)
+            .where(deliveries.c.id == UUID(pending["deliveries"][0]["deliveryId"]))
+            .values(status="failed", due_at=None, next_attempt_at=None, job_id=None)
+        )
+    shop.answers["events"] = {}
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    assert "Resend" not in (await merchant.open(f"/console/orders/{order}")).buttons, "not its webhook"
+    front, _ = await enter_as_partner(mercato, deal.front)
+    done = await front.press(await front.open(f"/console/orders/{order}"), "Resend")
+    assert done.status_region == "1 webhook sent again."
+    await mercato.until(deal.front, path + "?status=failed", lambda page: not page["deliveries"])

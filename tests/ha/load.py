@@ -18,6 +18,7 @@ from tests.ha.cluster import Cluster
 from tests.processes.test_postgres_restart import Trade, trading
 from tests.processes.test_serve import serving
 from tests.service import merchant
+from tests.waiting import PATIENCE
 
 from mercato.features.orders.tables import orders
 from mercato.platform.db.engine import Database
@@ -61,10 +62,11 @@ class Load:
             self.seconds.append(monotonic() - began)
             self.acknowledged[reply.json()["orderId"]] = monotonic()
 
-    async def accepts(self, *, after: float) -> None:
-        """Return once an order was acknowledged after an instant."""
-        while max(self.acknowledged.values(), default=0.0) <= after:
-            await asyncio.sleep(0.05)
+    async def accepts(self, orders: int, *, after: float = 0.0) -> None:
+        """Return once so many orders were acknowledged after an instant."""
+        async with asyncio.timeout(PATIENCE):
+            while sum(at > after for at in self.acknowledged.values()) < orders:
+                await asyncio.sleep(0.05)
 
     async def lost_and_doubled(self) -> tuple[int, int]:
         """Return how many acknowledged orders the database lacks, and how many it has that nobody was told of."""

@@ -26,8 +26,11 @@ PLACE: Final = "POST /v1/marketfront/orders/place"
 AFTER_TTL: Final = 5.0
 """Seconds after the primary's time is up in which orders must be accepted again, if the machine is at rest."""
 
-CALM: Final = 6.0
-"""Seconds of trade before each event."""
+CALM: Final = 3
+"""Orders that are accepted before an event, and after it while a member is still away."""
+
+LOADED: Final = 150
+"""Orders that are accepted before a kill under load."""
 
 ONLY: Final = {HTTPStatus.SERVICE_UNAVAILABLE}
 """The failures of the service that a failover may cause."""
@@ -54,11 +57,10 @@ async def disturb(cluster: Cluster, report: Report, day: Day) -> None:
     """Kill a member of each kind, one after the other, and wait each time for the cluster to be whole again."""
 
     async def event(name: str, happen: Callable[[], Awaitable[Callable[[], Awaitable[None]] | None]]) -> None:
-        await asyncio.sleep(CALM)
+        await accepted(day.calls, monotonic(), orders=CALM)
         began = monotonic()
         repair = await happen()
-        await accepted(day.calls, began)
-        await asyncio.sleep(CALM)
+        await accepted(day.calls, began, orders=CALM)
         if repair is not None:
             await repair()
         await cluster.until_synchronous()
@@ -100,13 +102,17 @@ def waiting_factor() -> float:
     return max(1.0, (monotonic() - began) / (DECODINGS * cpu))
 
 
-async def accepted(calls: Calls, began: float) -> None:
-    """Return once an order was accepted that was sent after an instant."""
-    async with asyncio.timeout(PATIENCE):
-        while not any(
+async def accepted(calls: Calls, began: float, *, orders: int) -> None:
+    """Return once so many orders were accepted that were sent after an instant."""
+
+    def count() -> int:
+        return sum(
             one.operation == PLACE and one.status == HTTPStatus.CREATED and one.sent_at >= began
-            for one in reversed(calls.log)
-        ):
+            for one in calls.log
+        )
+
+    async with asyncio.timeout(PATIENCE):
+        while count() < orders:
             await asyncio.sleep(0.1)
 
 
@@ -143,7 +149,7 @@ class Outcome:
 async def kill_under_load(cluster: Cluster, directory: Path, *, behind: float) -> Outcome:
     """Kill the primary under placements, with the replica so many seconds behind; heal the cluster then."""
     async with loading(cluster, directory) as load:
-        await asyncio.sleep(CALM)
+        await load.accepts(LOADED)
         primary = await cluster.primary()
         if behind:
             # Its log isn't sent meanwhile; a commit that waits for that isn't acknowledged.
@@ -153,11 +159,9 @@ async def kill_under_load(cluster: Cluster, directory: Path, *, behind: float) -
         began = monotonic()
         await primary.kill()
         await cluster.primary()
-        async with asyncio.timeout(PATIENCE):
-            # Those that were in flight at the kill don't count.
-            await load.accepts(after=began + 1)
+        # Those that were in flight at the kill don't count.
+        await load.accepts(LOADED, after=began + 1)
         again = min(at for at in load.acknowledged.values() if at > began + 1) - began
-        await asyncio.sleep(CALM / 2)
         assert set(load.statuses) <= EXPECTED, load.statuses
     lost, doubled = await load.lost_and_doubled()
     await primary.start()

@@ -16,7 +16,7 @@ def postgresql_url() -> str:
 
 
 if __name__ == "__main__":
-    databases.pytest_configure()
+    databases.make_directory()
     try:
         sys.exit(main(sys.argv[1:], postgresql_url=postgresql_url))
     finally:

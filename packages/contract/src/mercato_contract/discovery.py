@@ -25,6 +25,10 @@ MAX_LIMIT: Final = 100
 MAX_OFFSET: Final = 2**31 - 1
 
 
+EXACT_COUNT: Final = 1_000
+"""The greatest number of matches that is counted exactly."""
+
+
 Metres = Annotated[
     float, Meta(ge=0, le=MAX_RADIUS, description=f"Metres around the location; {RADIUS:,} by default.")
 ]
@@ -98,5 +102,13 @@ class DiscoverResponse(Wire):
     """A page of results: nearest first with a location, else best text match, else by name."""
 
     stores: list[DiscoveredStore]
-    total_count: int
+    total_count: Annotated[
+        int, Meta(description=f"The number of matches; exact to {EXACT_COUNT:,}, which it never exceeds.")
+    ]
     has_more: bool
+    total_count_is_lower_bound: (
+        Annotated[
+            bool, Meta(description="True if there are more matches than totalCount; else it is absent.")
+        ]
+        | UnsetType
+    ) = UNSET

@@ -191,7 +191,8 @@ async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> It
 async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer[DiscoverResponse]:
     """Find stores: by location, nearest first; else by query, best match first; else all by name.
 
-    With a location each store has its `distance` in metres. `totalCount` is the exact number of matches.
+    With a location each store has its `distance` in metres. `totalCount` is the number of
+    matches. It is exact to 1,000. If there are more, it is 1,000 and `totalCountIsLowerBound` is true.
     """
     return Answer(raw=as_json(await call.app.discovery.discover(call.body)), headers=_NO_STORE)
 

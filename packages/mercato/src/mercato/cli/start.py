@@ -133,14 +133,8 @@ async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.E
         await draining
 
 
-NEW_OBJECTS: Final = 10_000
-"""After how many new objects the collector looks for cycles among them: a few megabytes, in a millisecond. A request
-makes hundreds and hardly ever a cycle; at Python's own 700 it looked during every third of them."""
-
-
 def _settle_memory() -> None:
     gc.freeze()
-    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     gc.enable()
 
 

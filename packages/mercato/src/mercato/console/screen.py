@@ -85,6 +85,7 @@ class Question(Struct, frozen=True):
     """What is asked before something that can't be undone. The page has the button `Confirm`.
 
     `names` are listed below the text. `choice` is a checkbox: the field's name, which is sent as `true`, and its label.
+    `field` is a field for a text: its name and its label.
     """
 
     title: str
@@ -92,6 +93,7 @@ class Question(Struct, frozen=True):
     back: str
     names: tuple[str, ...] = ()
     choice: tuple[str, str] | None = None
+    field: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)

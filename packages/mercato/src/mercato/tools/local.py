@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mercato.app import running
 from mercato.asgi import application
@@ -20,6 +20,9 @@ from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
 from mercato.services import Services
 from mercato.settings import Settings
+
+BUSY_SECONDS: Final = 60.0
+"""How long a request to a temporary service waits for its database: on a busy machine a demo is slow, but it works."""
 
 
 @dataclass
@@ -48,7 +51,8 @@ async def local_service(
 async def temporary_service(name: str, **settings: Any) -> AsyncIterator[LocalService]:
     """Run the service on a new database in a temporary directory. It doesn't read the environment."""
     with tempfile.TemporaryDirectory(prefix=f"mercato-{name}-") as directory:
-        chosen = Settings(data_dir=Path(directory), allow_private_networks=True, **settings)
+        options = {"allow_private_networks": True, "database_pool_seconds": BUSY_SECONDS} | settings
+        chosen = Settings(data_dir=Path(directory), **options)
         await migrate(database_url(chosen), SCHEMA)
         async with local_service(chosen) as service:
             yield service

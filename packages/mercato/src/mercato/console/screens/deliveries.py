@@ -94,9 +94,13 @@ async def list_deliveries(visit: Visit) -> Page:
 @screens.get("deliveries/{delivery}")
 async def show_delivery(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
+    body = bytes(delivery.body)
+    if visit.session.grant.read_only:
+        # Read-only sessions see no customers, no more than operators do.
+        body = operators.mask_body(delivery.type, body)
     values = {
         "delivery": delivery,
-        "body": msgspec.json.format(bytes(delivery.body), indent=2).decode(),
+        "body": msgspec.json.format(body, indent=2).decode(),
         # The query may be what grants access, which is the partner's.
         "address": delivery.url.partition("?")[0] if visit.is_operator else delivery.url,
         "why_not": STORE_CALLS.get(delivery.type),

@@ -1,26 +1,51 @@
-"""Orders: the newest first, and all that happened to one of them."""
+"""Orders: the newest first; one of them with what is happening to it, and what can be done."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.forms import read_query
-from mercato.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.console.order_words import progress_of, sentence_of, telling_of
+from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
+from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
+from mercato.features.orders.privacy import without_customer
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.service import ATTEMPT, describe
+from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names
-from mercato.features.stores.queries import find_name
+from mercato.features.stores.queries import find_name_and_timezone
+from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
+from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform.db.engine import Read
+from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
-from mercato_contract.orders import OrderState, PickupFulfillment, TimelineEntry, state_fault
+from mercato_contract.orders import (
+    DeliveryAddress,
+    DeliveryFulfillment,
+    DeliveryType,
+    OrderState,
+    OrderStatusUpdate,
+    TimelineEntry,
+    state_fault,
+)
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 
 screens: Final = Screens(EVERYBODY)
+
+CANCELLED_BY_STORE: Final = "CANCELLED_BY_STORE"
+"""The cancelReason of an order that a merchant cancels here without another."""
+
+MAX_RESENT: Final = 200
+"""Webhooks that one press of `Resend` sends: each is a transaction of its own."""
 
 
 class OrdersQuery(Wire):
@@ -57,17 +82,141 @@ async def show_order(visit: Visit) -> Page:
     row, entries = await _read(visit, order_id)
     visit.check_store(row.store_id, OrderNotFound(order_id))
     async with visit.app.db.read() as tx:
-        store = await find_name(tx, row.store_id)
+        store, timezone = await _store(tx, row)
+        failed = await _count_failed(tx, visit, order_id)
+    telling = telling_of(row, entries, store=store or "the store", timezone=timezone, now=visit.app.clock())
+    told = [(entry, describe(entry)) for entry in entries]
+    address = row.fulfillment.address if isinstance(row.fulfillment, DeliveryFulfillment) else None
     values = {
         "order": row,
+        "sentence": sentence_of(telling),
+        "progress": progress_of(row, entries),
+        "amounts": list(_amounts(row)),
         "store": store,
-        "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
-        "timeline": [(entry, describe(entry)) for entry in entries],
-        "attempt": ATTEMPT,
+        "how": _handover(row),
+        "address": None if address is None else _one_line(address),
+        "instructions": getattr(row.fulfillment, "instructions", None),
+        "timeline": [one for one in told if one[0].type != ATTEMPT],
+        "calls": [one for one in told if one[0].type == ATTEMPT],
         "customer": row.customer,
         "partners": await _partners(visit, row),
+        "may_cancel": row.state is OrderState.OPEN and _may_cancel(visit, row),
+        "may_resend": failed > 0,
     }
-    return Page("order.html", f"Order {order_id}", values)
+    return Page("order.html", f"{store or 'Order'} {_number(row)}", values)
+
+
+async def _ask_to_cancel(visit: Visit) -> Question:
+    row, _ = await _read(visit, visit.ids["order"])
+    visit.check_store(row.store_id, OrderNotFound(row.id))
+    return Question(
+        f"Cancel order {_number(row)}?",
+        "The order ends, and the other side is told. It can't be undone.",
+        back=f"/console/orders/{row.id}",
+        field=("reason", "Reason, which both sides see (optional)"),
+    )
+
+
+class CancelForm(Wire):
+    """Why an order is cancelled."""
+
+    reason: Annotated[str, Meta(max_length=255)] | None = None
+
+
+@screens.post("orders/{order}/cancel", audiences=MERCHANTS | OPERATORS, ask=_ask_to_cancel)
+async def cancel_order(visit: Visit) -> Done:
+    form, order_id = visit.fields(CancelForm), visit.ids["order"]
+    row, _ = await _read(visit, order_id)
+    visit.check_store(row.store_id, OrderNotFound(order_id))
+    reason = (form.reason or "").strip()
+    if visit.is_operator:
+        await visit.app.orders.cancel(order_id, reason=reason or CANCELLED_BY_OPERATOR)
+    else:
+        change = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason or CANCELLED_BY_STORE)
+        await visit.app.orders.update(visit.caller(Surface.COMMERCE), order_id, change)
+    return Done("The order is cancelled, and the storefront is told.", to=f"/console/orders/{order_id}")
+
+
+@screens.post("orders/{order}/resend")
+async def resend_webhooks(visit: Visit) -> Done:
+    order_id = visit.ids["order"]
+    row, _ = await _read(visit, order_id)
+    visit.check_store(row.store_id, OrderNotFound(order_id))
+    sent = 0
+    for criteria in _failed(visit, order_id):
+        async with aclosing(redeliver_all(visit.app.db, criteria, now=visit.app.clock)) as ids:
+            async for _ in ids:
+                sent += 1
+                if sent == MAX_RESENT:
+                    break
+    return Done(f"{count_of(sent, 'webhook')} sent again.", to=f"/console/orders/{order_id}")
+
+
+def _may_cancel(visit: Visit, row: OrderRow) -> bool:
+    partner = visit.session.partner
+    is_own = partner is not None and Surface.COMMERCE in visit.surfaces and row.partner_id == partner.id
+    return is_own or visit.is_operator
+
+
+def _failed(visit: Visit, order_id: UUID) -> list[DeliveryFilter]:
+    """Return which webhooks about the order failed, of each side that the session shows."""
+    failed = DeliveryFilter(order_id=order_id, status=DeliveryStatus.FAILED)
+    if visit.session.partner is None:
+        return [failed]
+    partner_id = visit.session.partner.id
+    return [replace(failed, partner_id=partner_id, surface=surface) for surface in visit.surfaces]
+
+
+async def _count_failed(tx: Read, visit: Visit, order_id: UUID) -> int:
+    counts = [one for criteria in _failed(visit, order_id) for one in await count_redeliverable(tx, criteria)]
+    return sum(one.count for one in counts)
+
+
+async def _store(tx: Read, row: OrderRow) -> tuple[str | None, str]:
+    """Return the name and the time zone of the order's store; none and UTC once it is deleted."""
+    found = await find_name_and_timezone(tx, row.store_id)
+    return (None, "UTC") if found is None else found
+
+
+def _number(row: OrderRow) -> str:
+    """Return the store's number of the order, or the beginning of its id."""
+    return row.partner_order_id or str(row.id)[:8]
+
+
+_HANDOVER: Final = {
+    DeliveryType.DOOR_TO_DOOR: "delivered to the door by the merchant",
+    DeliveryType.LEAVE_AT_DOOR: "delivered by the merchant, left at the door",
+}
+
+
+def _handover(row: OrderRow) -> str:
+    if isinstance(row.fulfillment, DeliveryFulfillment):
+        return _HANDOVER[row.fulfillment.delivery_type]
+    return "picked up at the store"
+
+
+def _one_line(address: DeliveryAddress) -> str:
+    street = address.address1 or address.street or None
+    parts = (street, address.address2, address.postal_code, address.city, address.state)
+    return ", ".join(part for part in parts if part)
+
+
+def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
+    """Yield what the total is made of: a name, a decimal, and whether it is a part of the amount before it."""
+    amounts = row.amounts
+    yield "Items", amounts.sub_total, False
+    for name, amount, parts in (
+        ("Fees", amounts.fees, amounts.fees_description),
+        ("Promotions", amounts.promotions, amounts.promotions_description),
+        ("Taxes", amounts.taxes, amounts.taxes_description),
+        ("Adjustments", amounts.adjustments, amounts.adjustments_description),
+        ("Tip", amounts.tip, ()),
+    ):
+        if parts or amount.strip("0.-"):
+            yield name, amount, False
+        for part in parts:
+            yield part.description, part.amount, True
+    yield "Total", amounts.total, False
 
 
 async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
@@ -82,6 +231,8 @@ async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEn
             row = await orders.get(caller, order_id)
         except OrderNotFound:
             continue
+        if visit.session.grant.read_only:
+            row = without_customer(row)
         return row, (await orders.timeline(caller, order_id)).entries
     raise OrderNotFound(order_id)
 

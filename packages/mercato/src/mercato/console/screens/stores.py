@@ -114,15 +114,22 @@ async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
     """Show a storefront the stores of the network, as discovery finds them."""
     query = filters.query
     found: Sequence[DiscoveredStore] = ()
-    count, next_url = 0, None
+    count, is_lower_bound, next_url = 0, False, None
     if visit.store_id is None and not filters.faults:
         request = DiscoverRequest(query=query.query, offset=query.offset, limit=PAGE)
         answer = await visit.app.discovery.discover(request)
         found = [msgspec.json.decode(one, type=DiscoveredStore) for one in answer.stores]
-        count = answer.total_count
+        count, is_lower_bound = answer.total_count, bool(answer.total_count_is_lower_bound)
         if answer.has_more:
             next_url = visit.url_with(offset=str(query.offset + PAGE))
-    values = {"found": found, "count": count, "next_url": next_url, "search": filters, "only": visit.store_id}
+    values = {
+        "found": found,
+        "count": count,
+        "is_lower_bound": is_lower_bound,
+        "next_url": next_url,
+        "search": filters,
+        "only": visit.store_id,
+    }
     return Page("stores_found.html", "Stores", values)
 
 

@@ -4,8 +4,8 @@ The page and the total come from one statement, so they are consistent.
 
 Hits are found in three ways. By location: a covering index of cells; hits in cells completely inside the circle are
 counted without a distance, and the page is searched in the smallest circle that fills it. By words: the full-text
-index, joined with the rows only for other conditions. By name: another covering index, with a total that is summed
-from the opening hours.
+index, joined with the rows only for other conditions, and counted up to a bound. By name: another covering index, with
+a total that is summed from the opening hours.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,9 @@ from mercato.platform.db.engine import Read
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Dialect
 from mercato_contract.wire import as_json
+
+CHUNK: Final = 1_000
+"""Hits by words that PostgreSQL sorts at a time: pages go through one chunk after the other."""
 
 
 class Shape(NamedTuple):
@@ -111,6 +114,8 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
     },
     "now": BigInteger(),
     "top": BigInteger(),
+    "chunk": BigInteger(),
+    "counted": BigInteger(),
     "limit": BigInteger(),
     "offset": BigInteger(),
 }
@@ -202,13 +207,14 @@ def _total(shape: Shape) -> str:
         return f"SELECT coalesce(sum({shape.mode or 'stores'}), 0) AS total FROM opening_hours"  # noqa: S608  # a column
     if not _streams(shape):
         return "SELECT count(*) AS total FROM hits"
-    return f"SELECT count(*) AS total FROM {_WORDS_ONLY[shape.dialect]} WHERE {_matches(shape)}"  # noqa: S608  # parts of this module
+    hits = f"SELECT 1 FROM {_WORDS_ONLY[shape.dialect]} WHERE {_matches(shape)} LIMIT :counted"  # noqa: S608  # parts of this module
+    return f"SELECT count(*) AS total FROM ({hits}) c"  # noqa: S608  # parts of this module
 
 
 def _order(shape: Shape) -> str:
     if shape.place:
         return "p.chord, p.number"
-    return "p.tier, p.number" if shape.words else "p.name_key, p.number"
+    return "p.tier, p.chunk, p.number" if shape.words else "p.name_key, p.number"
 
 
 def _page(shape: Shape) -> str:
@@ -219,11 +225,30 @@ def _page(shape: Shape) -> str:
         return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
     # First the stores with the words in their name, then the others; of each at most as many as the page needs.
     best, rest = (
-        f"SELECT * FROM (SELECT {_NUMBER[shape.dialect]} AS number, {tier} AS tier, NULL AS chord "  # noqa: S608  # parts of this module
-        f"{_from(shape, words=words)} ORDER BY {_IN_ORDER[shape.dialect]} LIMIT :top) {name}"
+        f"SELECT number, {tier} AS tier, {_CHUNK if _chunks(shape) else 0} AS chunk, NULL AS chord "  # noqa: S608  # parts of this module
+        f"FROM ({_tier(shape, words)} LIMIT :top) {name}"
         for tier, name, words in ((0, "best", ":best"), (1, "rest", ":rest"))
     )
     return f"SELECT * FROM ({best} UNION ALL {rest}) p"  # noqa: S608  # parts of this module
+
+
+def _tier(shape: Shape, words: str) -> str:
+    hits = f"SELECT {_NUMBER[shape.dialect]} AS number {_from(shape, words=words)}"
+    if _chunks(shape):
+        # Read as far as the limit, but planned for all: another plan would be another order.
+        return f"WITH found AS MATERIALIZED ({hits}) SELECT number FROM found"  # noqa: S608  # parts of this module
+    return f"{hits} ORDER BY {_IN_ORDER[shape.dialect]}"
+
+
+def _chunks(shape: Shape) -> bool:
+    """Return whether hits come in the order in which they are stored, and each CHUNK of them is sorted.
+
+    PostgreSQL can't sort hits by words without reading all of them.
+    """
+    return shape.dialect == "postgresql" and not shape.open_now
+
+
+_CHUNK: Final = "(row_number() OVER () - 1) / :chunk"
 
 
 def _hits(shape: Shape) -> str:
@@ -297,11 +322,18 @@ async def list_hours(tx: Read, search: Search) -> Sequence[Hours]:
 
 
 async def list_hits(
-    tx: Read, search: Search, *, offset: int, limit: int, keys: Sequence[int] | None = None
+    tx: Read,
+    search: Search,
+    *,
+    offset: int,
+    limit: int,
+    counted: int = 0,
+    keys: Sequence[int] | None = None,
 ) -> tuple[int | None, list[Hit]]:
     """Return the total and a page of hits. With `keys`, only those open by these hours.
 
-    The total is None with `keys`, and by location without words: those searches are counted first.
+    The total is None with `keys`, and by location without words: those searches are counted first. By words alone it
+    is at most `counted`.
     """
     shape = _shape(tx, search, open_now=keys is not None)
     values = _values(search) | _words(tx, search.text_query) | {"offset": offset, "limit": limit}
@@ -310,7 +342,8 @@ async def list_hits(
     if shape.by_cells and search.circle is not None:
         values |= _ranges(tx, search.circle.ranges)
     if shape.words and not shape.place:
-        values |= _tiers(tx, search.text_query) | {"top": offset + limit}
+        top = -(-(offset + limit) // CHUNK) * CHUNK if _chunks(shape) else offset + limit
+        values |= _tiers(tx, search.text_query) | {"top": top, "chunk": CHUNK, "counted": counted}
     rows: Sequence[Any] = await tx.all(page_statement(shape), values)
     return (rows[0][0] if rows else None), [row for row in rows if row[3] is not None]
 

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from mercato.features.discovery import queries
 from mercato.features.discovery.hours import Openings
@@ -17,7 +17,14 @@ from mercato.platform import errors
 from mercato.platform.clock import Clock, to_ms
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.wire.checks import refuse
-from mercato_contract.discovery import INCOMPLETE_LOCATION, RADIUS, DiscoverRequest, Location, mode_fault
+from mercato_contract.discovery import (
+    EXACT_COUNT,
+    INCOMPLETE_LOCATION,
+    RADIUS,
+    DiscoverRequest,
+    Location,
+    mode_fault,
+)
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import FulfillmentMode, StoreStatusValue
 from mercato_contract.wire import as_json, instant
@@ -47,7 +54,7 @@ class Discovery(Struct, frozen=True):
     clock: Clock
 
     async def discover(self, request: DiscoverRequest) -> EncodedDiscoverResponse:
-        """Return a page of stores and the exact total. Raises InvalidRequest, ValidationFailed."""
+        """Return a page of stores, and their total up to EXACT_COUNT. Raises InvalidRequest, ValidationFailed."""
         now = self.clock()
         circle, mode = _circle(request), _COLUMNS[_mode(request)]
         search = Search(
@@ -64,15 +71,16 @@ class Discovery(Struct, frozen=True):
         )
         return EncodedDiscoverResponse(
             stores=[_render(hit, search.now_ms, openings) for hit in hits],
-            total_count=total,
+            total_count=min(total, EXACT_COUNT),
             has_more=offset + len(hits) < total,
+            total_count_is_lower_bound=True if total > EXACT_COUNT else UNSET,
         )
 
 
 async def _search(
     tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, open_now: bool
 ) -> tuple[int, list[Hit]]:
-    """Return the total and the page."""
+    """Return the total and the page. The total is exact up to the end of the page and to EXACT_COUNT."""
     keys: list[int] | None = None
     if open_now:
         rings, open_hours = [0] * len(RINGS), set()
@@ -84,7 +92,9 @@ async def _search(
     elif search.circle is not None and search.text_query is None:
         rings = await queries.count_rings(tx, search)
     else:
-        counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit)
+        # One more says whether there are more.
+        most = max(EXACT_COUNT, offset + limit) + 1
+        counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit, counted=most)
         return counted or 0, hits
     total = sum(rings)
     if offset >= total:

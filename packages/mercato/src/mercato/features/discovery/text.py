@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.model import Windows
 from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, words_of
@@ -50,6 +50,7 @@ class EncodedDiscoverResponse(Wire):
     stores: list[msgspec.Raw]
     total_count: int
     has_more: bool
+    total_count_is_lower_bound: bool | UnsetType = UNSET
 
 
 _NAME: Final = "\ue000n"

@@ -239,9 +239,8 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
 # --- masking: what operators see -----------------------------------------------------------------
 
 
-def mask_order(row: OrderRow) -> OrderRow:
-    """Return the order as operators see it."""
-    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
+def without_customer(row: OrderRow) -> OrderRow:
+    """Return the order as a read-only session of a partner sees it: without its customer and what it wrote."""
     return replace(
         row,
         cart=with_notes(row.cart, None),
@@ -249,6 +248,14 @@ def mask_order(row: OrderRow) -> OrderRow:
         customer=None,
         client_context=None,
         fulfillment=without_address(row.fulfillment),
+    )
+
+
+def mask_order(row: OrderRow) -> OrderRow:
+    """Return the order as operators see it."""
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
+    return replace(
+        without_customer(row),
         errors=tuple(map(_mask_error, row.errors)),
         partner_order_id=mask_text(row.partner_order_id, private),
         cancel_reason=mask_reason(row.cancel_reason, row.answer, private),

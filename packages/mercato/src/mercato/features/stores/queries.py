@@ -75,10 +75,10 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     return _store(row, sold_out.get(store_id, ()))
 
 
-async def find_name(tx: Read, store_id: UUID) -> str | None:
-    """Return the name of a store, also of one that is hidden; None once it is deleted."""
-    name: str | None = await tx.scalar(select(stores.c.name).where(stores.c.id == store_id))
-    return name
+async def find_name_and_timezone(tx: Read, store_id: UUID) -> tuple[str, str] | None:
+    """Return the name and the time zone of a store, also of one that is hidden; None once it is deleted."""
+    row = await tx.first(select(stores.c.name, stores.c.timezone).where(stores.c.id == store_id))
+    return None if row is None else (row.name, row.timezone)
 
 
 async def find_version(tx: Read, store_id: UUID) -> int | None:

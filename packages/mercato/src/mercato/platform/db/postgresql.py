@@ -36,6 +36,8 @@ _SESSION: Final = {
     "application_name": "mercato",
     # Our statements are short; compiling one costs more than it saves.
     "jit": "off",
+    # Nor do they gain by parallel workers, which return rows in no order.
+    "max_parallel_workers_per_gather": "0",
     # Every query has an index. A plan cached while a table was small must not scan it once it is large.
     "enable_seqscan": "off",
     # A process that stalls within a transaction must not hold its locks for ever.

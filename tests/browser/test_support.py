@@ -1,0 +1,46 @@
+"""A support agent with a customer on the phone: finds the order, tells its state, and cancels it."""
+
+from typing import Any
+
+import pytest
+from tests.api.trade import CUSTOMER, trade
+from tests.browser.accessibility import violations, widest
+from tests.browser.test_screens import sign_in
+from tests.console.visiting import operator_link
+from tests.service import Merchant, Service
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WINDOWS = {"light": 1280, "dark": 360}
+
+
+@pytest.mark.parametrize("scheme", WINDOWS)
+async def test_support_finds_an_order_by_phone_tells_its_state_and_cancels_it(
+    page: Any, mercato: Service, shop: Merchant, scheme: str
+):
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": WINDOWS[scheme], "height": 900})
+    deal = await trade(mercato, shop, event_url=shop.base + "/events", name=f"Front {scheme}")
+    phone = {"light": "+1 202 555 0101", "dark": "+1 202 555 0102"}[scheme]
+    order = await deal.placed(deal.order(customer=CUSTOMER | {"phone": phone}))
+    await sign_in(page, await operator_link(mercato))
+    await page.get_by_role("searchbox").fill(phone.replace(" ", "-"))
+    await page.keyboard.press("Enter")
+    await page.get_by_role("heading", name="Orders", exact=True).wait_for()
+    assert await violations(page) == []
+    assert await widest(page) <= 0
+    await page.get_by_role("region", name="Orders").get_by_role("link").first.click()
+    now = page.get_by_role("region", name="Now")
+    await now.get_by_text("Accepted just now by").wait_for()
+    for name in ("Progress", "Items", "Amounts", "Fulfilment", "Events"):
+        assert await page.get_by_role("region", name=name, exact=True).count() == 1, name
+    assert await page.get_by_role("region", name="Customer").count() == 0
+    assert await violations(page) == []
+    assert await widest(page) <= 0
+    await page.get_by_role("button", name="Cancel order").click()
+    await page.get_by_label("Reason").fill("The customer called")
+    await page.get_by_role("button", name="Confirm").click()
+    await page.get_by_role("status").get_by_text("The order is cancelled").wait_for()
+    await now.get_by_text("Cancelled just now by an operator: The customer called.").wait_for()
+    path = f"/v1/marketfront/orders/{order['orderId']}"
+    assert (await deal.front.get(path)).json()["state"] == "cancelled"
