@@ -12,6 +12,7 @@ ALL = (
     "carts",
     "catalog_sets",
     "orders",
+    "updates",
     "deliveries",
     "dead_store",
 )

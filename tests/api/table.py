@@ -61,6 +61,8 @@ BODIES: dict[str, Any] = {
         "computedSignature": "AAAA",
     },
     "createConsoleLink": {"readOnly": True},
+    "updateOrderStatuses": {"updates": [{"orderId": "{orderId}", "status": "confirmed"}]},
+    "setStoreStatuses": {"updates": [{"storeId": "{storeId}", "status": "paused", "pauseReason": "x"}]},
     "updateOrderStatus": {"status": "confirmed", "estimatedReadyAt": "2099-01-01T00:00:00Z"},
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.

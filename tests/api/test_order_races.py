@@ -239,7 +239,7 @@ async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
         waits = asyncio.create_task(here.update(placed, status="confirmed"))
         await asyncio.sleep(0.2)
         now = app.clock()
-        await queries.update_order(tx, order, replace(order, updated_at=now))
+        queries.update_order(tx, order, replace(order, updated_at=now))
     assert (await waits).json()["updatedAt"] >= rfc3339(now)
 
 

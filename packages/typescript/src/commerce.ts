@@ -207,6 +207,15 @@ export class Commerce {
     return this.#service.perform("setStoreStatus", { path: { storeId }, body: update }, options);
   }
 
+  /** Pause or resume up to 100 stores in one transaction; each result has the store's status or a problem. */
+  setStoreStatuses(
+    updates: readonly types.StoreStatusEntry[],
+    options?: CallOptions,
+  ): Promise<types.StoreStatusResults> {
+    const body = { updates: [...updates] };
+    return this.#service.perform("setStoreStatuses", { body }, options);
+  }
+
   /** Mark items as sold out, or as available again; return all that are sold out now. */
   setItemAvailability(
     storeId: string,
@@ -235,6 +244,15 @@ export class Commerce {
   /** Return the history of an order, with every webhook attempt. */
   getOrderTimeline(orderId: string, options?: CallOptions): Promise<types.OrderTimeline> {
     return this.#service.perform("getOrderTimeline", { path: { orderId } }, options);
+  }
+
+  /** Update up to 100 orders in one transaction; each result has the order's status or a problem. */
+  updateOrderStatuses(
+    updates: readonly types.OrderStatusEntry[],
+    options?: CallOptions,
+  ): Promise<types.OrderStatusResults> {
+    const body = { updates: [...updates] };
+    return this.#service.perform("updateOrderStatuses", { body }, options);
   }
 
   /** Update an order's status, close it, or set when it will be ready. */

@@ -21,7 +21,10 @@ from mercato_contract.orders import (
     CommerceOrder,
     OrderPage,
     OrderState,
+    OrderStatusBatch,
+    OrderStatusEntry,
     OrderStatusResponse,
+    OrderStatusResults,
     OrderStatusUpdate,
     OrderTimeline,
 )
@@ -36,7 +39,10 @@ from mercato_contract.stores import (
     RetryRequest,
     Store,
     StorePage,
+    StoreStatusBatch,
+    StoreStatusEntry,
     StoreStatusResponse,
+    StoreStatusResults,
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
@@ -152,6 +158,11 @@ class Commerce:
         """Return whether the store accepts orders now."""
         return Sent(ids=(store_id,))
 
+    @operation("POST", STORES + "/status", StoreStatusResults)
+    def set_store_statuses(self, updates: Sequence[StoreStatusEntry]) -> Sent:
+        """Pause or resume up to 100 stores in one transaction; each result has the store's status or a problem."""
+        return Sent(body=StoreStatusBatch(updates=list(updates)))
+
     @operation("POST", STORES + "/{storeId}/status", StoreStatusResponse)
     def set_store_status(self, store_id: Id, update: StoreStatusUpdate) -> Sent:
         """Pause the store, until an instant or until further notice, or bring it online."""
@@ -187,6 +198,11 @@ class Commerce:
     def get_order_timeline(self, order_id: Id) -> Sent:
         """Return the history of an order, with every webhook attempt."""
         return Sent(ids=(order_id,))
+
+    @operation("POST", ORDERS + "/status", OrderStatusResults)
+    def update_order_statuses(self, updates: Sequence[OrderStatusEntry]) -> Sent:
+        """Update up to 100 orders in one transaction; each result has the order's status or a problem."""
+        return Sent(body=OrderStatusBatch(updates=list(updates)))
 
     @operation("POST", ORDERS + "/{orderId}/status", OrderStatusResponse)
     def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:

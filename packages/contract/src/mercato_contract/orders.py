@@ -19,8 +19,8 @@ from mercato_contract.carts import (
     Quantity,
 )
 from mercato_contract.money import is_negative
-from mercato_contract.pages import PAGE, Cursor, PageLimit
-from mercato_contract.problems import OrderError
+from mercato_contract.pages import MAX_UPDATES, PAGE, Cursor, PageLimit
+from mercato_contract.problems import OrderError, ProblemDetail
 from mercato_contract.stores import FulfillmentMode
 from mercato_contract.wire import Instant, Objection, Wire, parse_instant, redacted, validator
 
@@ -525,6 +525,32 @@ class OrderStatusResponse(Wire):
     state: OrderState
     status: OrderStatus
     updated_at: Instant
+
+
+class OrderStatusEntry(OrderStatusUpdate, kw_only=True):
+    """The update of one order among many."""
+
+    order_id: UUID
+
+
+class OrderStatusBatch(Wire):
+    """Updates of many orders, applied in their order. An order may occur more than once."""
+
+    updates: Annotated[list[OrderStatusEntry], Meta(max_length=MAX_UPDATES)]
+
+
+class OrderStatusResult(Wire, kw_only=True):
+    """What became of one update: `order` is what Update Order Status answers, `problem` why nothing changed."""
+
+    order_id: UUID
+    order: OrderStatusResponse | UnsetType = UNSET
+    problem: ProblemDetail | UnsetType = UNSET
+
+
+class OrderStatusResults(Wire):
+    """A result for each update, in their order."""
+
+    results: list[OrderStatusResult]
 
 
 class TimelineEntry(Wire, kw_only=True):

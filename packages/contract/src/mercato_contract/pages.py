@@ -15,6 +15,10 @@ PAGE: Final = 50
 MAX_PAGE: Final = 100
 
 
+MAX_UPDATES: Final = 100
+"""Updates of orders, or of stores, in one request."""
+
+
 PageLimit = Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Entries a page may have.")]
 """The query parameter `limit`: `limit: PageLimit = PAGE`."""
 

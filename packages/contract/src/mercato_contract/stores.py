@@ -12,6 +12,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato_contract.catalogs import AvailabilityWindow, CatalogFault, PartnerWarning
 from mercato_contract.money import decimal_fault, is_negative
+from mercato_contract.pages import MAX_UPDATES
+from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import MAX_ENTRIES, Instant, Objection, Wire, redacted, validator
 
 _LOCAL_ZONES: Final = {"localtime", "posixrules", "Factory"}
@@ -113,6 +115,32 @@ class StoreStatusResponse(Wire):
     status: StoreStatusValue
     pause_reason: str | None
     resume_at: Instant | None
+
+
+class StoreStatusEntry(StoreStatusUpdate, kw_only=True):
+    """The status of one store among many."""
+
+    store_id: UUID
+
+
+class StoreStatusBatch(Wire):
+    """Statuses of many stores, applied in their order. A store may occur more than once."""
+
+    updates: Annotated[list[StoreStatusEntry], Meta(max_length=MAX_UPDATES)]
+
+
+class StoreStatusResult(Wire, kw_only=True):
+    """What became of one update: `status` is what Set Store Status answers, `problem` why nothing changed."""
+
+    store_id: UUID
+    status: StoreStatusResponse | UnsetType = UNSET
+    problem: ProblemDetail | UnsetType = UNSET
+
+
+class StoreStatusResults(Wire):
+    """A result for each update, in their order."""
+
+    results: list[StoreStatusResult]
 
 
 class ItemAvailabilityEntry(Wire, kw_only=True):

@@ -33,7 +33,7 @@ from mercato.http import operations
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
-from mercato.platform.wire.problem import ProblemFormat, represent_detail
+from mercato.platform.wire.problem import ProblemFormat, detail_within, represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
     CancelOrderRequest,
@@ -44,7 +44,10 @@ from mercato_contract.orders import (
     OrderCore,
     OrderPage,
     OrdersQuery,
+    OrderStatusBatch,
     OrderStatusResponse,
+    OrderStatusResult,
+    OrderStatusResults,
     OrderStatusUpdate,
     OrderTimeline,
     PlaceOrderRequest,
@@ -248,6 +251,26 @@ async def get_order(call: Call[None, None]) -> CommerceOrder:
 async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return what happened to an order, every webhook attempt included, oldest first."""
     return await call.app.orders.timeline(call.caller, call.ids["orderId"])
+
+
+@commerce_orders.post(COMMERCE + "/status", summary="Update Many Orders' Status", id="updateOrderStatuses")
+async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStatusResults:
+    """Update up to 100 orders in one transaction; the answer has a result for each update, in their order.
+
+    Each update is one of Update Order Status. One that is refused has a `problem` and changes nothing; the others
+    happen. Updates of the same order are applied one after the other. The request counts as one write.
+    """
+    updates = call.body.updates
+    outcomes = await call.app.orders.update_many(call.caller, [(one.order_id, one) for one in updates])
+    origin, now = call.head.origin(), call.app.clock()
+    results = []
+    for index, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):
+        if isinstance(outcome, errors.Problem):
+            problem = detail_within(outcome, origin, f"/updates/{index}", at=now)
+            results.append(OrderStatusResult(order_id=update.order_id, problem=problem))
+        else:
+            results.append(OrderStatusResult(order_id=update.order_id, order=outcome))
+    return OrderStatusResults(results=results)
 
 
 @commerce_orders.post(

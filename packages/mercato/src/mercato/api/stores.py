@@ -15,12 +15,13 @@ from mercato.features.stores.errors import (
 )
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
-from mercato.features.stores.rules import read_status_update
+from mercato.features.stores.rules import read_status_batch, read_status_update
 from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
 from mercato.platform.wire.decode import read_cursor
+from mercato.platform.wire.problem import detail_within
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.pages import Page
 from mercato_contract.stores import (
@@ -34,7 +35,10 @@ from mercato_contract.stores import (
     Store,
     StoreAvailability,
     StorePage,
+    StoreStatusBatch,
     StoreStatusResponse,
+    StoreStatusResult,
+    StoreStatusResults,
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
@@ -167,6 +171,31 @@ async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
 async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
     """Pause the store, until `resumeAt` or until further notice, or bring it online."""
     return await call.app.stores.set_status(call.caller, call.ids["storeId"], call.body)
+
+
+@commerce_stores.post(
+    COMMERCE_STORES + "/status",
+    summary="Set Many Stores' Status",
+    id="setStoreStatuses",
+    reader=read_status_batch,
+)
+async def set_store_statuses(call: Call[StoreStatusBatch, None]) -> StoreStatusResults:
+    """Pause or resume up to 100 stores in one transaction; the answer has a result for each update, in their order.
+
+    Each update is one of Set Store Status. One that is refused has a `problem` and changes nothing; the others happen.
+    Updates of the same store are applied one after the other. The request counts as one write.
+    """
+    updates = call.body.updates
+    outcomes = await call.app.stores.set_statuses(call.caller, updates)
+    origin, now = call.head.origin(), call.app.clock()
+    results = []
+    for index, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):
+        if isinstance(outcome, errors.Problem):
+            problem = detail_within(outcome, origin, f"/updates/{index}", at=now)
+            results.append(StoreStatusResult(store_id=update.store_id, problem=problem))
+        else:
+            results.append(StoreStatusResult(store_id=update.store_id, status=outcome))
+    return StoreStatusResults(results=results)
 
 
 @commerce_stores.post(

@@ -5,10 +5,11 @@ get an event, and its line in the log. A new one is a struct here and, if a merc
 `PROGRESS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
+from uuid import UUID
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from mercato.features.orders.record import (
 )
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
-from mercato.features.webhooks.outbox import NewEvent, Recipient, push
+from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
@@ -288,44 +289,76 @@ class Lifecycle(Struct, frozen=True):
         The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
         if the row isn't as it was stored. An order that no longer waits for its store loses its submission.
         """
-        notifies = change.notifies_storefront(order)
-        changed = replace(
-            change.apply_to(order),
-            sequence=order.sequence + notifies,
-            entries=order.entries + 1,
-            updated_at=change.at,
-        )
-        assert (
-            changed.state is order.state or change.actor in STATE_TRANSITIONS[order.state][changed.state]
-        ), "callers check the transition"
-        written = await queries.update_order(tx, order, changed, if_unchanged=if_unchanged)
-        if if_unchanged and not written:
-            raise ConcurrentUpdate
-        # Read before anything is deferred, so that deferred statements stay together.
-        event_url = await find_event_url(tx, order.storefront_id) if notifies else None
-        await queries.insert_entry(
-            tx,
-            order.id,
-            changed.entries,
-            at=change.at,
-            actor=change.actor,
-            type_=change.entry,
-            detail=change.detail(),
-        )
-        if changed.partner_order_id is not None and changed.partner_order_id != order.partner_order_id:
-            search.add_number(tx, order.id, changed.partner_order_id)
-        if event_url is not None:
-            to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
-            type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
-            await self._push(tx, changed, to, type_, event_data(changed))
-        if change.webhook_url is not None:
-            to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
-            await self._push(tx, changed, to, EventType.ORDER_CANCELLED, cancelled_data(changed))
-        if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
-            await queries.delete_submission(tx, order.id)
-        if change.milestone is not None:
-            tx.after_commit(partial(self.record, change.milestone, changed, change.actor))
+        [changed] = await self.apply_all(tx, [(order, change)], if_unchanged=if_unchanged)
         return changed
+
+    async def apply_all(
+        self, tx: Write, changes: Sequence[tuple[OrderRow, OrderChange]], *, if_unchanged: bool = False
+    ) -> list[OrderRow]:
+        """Do the same with changes of different orders that happen at one instant, in few statements."""
+        applied = [_apply(order, change) for order, change in changes]
+        if if_unchanged:
+            for (order, _), changed in zip(changes, applied, strict=True):
+                if not await queries.update_unchanged(tx, order, changed):
+                    raise ConcurrentUpdate
+        # Read and enqueue before anything is deferred, so that deferred statements stay together.
+        events = await self._events(tx, changes, applied)
+        if events:
+            await push_all(tx, events, now=changes[0][1].at)
+        for (order, change), changed in zip(changes, applied, strict=True):
+            if not if_unchanged:
+                queries.update_order(tx, order, changed)
+            await queries.insert_entry(
+                tx,
+                order.id,
+                changed.entries,
+                at=change.at,
+                actor=change.actor,
+                type_=change.entry,
+                detail=change.detail(),
+            )
+            if changed.partner_order_id is not None and changed.partner_order_id != order.partner_order_id:
+                search.add_number(tx, order.id, changed.partner_order_id)
+            if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
+                await queries.delete_submission(tx, order.id)
+            if change.milestone is not None:
+                tx.after_commit(partial(self.record, change.milestone, changed, change.actor))
+        return applied
+
+    async def _events(
+        self, tx: Write, changes: Sequence[tuple[OrderRow, OrderChange]], applied: Sequence[OrderRow]
+    ) -> list[tuple[NewEvent, Recipient]]:
+        """Return the events of the changes, those to the storefront first."""
+        urls: dict[UUID, str | None] = {}
+        events: list[tuple[NewEvent, Recipient]] = []
+        for (order, change), changed in zip(changes, applied, strict=True):
+            if changed.sequence > order.sequence:
+                if order.storefront_id not in urls:
+                    urls[order.storefront_id] = await find_event_url(tx, order.storefront_id)
+                event_url = urls[order.storefront_id]
+                if event_url is not None:
+                    to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
+                    type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
+                    events.append((self._event(changed, type_, event_data(changed)), to))
+            if change.webhook_url is not None:
+                to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
+                type_, data = EventType.ORDER_CANCELLED, cancelled_data(changed)
+                events.append((self._event(changed, type_, data), to))
+        return events
+
+    def _event(
+        self, order: OrderRow, type_: EventType, data: OrderEventData | OrderCancelledData
+    ) -> NewEvent:
+        return NewEvent(
+            delivery_id=self.new_id(),
+            webhook_id=self.new_id(),
+            type=type_,
+            data=data,
+            traceparent=order.traceparent,
+            store_id=order.store_id,
+            order_id=order.id,
+            order_content=order.content,
+        )
 
     def record(self, milestone: str, order: OrderRow, actor: Actor) -> None:
         """Log the milestone, and count the order if it was refused or cancelled."""
@@ -341,22 +374,16 @@ class Lifecycle(Struct, frozen=True):
         reason = {} if code is None else {"reason": code}
         self.activity.record(milestone, order.id, order.store_id, actor=actor.value, **reason)
 
-    async def _push(
-        self,
-        tx: Write,
-        order: OrderRow,
-        to: Recipient,
-        type_: EventType,
-        data: OrderEventData | OrderCancelledData,
-    ) -> None:
-        event = NewEvent(
-            delivery_id=self.new_id(),
-            webhook_id=self.new_id(),
-            type=type_,
-            data=data,
-            traceparent=order.traceparent,
-            store_id=order.store_id,
-            order_id=order.id,
-            order_content=order.content,
-        )
-        await push(tx, event, to=to, now=order.updated_at)
+
+def _apply(order: OrderRow, change: OrderChange) -> OrderRow:
+    """Return the order after the change, with one more entry, and one more event if the storefront gets it."""
+    changed = replace(
+        change.apply_to(order),
+        sequence=order.sequence + change.notifies_storefront(order),
+        entries=order.entries + 1,
+        updated_at=change.at,
+    )
+    assert changed.state is order.state or change.actor in STATE_TRANSITIONS[order.state][changed.state], (
+        "callers check the transition"
+    )
+    return changed

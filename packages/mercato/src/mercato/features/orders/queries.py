@@ -1,6 +1,6 @@
 """The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -168,12 +168,32 @@ async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
     return await tx.scalar(select(orders.c.id).where(*its)) is not None
 
 
-async def update_order(tx: Write, before: OrderRow, after: OrderRow, *, if_unchanged: bool = False) -> bool:
-    """Write the members that differ; return whether the order exists, and with `if_unchanged` is as it was stored."""
+async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]) -> dict[UUID, OrderRow]:
+    """Return those of the orders that are of the caller's stores, or placed by the caller, with their rows locked.
+
+    They are locked in the order of their ids, so that two requests for the same orders never deadlock.
+    """
+    query = select(orders).where(orders.c.id.in_(set(order_ids)), _side(caller) == caller.partner_id)
+    rows = await tx.all(query.order_by(orders.c.id).with_for_update())
+    return {row.id: _order(row) for row in rows}
+
+
+async def update_unchanged(tx: Write, before: OrderRow, after: OrderRow) -> bool:
+    """Write the members that differ; return whether the order was still as it was stored."""
+    statement, values = _update_of(before, after, if_unchanged=True)
+    return (await tx.execute(statement, values)).rowcount == 1
+
+
+def update_order(tx: Write, before: OrderRow, after: OrderRow) -> None:
+    """Write the members that differ of an order whose row is locked, with the transaction's deferred statements."""
+    tx.defer(*_update_of(before, after, if_unchanged=False))
+
+
+def _update_of(before: OrderRow, after: OrderRow, *, if_unchanged: bool) -> tuple[Update, dict[str, object]]:
     pairs = zip(_COLUMNS, _values_of(before), _values_of(after), strict=True)
     values: dict[str, object] = {name: new for name, old, new in pairs if new is not old}
     statement = _update(tuple(values), if_unchanged=if_unchanged)
-    return (await tx.execute(statement, _to_columns(values) | {"where_id": before.id})).rowcount == 1
+    return statement, _to_columns(values) | {"where_id": before.id}
 
 
 @cache

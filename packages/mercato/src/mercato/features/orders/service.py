@@ -1,5 +1,7 @@
 """Read placed orders, update their status, and list their history."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
@@ -8,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.orders import queries, transitions
+from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.jobs import CANCELLED_KIND, CancelledJob
 from mercato.features.orders.lifecycle import (
     PROGRESS,
@@ -24,6 +27,7 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.errors import Problem
 from mercato.platform.jobs import enqueue
 from mercato_contract.orders import (
     Actor,
@@ -74,18 +78,42 @@ class Orders(Struct, frozen=True):
 
         Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
         """
+        [outcome] = await self.update_many(caller, [(order_id, request)])
+        if isinstance(outcome, Problem):
+            raise outcome
+        return outcome
+
+    async def update_many(
+        self, caller: Caller, updates: Sequence[tuple[UUID, OrderStatusUpdate]]
+    ) -> list[OrderStatusResponse | Problem]:
+        """Update the merchant's orders in one transaction; return each outcome, in their order.
+
+        A refused update changes nothing, and the others happen. Updates of one order are applied one after the other.
+        Problems are OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
+        """
+        outcomes: dict[int, OrderStatusResponse | Problem] = {}
+        left = dict(enumerate(updates))
         async with self.db.write() as tx:
-            row = await queries.get_own_order(tx, caller, order_id, lock=True)
-            # After the wait for the lock: other changes of the order came first.
-            progress = transitions.change(_progress(row), request, self.clock())
-            if progress is not None:
-                kind = PROGRESS[progress.after.state]
-                row = await self._apply(tx, row, kind(at=progress.at, progress=progress))
-                processes.crash_point("order.moved")
-                await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
-        return OrderStatusResponse(
-            order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)
-        )
+            rows = await queries.lock_own_orders(tx, caller, [order_id for order_id, _ in updates])
+            # After the wait for the locks: other changes of the orders came first.
+            now = self.clock()
+            while left:
+                # The first update that is left of each order: `apply_all` takes different orders.
+                turn = {order_id: index for index, (order_id, _) in reversed(left.items())}
+                changes: list[tuple[OrderRow, OrderUpdated]] = []
+                for order_id, index in turn.items():
+                    _, request = left.pop(index)
+                    try:
+                        changes += _changes(rows.get(order_id), order_id, request, now)
+                    except Problem as problem:
+                        outcomes[index] = problem
+                for row in await self._apply_all(tx, changes):
+                    rows[row.id] = row
+                    await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
+                for order_id, index in turn.items():
+                    if index not in outcomes:
+                        outcomes[index] = _status_of(rows[order_id])
+        return [outcomes[index] for index in range(len(updates))]
 
     async def cancel(self, order_id: UUID, *, reason: str) -> OrderRow:
         """Cancel whichever partner's order for the operator, and notify both sides. The same again changes nothing.
@@ -100,16 +128,20 @@ class Orders(Struct, frozen=True):
             if progress is not None:
                 url = await queries.find_webhook_url(tx, row.store_id)
                 change = OrderCancelledByOperator(at=progress.at, progress=progress, webhook_url=url)
-                row = await self._apply(tx, row, change)
+                [row] = await self._apply_all(tx, [(row, change)])
                 await enqueue(tx, CANCELLED_KIND, CancelledJob(order_id=row.id))
                 detail = {"state": row.state, "cancelReason": row.cancel_reason}
                 await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
         return row
 
-    async def _apply(self, tx: Write, row: OrderRow, change: OrderUpdated) -> OrderRow:
-        if row.answer is StoreAnswer.WAITING:
-            await end_record(tx, row.id, delivered=change.actor is Actor.MERCHANT, now=change.at)
-        return await self.lifecycle.apply(tx, row, change)
+    async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderUpdated]]) -> list[OrderRow]:
+        for row, change in changes:
+            if row.answer is StoreAnswer.WAITING:
+                await end_record(tx, row.id, delivered=change.actor is Actor.MERCHANT, now=change.at)
+        applied = await self.lifecycle.apply_all(tx, changes)
+        if applied:
+            processes.crash_point("order.moved")
+        return applied
 
     async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:
         """Return the history of the caller's order with every webhook attempt. Raises OrderNotFound."""
@@ -138,6 +170,24 @@ async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = Non
         ),
     ]
     return sorted(entries, key=attrgetter("at"))
+
+
+def _changes(
+    row: OrderRow | None, order_id: UUID, request: OrderStatusUpdate, now: datetime
+) -> list[tuple[OrderRow, OrderUpdated]]:
+    """Return the order with its change, or nothing if it is as requested already. Raises what `update_many` lists."""
+    if row is None:
+        raise OrderNotFound(order_id)
+    progress = transitions.change(_progress(row), request, now)
+    if progress is None:
+        return []
+    return [(row, PROGRESS[progress.after.state](at=progress.at, progress=progress))]
+
+
+def _status_of(row: OrderRow) -> OrderStatusResponse:
+    return OrderStatusResponse(
+        order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)
+    )
 
 
 def _progress(row: OrderRow) -> Progress:

@@ -15,12 +15,15 @@ from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault, read_shallow
 from mercato_contract.money import MoneyError, to_minor
+from mercato_contract.pages import MAX_UPDATES
 from mercato_contract.stores import (
     MINIMUM_NEGATIVE,
     Address,
     AddressRequest,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
+    StoreStatusBatch,
+    StoreStatusEntry,
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
@@ -39,6 +42,15 @@ class _SentStatus(Wire):
     resume_at: Raw = NULL
 
 
+class _SentEntry(_SentStatus, kw_only=True):
+    store_id: UUID
+
+
+class _SentBatch(Wire):
+    updates: Annotated[list[_SentEntry], Meta(max_length=MAX_UPDATES)]
+
+
+_read_batch: Final = msgspec.json.Decoder(_SentBatch).decode
 _read_status: Final = msgspec.json.Decoder(_SentStatus).decode
 
 
@@ -53,6 +65,20 @@ def read_status_update(body: bytes) -> StoreStatusUpdate:
         pause_reason=read_shallow(bytes(sent.pause_reason)),
         resume_at=read_shallow(bytes(sent.resume_at)),
     )
+
+
+def read_status_batch(body: bytes) -> StoreStatusBatch:
+    """Decode many as `read_status_update` does one."""
+    entries = [
+        StoreStatusEntry(
+            store_id=sent.store_id,
+            status=sent.status,
+            pause_reason=read_shallow(bytes(sent.pause_reason)),
+            resume_at=read_shallow(bytes(sent.resume_at)),
+        )
+        for sent in _read_batch(body).updates
+    ]
+    return StoreStatusBatch(updates=entries)
 
 
 def address_of(sent: AddressRequest) -> Address:

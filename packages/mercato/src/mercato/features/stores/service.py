@@ -27,6 +27,7 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
+from mercato.platform.errors import Problem
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
@@ -36,6 +37,7 @@ from mercato_contract.stores import (
     ItemAvailabilityRequest,
     Store,
     StorePage,
+    StoreStatusEntry,
     StoreStatusResponse,
     StoreStatusUpdate,
     StoreStatusValue,
@@ -121,11 +123,33 @@ class Stores(Struct, frozen=True):
         self, caller: Caller, store_id: UUID, request: StoreStatusUpdate
     ) -> StoreStatusResponse:
         """Pause or resume. Pausing a paused store replaces reason and end. Raises StoreNotFound, ValidationFailed."""
-        now = self.clock()
         async with self.db.write() as tx:
-            if not await set_status(tx, caller.partner_id, store_id, request, now=now):
-                raise StoreNotFound(store_id)
-            row = await queries.find_store(tx, store_id)
+            return await self._set_status(tx, caller, store_id, request, now=self.clock())
+
+    async def set_statuses(
+        self, caller: Caller, updates: Sequence[StoreStatusEntry]
+    ) -> Sequence[StoreStatusResponse | Problem]:
+        """Do the same with many stores in one transaction; return each outcome, in their order.
+
+        A refused update changes nothing, and the others happen. Updates of one store are applied one after the other.
+        """
+        outcomes: list[StoreStatusResponse | Problem] = []
+        async with self.db.write() as tx:
+            await queries.lock_stores(tx, caller.partner_id, {update.store_id for update in updates})
+            now = self.clock()
+            for update in updates:
+                try:
+                    outcomes.append(await self._set_status(tx, caller, update.store_id, update, now=now))
+                except Problem as problem:
+                    outcomes.append(problem)
+        return outcomes
+
+    async def _set_status(
+        self, tx: Write, caller: Caller, store_id: UUID, request: StoreStatusUpdate, *, now: datetime
+    ) -> StoreStatusResponse:
+        if not await set_status(tx, caller.partner_id, store_id, request, now=now):
+            raise StoreNotFound(store_id)
+        row = await queries.find_store(tx, store_id)
         assert row is not None
         return status_of(row, now)
 

@@ -1,5 +1,6 @@
 """The outbox: stores an event for a partner, and the job that sends it, in the transaction that causes the event."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from mercato.features.compression import compress
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
 from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt
+from mercato.features.webhooks.attempts import Due, enqueue_attempt
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
@@ -47,20 +48,46 @@ class NewEvent(Struct, frozen=True, kw_only=True):
 
 
 async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> None:
-    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction.
+    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction."""
+    await push_all(tx, [(event, to)], now=now)
+
+
+async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, now: datetime) -> None:
+    """Store events that happen `now`, and enqueue their first attempts, in the caller's transaction.
 
     The body is compressed with the order's content, so that content isn't stored twice. Deliveries about one order to
     one address are sent one after the other in the order of their pushes; one that waits for a retry blocks none.
     While the address is disabled the delivery is stored as failed, so that it can be redelivered.
     """
-    url = to.url(event.type)
-    partition = partition_of(event.order_id or event.webhook_id)
-    disabled = await endpoints.find_disabled_reason(tx, to.partner_id, url)
-    due = None
-    if disabled is None:
-        job = DeliverJob(partner_id=to.partner_id, url=url, partition=partition)
-        due = await enqueue_attempt(tx, job, event.delivery_id)
-    delivery = queries.NewDelivery(
+    reasons: dict[tuple[UUID, str], str | None] = {}
+    written: list[queries.NewDelivery] = []
+    for event, to in events:
+        url = to.url(event.type)
+        partition = partition_of(event.order_id or event.webhook_id)
+        if (to.partner_id, url) not in reasons:
+            reasons[to.partner_id, url] = await endpoints.find_disabled_reason(tx, to.partner_id, url)
+        disabled = reasons[to.partner_id, url]
+        due = None
+        if disabled is None:
+            job = DeliverJob(partner_id=to.partner_id, url=url, partition=partition)
+            due = await enqueue_attempt(tx, job, event.delivery_id)
+        written.append(_delivery(event, to, url, partition, disabled, due, now=now))
+    # Read and enqueue before anything is deferred, so that deferred statements stay together.
+    for delivery in written:
+        queries.insert_delivery(tx, delivery)
+
+
+def _delivery(
+    event: NewEvent,
+    to: Recipient,
+    url: str,
+    partition: int,
+    disabled: str | None,
+    due: Due | None,
+    *,
+    now: datetime,
+) -> queries.NewDelivery:
+    return queries.NewDelivery(
         id=event.delivery_id,
         partner_id=to.partner_id,
         surface=to.surface,
@@ -80,7 +107,6 @@ async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> N
         due_at=None if due is None else due.at,
         job_id=None if due is None else due.job_id,
     )
-    queries.insert_delivery(tx, delivery)
 
 
 async def announce_change(

@@ -70,6 +70,8 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     },
     "ItemAvailabilityRequest": {"items": [{"itemId": SOUP, "available": False}]},
     "OrderStatusUpdate": {"status": "confirmed", "estimatedReadyAt": "2099-01-31T18:30:00Z"},
+    "OrderStatusBatch": {"updates": [{"orderId": SOUP, "status": "ready"}]},
+    "StoreStatusBatch": {"updates": [{"storeId": SOUP, "status": "paused", "pauseReason": "Storm"}]},
     "CancelOrderRequest": {"reason": "CHANGED_MIND", "message": "The customer ordered twice"},
     "DiscoverRequest": {
         "location": {"latitude": 40.7484, "longitude": -73.9857},

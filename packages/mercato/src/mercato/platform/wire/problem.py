@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.platform import clock
 from mercato.platform.errors import Problem
@@ -94,6 +95,17 @@ def detail_of(problem: Problem, origin: Origin, *, at: datetime) -> ProblemDetai
         timestamp=rfc3339(at),
         trace_id=origin.trace_id,
     )
+
+
+def detail_within(problem: Problem, origin: Origin, pointer: str, *, at: datetime) -> ProblemDetail:
+    """Return the refusal of one entry of a request, whose pointers lead into the entry at `pointer`."""
+    detail = detail_of(problem, origin, at=at)
+    if detail.errors is None:
+        return detail
+    found = [
+        one if one.pointer is None else replace(one, pointer=pointer + one.pointer) for one in detail.errors
+    ]
+    return replace(detail, errors=found)
 
 
 def _errors(problem: Problem) -> list[Reason] | None:

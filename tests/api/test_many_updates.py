@@ -1,0 +1,175 @@
+"""Updates of many orders, or of many stores, in one request: each has a result of its own, in their order."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.api.trade import MERCHANT, Trade, trade
+from tests.databases import only_postgresql
+from tests.service import CATALOG, Merchant, Reply, Service
+
+ORDERS = f"{MERCHANT}/status"
+STORES = "/v1/commerce/stores"
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+async def send(here: Trade, *updates: Any) -> list[Any]:
+    reply = await here.pos.post(ORDERS, {"updates": list(updates)})
+    assert reply.status == 200, reply.body
+    results: list[Any] = reply.json()["results"]
+    return results
+
+
+def told(result: Any) -> Any:
+    """Return the status and state of an updated order, or the code of a refusal."""
+    if "problem" in result:
+        assert "order" not in result
+        return result["problem"]["errorCode"]
+    order = result["order"]
+    assert order["orderId"] == result["orderId"]
+    return order["status"], order["state"]
+
+
+async def test_each_update_has_its_result_and_a_refusal_stops_no_other(
+    here: Trade, mercato: Service, shop: Merchant
+):
+    other = await trade(mercato, shop)
+    first, second, closed, theirs = [one["orderId"] for one in [
+        *[await here.placed() for _ in range(3)], await other.placed()
+    ]]  # fmt: skip
+    await send(here, {"orderId": closed, "state": "completed"})
+    unknown = str(uuid4())
+    results = await send(
+        here,
+        {"orderId": first, "status": "Preparing", "more": [1]},
+        {"orderId": theirs, "status": "confirmed"},
+        {"orderId": unknown, "status": "confirmed"},
+        {"orderId": closed, "status": "ready"},
+        {"orderId": second, "state": "cancelled"},
+        {"orderId": second, "status": "pending"},
+        {"orderId": second},
+        {"orderId": second.upper(), "status": "ready", "estimatedReadyAt": "2099-01-31T18:30:00Z"},
+    )
+    assert [one["orderId"] for one in results[:3]] == [first, theirs, unknown]
+    assert [told(one) for one in results] == [
+        ("preparing", "open"),
+        *("ORDER_NOT_FOUND", "ORDER_NOT_FOUND", "ORDER_CLOSED"),
+        *("VALIDATION_FAILED", "VALIDATION_FAILED", "VALIDATION_FAILED"),
+        ("ready", "open"),
+    ]
+    pointers = [one["problem"]["errors"][0]["pointer"] for one in results[4:7]]
+    assert pointers == ["/updates/4/cancelReason", "/updates/5/status", "/updates/6"]
+    assert results[1]["problem"]["status"] == 404
+    assert (await other.front.get(f"/v1/marketfront/orders/{theirs}")).json()["status"] == "pending"
+    order = (await here.pos.get(f"{MERCHANT}/{second}")).json()
+    assert (order["status"], order["estimatedReadyAt"]) == ("ready", "2099-01-31T18:30:00.000Z")
+
+
+async def test_updates_of_one_order_are_applied_one_after_the_other(here: Trade, shop: Merchant):
+    one, two = [(await here.placed())["orderId"] for _ in range(2)]
+    results = await send(
+        here,
+        {"orderId": one, "status": "preparing"},
+        {"orderId": two, "status": "confirmed"},
+        {"orderId": one, "status": "confirmed"},
+        {"orderId": one, "status": "ready"},
+        {"orderId": one, "status": "ready"},
+        {"orderId": one, "state": "completed"},
+    )
+    assert [told(result) for result in results] == [
+        ("preparing", "open"),
+        ("confirmed", "open"),
+        "INVALID_STATUS_TRANSITION",
+        ("ready", "open"),
+        ("ready", "open"),
+        ("ready", "completed"),
+    ]
+    entries = (await here.pos.get(f"{MERCHANT}/{one}/timeline")).json()["entries"]
+    changes = [entry["detail"] for entry in entries if entry["type"] in {"updated", "completed"}]
+    assert changes == [{"status": "preparing"}, {"status": "ready"}, {"state": "completed"}]
+    path = f"/v1/marketfront/webhook-deliveries?orderId={one}&limit=100"
+    events = await here.mercato.until(
+        here.front, path, lambda page: [row["status"] for row in page["deliveries"]] == ["succeeded"] * 4
+    )
+    assert {row["type"] for row in events["deliveries"]} == {"order.created", "order.updated"}
+
+
+@pytest.mark.parametrize("path", [ORDERS, f"{STORES}/status"])
+async def test_a_request_has_at_most_100_updates_and_a_malformed_one_changes_nothing(here: Trade, path: str):
+    order = (await here.placed())["orderId"]
+    name, own = ("orderId", order) if path == ORDERS else ("storeId", here.store["storeId"])
+    good = {name: own, "status": "confirmed" if path == ORDERS else "paused"}
+    for updates, status, pointer in (
+        ([good] * 101, 422, "/updates"),
+        ([good, {name: "x", "status": "ready"}], 422, f"/updates/1/{name}"),
+        ([good, {"status": "ready"}], 400, f"/updates/1/{name}"),
+        ([good, {name: own, "status": 7}], 400, "/updates/1/status"),
+        ([good, None], 400, "/updates/1"),
+        ({}, 400, "/updates"),
+        (None, 400, "/updates"),
+    ):
+        reply = await here.pos.post(path, {"updates": updates})
+        assert (reply.status, reply.json()["errors"][0]["pointer"]) == (status, pointer)
+    assert (await here.pos.get(f"{MERCHANT}/{order}")).json()["status"] == "pending"
+    assert (await here.pos.get(f"{STORES}/{here.store['storeId']}/status")).json()["status"] == "online"
+    assert (await here.pos.post(path, {"updates": []})).json() == {"results": []}
+    assert (await here.pos.post(path, {"updates": [good] * 100})).status == 200
+
+
+async def test_a_storefronts_key_updates_nothing(here: Trade):
+    assert (await here.front.post(ORDERS, {"updates": []})).status == 403
+    assert (await here.front.post(f"{STORES}/status", {"updates": []})).status == 403
+
+
+async def test_many_stores_are_paused_and_resumed_in_one_request(
+    here: Trade, mercato: Service, shop: Merchant
+):
+    other = await mercato.live((await mercato.partner())[1], shop.host(CATALOG, "/other.json"))
+    second = await mercato.live(here.pos, shop.host(CATALOG, "/second.json"), name="second")
+    ids = [store["storeId"] for store in (here.store, second, other)]
+    until = "2099-01-31T18:30:00.000Z"
+    reply = await here.pos.post(
+        f"{STORES}/status",
+        {
+            "updates": [
+                {"storeId": ids[0], "status": "PAUSED", "pauseReason": "Storm", "resumeAt": until},
+                {"storeId": ids[1], "status": "paused"},
+                {"storeId": ids[2], "status": "paused"},
+                {"storeId": ids[1], "status": "paused", "resumeAt": "2001-01-01T00:00:00Z"},
+                {"storeId": ids[1], "status": "online", "pauseReason": [[1.5]]},
+                {"storeId": ids[0], "status": "closed"},
+            ]
+        },
+    )
+    results = reply.json()["results"]
+    assert [one["storeId"] for one in results] == [*ids, ids[1], ids[1], ids[0]]
+    assert results[0]["status"] == {"status": "paused", "pauseReason": "Storm", "resumeAt": until}
+    assert results[1]["status"]["status"] == "paused"
+    assert (results[2]["problem"]["status"], results[2]["problem"]["errorCode"]) == (404, "STORE_NOT_FOUND")
+    assert results[3]["problem"]["errors"][0]["pointer"] == "/updates/3/resumeAt"
+    assert results[4]["status"] == {"status": "online", "pauseReason": None, "resumeAt": None}
+    assert results[5]["problem"]["errors"][0]["pointer"] == "/updates/5/status"
+    found = [(await here.pos.get(f"{STORES}/{one}/status")).json()["status"] for one in ids[:2]]
+    assert found == ["paused", "online"]
+    paused = (await here.front.get(f"/v1/marketfront/stores/{ids[0]}")).json()
+    assert (paused["status"], paused["isOpen"]) == ("paused", False)
+
+
+@only_postgresql
+async def test_requests_for_the_same_orders_in_other_orders_do_not_deadlock(here: Trade, database_kind: str):
+    ids = [(await here.placed())["orderId"] for _ in range(10)]
+
+    def update(order_ids: Any, status: str) -> Any:
+        updates = [{"orderId": one, "status": status} for one in order_ids]
+        return here.pos.post(ORDERS, {"updates": updates})
+
+    replies: list[Reply] = await asyncio.gather(
+        *(update(ids if turn % 2 else reversed(ids), "confirmed") for turn in range(8))
+    )
+    assert {reply.status for reply in replies} == {200}
+    assert all(told(one) == ("confirmed", "open") for reply in replies for one in reply.json()["results"])
