@@ -10,9 +10,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.console.filters import read_filters, store_of
+from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.forms import read_query
-from mercato.console.screen import MERCHANTS, Page, Screens, Visit
+from mercato.console.screen import MERCHANTS, OPERATORS, Page, Screens, Visit
 from mercato.features.catalogs import operators, queries
 from mercato.features.catalogs.diff import diff
 from mercato.features.catalogs.errors import CatalogIngestNotFound
@@ -20,12 +20,13 @@ from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface
 from mercato.platform.db.engine import Read
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Instant, Wire, parse_instant
 
-screens: Final = Screens(MERCHANTS)
+screens: Final = Screens(MERCHANTS | OPERATORS)
 
 MAX_CHANGES: Final = 20
 """Entries shown of each kind of change."""
@@ -59,7 +60,7 @@ async def list_runs(visit: Visit) -> Page:
     query = filters.query
     async with visit.app.db.read() as tx:
         wanted = RunFilter(
-            partner_id=visit.caller(Surface.COMMERCE).partner_id,
+            partner_id=await partner_of(tx, visit, filters),
             store_id=await store_of(tx, visit, filters, Surface.COMMERCE),
             failed=query.status is Ended.FAILED,
             since=None if query.since is None else parse_instant(query.since),
@@ -68,7 +69,14 @@ async def list_runs(visit: Visit) -> Page:
         rows = [] if filters.faults else await operators.list_runs(tx, wanted, limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
     filters.listed(page)
-    values = {"runs": page, "next_cursor": cursor, "search": filters, "statuses": list(Ended), "ms": _ms}
+    values = {
+        "runs": page,
+        "next_cursor": cursor,
+        "search": filters,
+        "statuses": list(Ended),
+        "ms": _ms,
+        "origin": origin_of,
+    }
     return Page("catalogs.html", "Catalogs", values)
 
 
@@ -78,9 +86,11 @@ async def show_run(visit: Visit) -> Page:
         run = await _run(tx, visit)
         current = await operators.find_current_set(tx, run.owner.id)
         pair = await _sets(tx, run)
-        shown = await queries.find_excerpts(tx, run.id)
+        # What the document says is the merchant's: operators see where it is wrong, and why.
+        shown = [] if visit.is_operator else await queries.find_excerpts(tx, run.id)
     values = {
         "run": run,
+        "address": origin_of(run.callback_url) if visit.is_operator else run.callback_url,
         "errors": list(zip_longest(run.errors, shown, fillvalue="")),
         "has_excerpts": bool(shown),
         "took": None if run.status in OPEN else _ms(run.updated_at - run.created_at),
@@ -98,7 +108,9 @@ async def _run(tx: Read, visit: Visit) -> Run:
     """Return the partner's run of the path. Raises CatalogIngestNotFound, also for another partner's."""
     missing = CatalogIngestNotFound(visit.ids["run"])
     run = await queries.find_run(tx, visit.ids["run"])
-    if run is None or run.owner.partner_id != visit.caller(Surface.COMMERCE).partner_id:
+    if run is None:
+        raise missing
+    if not visit.is_operator and run.owner.partner_id != visit.caller(Surface.COMMERCE).partner_id:
         raise missing
     visit.check_store(run.owner.store_id, missing)
     return run

@@ -26,7 +26,7 @@ _FAILED: Final = runs.c.status == literal_column(f"'{RunStatus.FAILED}'")
 class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list. `before` is the last id shown."""
 
-    partner_id: UUID
+    partner_id: UUID | None = None
     store_id: UUID | None = None
     failed: bool = False
     since: datetime | None = None
@@ -79,7 +79,8 @@ async def list_runs(tx: Read, wanted: RunFilter, *, limit: int) -> list[RunSumma
 
 
 def _filter(query: Select[tuple[object, ...]], wanted: RunFilter) -> Select[tuple[object, ...]]:
-    query = query.where(runs.c.partner_id == wanted.partner_id)
+    if wanted.partner_id is not None:
+        query = query.where(runs.c.partner_id == wanted.partner_id)
     if wanted.store_id is not None:
         owner = select(owners.c.id).where(owners.c.store_id == wanted.store_id).scalar_subquery()
         query = query.where(runs.c.owner_id == owner)
