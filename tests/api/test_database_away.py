@@ -87,7 +87,8 @@ async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
     url = sqlalchemy_url(database_url)
     made = Wire(f"{url.query['host']}/.s.PGSQL.5432")
     async with made.laid() as port:
-        yield made, f"postgresql://postgres@127.0.0.1:{port}/{url.database}"
+        proxied = url.set(host="127.0.0.1", port=port).difference_update_query(["host"])
+        yield made, proxied.render_as_string(hide_password=False)
 
 
 @only_postgresql

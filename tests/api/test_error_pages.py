@@ -7,17 +7,23 @@ import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import update
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
-from tests.service import Merchant, Service, merchant, service
+from tests.service import CATALOG, Merchant, Service, merchant, service
 
+from mercato.features.catalogs import periods
+from mercato.features.events.sequencer import number
+from mercato.features.events.tables import sequencer
 from mercato.http.error_pages import PLACEHOLDERS, error_page
+from mercato.platform import clock
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS
 
 PAGES = {code: error_page(code) for code in PROBLEMS}
@@ -89,6 +95,16 @@ async def test_a_busy_database_is_reported_as_its_page_says(
 
 
 @needs_a_shell
+async def test_an_old_cursor_is_refused_as_its_page_says(mercato: Service, tmp_path: Path, shop: Merchant):
+    here = await live(mercato, shop)
+    cursor = (await here.pos.get("/v1/commerce/events")).json()["nextCursor"]
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+        await tx.execute(update(sequencer).values(events_deleted_to=sequencer.c.last + 1))
+    assert await provoked("CURSOR_EXPIRED", here, tmp_path, CURSOR=cursor) == ["CURSOR_EXPIRED"]
+
+
+@needs_a_shell
 @only_sqlite
 async def test_a_bug_is_reported_as_its_page_says(
     mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +118,18 @@ async def test_a_bug_is_reported_as_its_page_says(
     assert await provoked("INTERNAL_ERROR", here, tmp_path) == ["INTERNAL_ERROR"]
 
 
+@needs_a_shell
+@only_sqlite
+async def test_a_set_that_is_no_longer_kept_is_refused_as_its_page_says(
+    mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant
+):
+    here = await live(mercato, shop)
+    await mercato.run(here.pos, here.store["storeId"], shop.host(CATALOG, "/other.json"))
+    async with mercato.app.db.write() as tx:
+        assert await periods.prune_sets(tx, before=clock.now() + timedelta(seconds=1), limit=1) == 1
+    assert await provoked("CATALOGSET_EXPIRED", here, tmp_path) == ["CATALOGSET_EXPIRED"]
+
+
 def test_every_code_has_one_page_and_every_example_is_run():
     folder = resources.files("mercato.http.error_pages")
     pages = {
@@ -112,7 +140,12 @@ def test_every_code_has_one_page_and_every_example_is_run():
     assert sorted(pages) == sorted(PROBLEMS)
     for code, text in pages.items():
         assert f"# {code}\n" in text, f"{code}.md has the title of another code"
-    assert set(PREPARED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
+    assert set(PREPARED) == {
+        "CATALOGSET_EXPIRED",
+        "CURSOR_EXPIRED",
+        "INTERNAL_ERROR",
+        "SERVICE_UNAVAILABLE",
+    }
 
 
 def test_every_placeholder_is_used_and_explained():

@@ -14,6 +14,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.features.catalogs import queries
+from mercato.platform import clock
+from mercato_contract.wire import rfc3339
 
 
 async def publish(deal: Trade, document: Any, path: str) -> Any:
@@ -175,3 +177,38 @@ async def test_runs_are_listed_page_by_page(
     first = await browser.open(f"/console/catalogs?storeId={deal.store['storeId']}&since=2026-01-01T00:00")
     second = await browser.open(first.link("Next page"))
     assert len({page.ids("Runs")[0] for page in (first, second)}) == 2
+
+
+async def test_an_earlier_set_is_activated_after_its_differences_are_shown(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    dearer = cafe()
+    key = next(iter(dearer["items"]))
+    dearer["items"][key]["basePrice"] = "9.75"
+    earlier = await publish(deal, cafe(), "/earlier.json")
+    await publish(deal, dearer, "/dearer.json")
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open(f"/console/catalogs/{earlier['catalogIngestId']}")
+    question = await browser.press(page, "Activate this set")
+    check_frame(question)
+    assert "Items repriced (1)" in question.text
+    assert "9.75 → " in question.text
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == "The store serves this set now."
+    assert "The store serves this CatalogSet now." in done.text
+    store = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
+    assert store["catalogSetId"] == earlier["catalogSetId"]
+
+
+async def test_a_scheduled_switch_is_shown_and_cancelled(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    at = rfc3339(clock.now() + timedelta(days=1))
+    put = f"/v1/commerce/stores/{deal.store['storeId']}/catalog?activateAt={at}"
+    accepted = (await deal.pos.call("PUT", put, cafe())).json()
+    await mercato.until(deal.pos, accepted["statusUrl"], lambda run: "catalogSetId" in run)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await first_run(browser)
+    check_frame(page)
+    assert "Switches at" in page.text
+    done = await browser.press(page, "Cancel activation")
+    assert done.status_region == "The activation was cancelled. The store keeps its catalog."
+    assert [row[1] for row in done.rows("Errors")] == ["The activation was cancelled."]

@@ -98,6 +98,9 @@ INVALID_REQUEST: Final = ProblemKind(
 INVALID_CURSOR: Final = ProblemKind(
     "INVALID_CURSOR", 400, "validation", "The cursor is not one that this list gave to this account"
 )
+CURSOR_EXPIRED: Final = ProblemKind(
+    "CURSOR_EXPIRED", 410, "validation", "What comes after the cursor is no longer kept"
+)
 VALIDATION_FAILED: Final = ProblemKind(
     "VALIDATION_FAILED", 422, "validation", "A value has the right type but is not allowed"
 )
@@ -148,6 +151,9 @@ SERVICE_UNAVAILABLE: Final = ProblemKind(
 # --- resources
 STORE_NOT_FOUND: Final = ProblemKind("STORE_NOT_FOUND", 404, "not_found", "No such store in this account")
 CATALOGSET_NOT_FOUND: Final = ProblemKind("CATALOGSET_NOT_FOUND", 404, "not_found", "No such CatalogSet")
+CATALOGSET_EXPIRED: Final = ProblemKind(
+    "CATALOGSET_EXPIRED", 409, "conflict", "The CatalogSet is no longer kept"
+)
 ONBOARDING_NOT_FOUND: Final = ProblemKind(
     "ONBOARDING_NOT_FOUND", 404, "not_found", "No such onboarding in this account"
 )

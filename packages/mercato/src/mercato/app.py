@@ -18,7 +18,12 @@ from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
+from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
+from mercato.features.events import cursors
+from mercato.features.events.feed import Feeds
+from mercato.features.events.sequencer import Sequencer
+from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import search as order_search
@@ -163,6 +168,8 @@ async def running(
             "metrics": app.metrics.run,
             "traffic": app.traffic.run,
             "memory": trim_memory,
+            "events": app.sequencer.run,
+            "waiting readers": app.feeds.waiters.run,
             "phone numbers": partial(asyncio.to_thread, order_search.load),
         }
         if db.replica is not None:
@@ -259,6 +266,14 @@ def build(
     limits = pull_limits(settings)
     metrics = CommerceMetrics()
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
+    switches = Switches(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        on_finished=StoreEvents(clock.new_id).finished,
+        metrics=metrics,
+        activity=activity,
+    )
     ingest = Ingest(
         db=db,
         outbound=outbound,
@@ -267,10 +282,10 @@ def build(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id).finished,
+        new_document=new_document,
+        switches=switches,
         quota=quota,
         metrics=metrics,
-        activity=activity,
     )
     credentials = WebhookCredentials(db, feed, vault, now)
     sender = Sender(
@@ -286,6 +301,7 @@ def build(
     calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
     ordering = _ordering(core, vault=vault, menus=menus, calls=calls, quota=quota, metrics=metrics)
     limiter = limiter_of(settings, now)
+    waiters = Waiters(db)
     return Services(
         **vars(core),
         metrics=metrics,
@@ -315,6 +331,8 @@ def build(
             settings.ingest_waiting_per_store,
             vault=vault,
             quota=quota,
+            switches=switches,
+            new_document=new_document,
         ),
         discovery=Discovery(db, now),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
@@ -323,7 +341,8 @@ def build(
         cancellations=ordering.cancellations,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering)
+            _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering)
+            | switches.handlers()
             | Reindex(db).handlers()
             | order_search.Reindex(db, ordering.placements.contacts).handlers(),
             observe=metrics.ran,
@@ -334,6 +353,8 @@ def build(
         ),
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
+        feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
+        sequencer=Sequencer(db, now, waiters.wake),
         sign_on=_sign_on(settings, vault, now),
     )
 

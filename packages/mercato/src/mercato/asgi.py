@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
+from mercato.api.feeds import commerce_feeds, marketfront_feeds
 from mercato.api.oauth import console, oauth
 from mercato.api.orders import commerce_orders, marketfront_orders
 from mercato.api.stores import commerce_stores, discovery, marketfront_stores, onboarding
@@ -68,6 +69,7 @@ def operations() -> list[Operation]:
         *commerce_catalogs,
         *commerce_stores,
         *commerce_orders,
+        *commerce_feeds,
         *commerce_webhooks,
         *commerce_requests,
         *discovery,
@@ -75,6 +77,7 @@ def operations() -> list[Operation]:
         *marketfront_stores,
         *carts,
         *marketfront_orders,
+        *marketfront_feeds,
         *marketfront_webhooks,
         *marketfront_requests,
         *debugger,

@@ -1,18 +1,21 @@
 """Deletes what has passed its retention, and has rewritten what searches need of an earlier release.
 
-Retention: superseded catalogs, ended deliveries and runs, customers, used keys.
+Retention: superseded catalogs and their history, ended deliveries and runs, customers, used keys.
 """
 
-import asyncio
+from asyncio import sleep
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from time import monotonic
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
+from mercato.features.catalogs import periods
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.events import retention as events
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.orders.search import reindex_if_missing
@@ -37,6 +40,9 @@ FIRST_SECONDS: Final = 30.0
 BATCH: Final = 100
 """Rows that one transaction deletes: a catalog's row can have megabytes."""
 
+REST: Final = 9.0
+"""How many times as long as a batch took the pause after it is: deletion takes a tenth of one connection's time."""
+
 LOG_SECONDS: Final = 1.0
 """How long to wait for readers of an embedded database; the next try is in ten minutes."""
 
@@ -53,12 +59,13 @@ class Upkeep(Struct, frozen=True):
     run_days: int = 30
     customer_days: int = 90
     audit_days: int = 365
+    rest: float = REST
 
     async def run(self) -> None:
         """Run `once` after the start and every ten minutes, for ever. An error is logged and tried again."""
         pause = FIRST_SECONDS
         while True:
-            await asyncio.sleep(pause)
+            await sleep(pause)
             pause = EVERY_SECONDS
             try:
                 await self.once()
@@ -74,13 +81,13 @@ class Upkeep(Struct, frozen=True):
         An error in one step is raised after the other steps have run, a bug before an unavailable database: the
         database may time out on one step and work for the others.
         """
-        faults: list[Exception] = []
+        faults = await self.drain(self._prunes())
         steps: list[Callable[[], Awaitable[object]]] = [
-            partial(self._drain, prune) for prune in self._prunes()
+            partial(enqueue_reindex, self.db),
+            partial(reindex_if_missing, self.db),
+            # The write-ahead log has the deleted rows, customers included, until it is truncated.
+            partial(self.db.empty_log, seconds=LOG_SECONDS),
         ]
-        steps += [partial(enqueue_reindex, self.db), partial(reindex_if_missing, self.db)]
-        # The write-ahead log has the deleted rows, customers included, until it is truncated.
-        steps.append(partial(self.db.empty_log, seconds=LOG_SECONDS))
         for step in steps:
             try:
                 await step()
@@ -88,6 +95,31 @@ class Upkeep(Struct, frozen=True):
                 faults.append(error)
         if faults:
             raise min(faults, key=is_unavailable)
+
+    async def drain(self, prunes: Sequence[Prune]) -> list[Exception]:
+        """Delete a batch of each in turn, until nothing is left or it fails. Return the errors.
+
+        In turn, because what there is most of must not delay the erasure of customers.
+        """
+        faults: list[Exception] = []
+        pending = list(prunes)
+        while pending:
+            pending = [prune for prune in pending if await self._delete_batch(prune, faults)]
+        return faults
+
+    async def _delete_batch(self, prune: Prune, faults: list[Exception]) -> bool:
+        """Delete a batch, and pause. Return whether there may be more to delete."""
+        began = monotonic()
+        try:
+            async with self.db.write() as tx:
+                gone = await prune(tx)
+        except Exception as error:  # noqa: BLE001  # raised in the end
+            faults.append(error)
+            return False
+        if gone < BATCH:
+            return False
+        await sleep((monotonic() - began) * self.rest)
+        return True
 
     def _prunes(self) -> Sequence[Prune]:
         now = self.clock()
@@ -97,9 +129,14 @@ class Upkeep(Struct, frozen=True):
         audit_before = now - timedelta(days=self.audit_days)
         requests_before = now - timedelta(days=requests.DAYS)
         deliveries_before = now - timedelta(days=self.delivery_days)
+        # A delivery needs its event's body to the end of its retries.
+        events_before = now - max(events.KEPT, timedelta(days=self.delivery_days) + events.RETRIES)
         return (
-            lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: periods.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: periods.prune_periods(tx, before=audit_before, limit=BATCH),
             lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
+            lambda tx: events.prune_events(tx, before=events_before, limit=BATCH),
+            lambda tx: events.prune_gone_stores(tx, before=events_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
@@ -110,10 +147,3 @@ class Upkeep(Struct, frozen=True):
             lambda tx: console.prune(tx, now=now, limit=BATCH),
             lambda tx: prune_requests(tx, before=requests_before, limit=BATCH),
         )
-
-    async def _drain(self, prune: Prune) -> None:
-        while True:
-            async with self.db.write() as tx:
-                gone = await prune(tx)
-            if gone < BATCH:
-                return

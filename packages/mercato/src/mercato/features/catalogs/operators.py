@@ -105,12 +105,6 @@ async def find_previous_set(tx: Read, owner_id: UUID, set_id: UUID) -> UUID | No
     return found
 
 
-async def find_current_set(tx: Read, owner_id: UUID) -> UUID | None:
-    """Return the set that the owner serves now."""
-    found: UUID | None = await tx.scalar(select(owners.c.current_set_id).where(owners.c.id == owner_id))
-    return found
-
-
 async def is_kept(tx: Read, set_id: UUID) -> bool:
     """Tell whether the set is still kept."""
     return await tx.scalar(select(sets.c.id).where(sets.c.id == set_id)) is not None

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from mercato.features.catalogs.ingest import EndedRun
+from mercato.features.catalogs.switches import EndedRun
 from mercato.features.partners import webhook_tokens
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
@@ -23,6 +23,7 @@ from mercato.platform.telemetry import tracing
 from mercato.platform.wire.checks import refuse
 from mercato_contract.catalogs import RunStatus
 from mercato_contract.events import CatalogSyncWebhookData, EndpointChangedData, EndpointKind, EventType
+from mercato_contract.feeds import StoreChangeKind
 
 SYNC_EVENTS: Final = {
     RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
@@ -36,14 +37,14 @@ class StoreEvents(Struct, frozen=True):
     new_id: MakeId
 
     async def finished(self, tx: Write, finished: EndedRun) -> None:
-        """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
+        """Publish the store's change, and push the event if the partner requested the run."""
         run = finished.run
-        if finished.built is not None:
-            await publish_change(tx, run.owner.store_id)
+        if finished.switched:
+            await publish_change(tx, run.owner.store_id, (StoreChangeKind.CATALOG,), at=finished.at)
         if not run.notified:
             return
         store = await queries.find_store(tx, run.owner.store_id)
-        if store is None or store.webhook_url is None:
+        if store is None:
             return
         event = NewEvent(
             delivery_id=self.new_id(),
@@ -56,6 +57,7 @@ class StoreEvents(Struct, frozen=True):
                 status=finished.status,
                 errors=finished.errors,
                 warnings=(*views.warnings_of(store), *finished.warnings),
+                rolled_back_from=finished.rolled_back_from or UNSET,
             ),
             traceparent=tracing.current(run.traceparent),
         )

@@ -9,7 +9,9 @@ from msgspec import UNSET, Struct
 
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.ingest import NewRun
 from mercato.features.catalogs.runs import Owner, Run
+from mercato.features.events.log import ALL_KINDS
 from mercato.features.partners.credentials import STORES_TOPIC
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import lock_active_partner
@@ -138,7 +140,7 @@ class Onboardings(Struct, frozen=True):
                 await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
                 await queries.insert_store(tx, onboarding, now=now)
                 await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-                await publish_change(tx, onboarding.store_id)
+                await publish_change(tx, onboarding.store_id, ALL_KINDS, at=now)
                 await announce(tx, STORES_TOPIC, str(caller.partner_id))
             elif state is not OnboardingState.ACTIVE:
                 raise OnboardingNotReady(state)
@@ -203,15 +205,14 @@ class Onboardings(Struct, frozen=True):
         run_id = self.new_id()
         if after is not None and run_id <= after.id:
             run_id = UUID(int=after.id.int + 1)
-        return await ingest.accept(
-            tx,
-            _owner(onboarding),
-            url or onboarding.catalog_callback_url,
+        new = NewRun(
+            id=run_id,
+            owner=_owner(onboarding),
+            callback_url=url or onboarding.catalog_callback_url,
             notified=False,
             traceparent=trace,
-            now=self.clock(),
-            run_id=run_id,
         )
+        return await ingest.accept(tx, new, now=self.clock())
 
     async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
         async with self.db.write() as tx:
