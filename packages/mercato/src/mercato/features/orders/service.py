@@ -23,7 +23,7 @@ from mercato.features.orders.submission import end_submission
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
@@ -142,7 +142,7 @@ class Orders(Struct, frozen=True):
                 await end_submission(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
         applied = await self.lifecycle.apply_all(tx, changes)
         if applied:
-            crash.point("order.moved")
+            processes.crash_point("order.moved")
         return applied
 
     async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:

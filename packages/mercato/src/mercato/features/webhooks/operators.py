@@ -19,7 +19,7 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.wire.cursor import page_of
+from mercato.platform.wire.decode import page_of
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.pages import cursor_of
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail
