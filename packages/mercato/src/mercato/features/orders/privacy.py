@@ -1,8 +1,8 @@
 """The customers of orders: erased on request and after some time, and masked for operators.
 
-Erasing takes the customer, its device, its address and its notes; the rest of the order stays. The order's webhook
-bodies and pinned replies are deleted too, because they contain the same. Operators see neither, nor what partners wrote
-of them.
+Erasing takes the customer, its device, its address, its notes and its courier; the rest of the order stays. The order's
+webhook bodies and pinned replies are deleted too, because they contain the same. Operators see neither, nor what
+partners wrote of them.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _MIN_RUN: Final = 6
 
 _SHOWN: Final = frozenset(
     {
-        *("total", "currency", "status", "state", "estimatedReadyAt"),
+        *("total", "currency", "status", "state", "estimatedReadyAt", "estimatedDeliveryAt", "courier"),
         *("event", "to", "number", "ms", "succeeded", "error", "deliveryId"),
     }
 )
@@ -222,6 +222,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 customer=None,
                 client_context=None,
                 notes=None,
+                courier=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
                 cancellation=_without_message(row.cancellation),
             )
@@ -245,6 +246,7 @@ def without_customer(row: OrderRow) -> OrderRow:
         row,
         cart=with_notes(row.cart, None),
         notes=None,
+        courier=None,
         customer=None,
         client_context=None,
         fulfillment=without_address(row.fulfillment),

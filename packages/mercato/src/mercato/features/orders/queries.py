@@ -31,13 +31,14 @@ from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Instant
-from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
+from mercato_contract.orders import ClientContext, Courier, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import as_json
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
     "notes": msgspec.json.Decoder(Notes | None),
+    "courier": msgspec.json.Decoder(Courier | None),
     "cancellation": msgspec.json.Decoder(StoredCancellation | None),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),
