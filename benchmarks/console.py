@@ -75,14 +75,14 @@ def _pages(trade: Trade) -> list[str]:
     return [
         "/console/overview",
         "/console/orders",
-        "/console/deliveries",
-        "/console/deliveries?status=failed",
-        "/console/deliveries?type=order.cancelled",
-        f"/console/deliveries?storeId={store}",
-        f"/console/deliveries?since={since}",
-        f"/console/deliveries?storeId={store}&status=failed&since={since}",
-        f"/console/deliveries?orderId={deep}",
-        "/console/requests",
+        "/console/webhooks",
+        "/console/webhooks?status=failed",
+        "/console/webhooks?type=order.cancelled",
+        f"/console/webhooks?storeId={store}",
+        f"/console/webhooks?since={since}",
+        f"/console/webhooks?storeId={store}&status=failed&since={since}",
+        f"/console/webhooks?orderId={deep}",
+        "/console/refused-requests",
         "/console/stores",
     ]
 

@@ -30,14 +30,17 @@ EXAMPLE_IDS: Final = {
 }  # fmt: skip
 """The ids of the examples, by the variable that takes their place."""
 
+CATALOG: Final = {
+    "currency": "USD",
+    "sections": {"mains": {"name": "Mains", "itemIds": ["soup"]}},
+    "items": {"soup": {"name": "Tomato soup", "basePrice": "6.50"}},
+}
+
 BODIES: Final[Mapping[str, Any]] = {
     "retryOnboarding": {},
     "updateStore": {"name": "Soup & Co, Uptown", "minimumOrderAmount": "10.00"},
-    "validateCatalogSet": {
-        "currency": "USD",
-        "sections": {"mains": {"name": "Mains", "itemIds": ["soup"]}},
-        "items": {"soup": {"name": "Tomato soup", "basePrice": "6.50"}},
-    },
+    "validateCatalogSet": CATALOG,
+    "putCatalog": CATALOG,
 }
 """Bodies of operations whose types have no example of their own."""
 

@@ -42,6 +42,7 @@ BODIES: dict[str, Any] = {
     },
     "retryOnboarding": {},
     "notifyCatalogUpdate": {"callbackUrl": "http://nobody@127.0.0.1/"},
+    "putCatalog": CATALOG,
     "validateCatalogSet": CATALOG,
     "updateStore": {"name": "Mine now"},
     "setStoreStatus": {"status": "paused"},

@@ -12,6 +12,7 @@ from mercato.features.partners.callers import Callers
 from mercato.http.operations import Access, Operation, Rate
 from mercato.platform import clock
 from mercato.platform.db.audit import Entry, list_entries, prune
+from mercato_contract.wire import rfc3339
 
 CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}
 """Operations that count as writes but only check."""
@@ -33,7 +34,16 @@ async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, 
     needed = {"cancelOnboarding": none, "retryOnboarding": none, "activateStore": shop.host(CATALOG)}
     # Not the order whose status changes afterwards.
     cancelled = await place(world.owner[Access.MARKETFRONT], world.ids)
-    return {"redeliverCommerceWebhook": {"deliveryId": delivery}, "cancelOrder": {"orderId": cancelled}} | {
+    store = world.ids["storeId"]
+    later = f"/v1/commerce/stores/{store}/catalog?activateAt={rfc3339(clock.now() + timedelta(days=1))}"
+    scheduled = (await client.call("PUT", later, CATALOG)).json()["catalogIngestId"]
+    replaced = await mercato.run(client, store, shop.host(CATALOG | {"note": "new"}, "/new.json"))
+    assert replaced["catalogSetId"] != world.ids["catalogSetId"]
+    return {
+        "redeliverCommerceWebhook": {"deliveryId": delivery},
+        "cancelOrder": {"orderId": cancelled},
+        "cancelCatalogActivation": {"catalogIngestId": scheduled},
+    } | {
         name: {"onboardingId": (await mercato.onboard(client, url, name=name))["onboardingId"]}
         for name, url in needed.items()
     }

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 import pytest_asyncio
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
-from tests.service import Merchant, Service, merchant, service
+from tests.service import CATALOG, Merchant, Service, merchant, service
 
+from mercato.features.catalogs import periods
 from mercato.http.error_pages import PLACEHOLDERS, error_page
+from mercato.platform import clock
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS
 
 PAGES = {code: error_page(code) for code in PROBLEMS}
@@ -102,6 +105,18 @@ async def test_a_bug_is_reported_as_its_page_says(
     assert await provoked("INTERNAL_ERROR", here, tmp_path) == ["INTERNAL_ERROR"]
 
 
+@needs_a_shell
+@only_sqlite
+async def test_a_set_that_is_no_longer_kept_is_refused_as_its_page_says(
+    mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant
+):
+    here = await live(mercato, shop)
+    await mercato.run(here.pos, here.store["storeId"], shop.host(CATALOG, "/other.json"))
+    async with mercato.app.db.write() as tx:
+        assert await periods.prune_sets(tx, before=clock.now() + timedelta(seconds=1), limit=1) == 1
+    assert await provoked("CATALOGSET_EXPIRED", here, tmp_path) == ["CATALOGSET_EXPIRED"]
+
+
 def test_every_code_has_one_page_and_every_example_is_run():
     folder = resources.files("mercato.http.error_pages")
     pages = {
@@ -112,7 +127,7 @@ def test_every_code_has_one_page_and_every_example_is_run():
     assert sorted(pages) == sorted(PROBLEMS)
     for code, text in pages.items():
         assert f"# {code}\n" in text, f"{code}.md has the title of another code"
-    assert set(PREPARED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
+    assert set(PREPARED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR", "CATALOGSET_EXPIRED"}
 
 
 def test_every_placeholder_is_used_and_explained():

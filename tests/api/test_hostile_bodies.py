@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from backports import zstd
 from msgspec import inspect as info
 from tests.api.hostile_bodies import shapes
 from tests.api.table import BODIES
@@ -29,9 +30,10 @@ TRIES: Final = 5
 
 READ_BY_HANDLERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "validateCatalogSet": callback_url,
+    "putCatalog": zstd.compress,
     "getAccessToken": lambda body: oauth._form(body, b""),  # the handler does nothing else with it
 }
-"""What the operations do with a body that they decode themselves; the rest of a catalog's check has its own process."""
+"""What the operations do with a body that they read themselves; the rest of a catalog's check has its own process."""
 
 WITH_BODY: Final = [operation for operation in operations() if operation.reads_body]
 DECODED: Final = [operation for operation in WITH_BODY if operation.decode is not None]

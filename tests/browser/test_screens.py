@@ -18,6 +18,7 @@ from tests.console.test_certification import report, signed
 from tests.console.visiting import operator_link, partner_link
 from tests.service import Merchant, Service
 
+from mercato.console.screen import path_of
 from mercato.features.partners.model import PartnerKind
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -115,7 +116,7 @@ async def test_every_screen_and_the_first_page_below_it_is_accessible_and_inert(
     await sign_in(page, await story.links[audience]())
     faults = []
     for name in await page.locator("nav a").all_inner_texts():
-        await page.goto(f"{mercato.base}/console/{name.lower()}")
+        await page.goto(f"{mercato.base}/console/{path_of(name)}")
         assert await page.title() == name
         faults += await faults_of(page)
         below = page.locator("main tbody a")

@@ -400,6 +400,9 @@ refuses_events(
 refuses_events(
     "merchant.events.catalog-sync-failed", lambda _, __, event: event["type"] == "catalog.sync.failed"
 )
+refuses_events(
+    "merchant.events.catalog-sync-rolled-back", lambda _, __, event: "rolledBackFrom" in event["data"]
+)
 refuses_events("merchant.events.order-cancelled", lambda _, __, event: event["type"] == "order.cancelled")
 refuses_events(
     "merchant.events.unknown-order-cancelled",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,17 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service, merchant, service
 
 from mercato.features.partners.model import PartnerKind
-from mercato_client import AsyncClient, Client, as_cart, errors, to_place, types, verify_webhook
+from mercato.platform import clock
+from mercato_client import (
+    AsyncClient,
+    Client,
+    as_cart,
+    errors,
+    instant,
+    to_place,
+    types,
+    verify_webhook,
+)
 
 pytestmark = [only_sqlite, pytest.mark.parametrize("kind", KINDS)]
 
@@ -102,6 +113,27 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, 
     assert [
         one.catalog_ingest_id for one in await pos.entries("list_catalog_ingest_runs", store.store_id)
     ] == [run.catalog_ingest_id]
+
+
+async def test_a_catalog_is_sent_scheduled_cancelled_and_switched_back(pos: Awaited, shop: Merchant):
+    store = await live(pos, shop.host(cafe()))
+    menu = cafe()
+    menu["items"][TEA]["basePrice"] = "2.75"
+    run = await pos.publish_catalog(store.store_id, menu)
+    assert run.status.value == "succeeded"
+    later = clock.now() + timedelta(days=1)
+    scheduled = await pos.publish_catalog(store.store_id, cafe(), activate_at=later)
+    assert (scheduled.status.value, scheduled.activate_at) == ("processing", instant(later))
+    assert await pos.cancel_catalog_activation(store.store_id, scheduled.catalog_ingest_id) is None
+    back = await pos.activate_catalog_set(store.store_id, store.catalog_set_id)
+    assert (back.catalog_set_id, back.rolled_back_from) == (store.catalog_set_id, run.catalog_set_id)
+    sets = await pos.entries("list_catalog_sets", store.store_id)
+    assert [one.catalog_set_id for one in sets] == [
+        store.catalog_set_id,
+        run.catalog_set_id,
+        store.catalog_set_id,
+    ]
+    assert sets[0].ends_at is None
 
 
 async def test_a_catalog_that_fails_is_reported_with_every_pointer_and_can_be_fixed(

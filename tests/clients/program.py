@@ -72,7 +72,7 @@ def live(pos: AuthenticatedClient, facts: dict[str, str]) -> Store:
         webhook_url=facts["webhookUrl"],
     )
     status = of(OnboardingStatus, register_store.sync(client=pos, body=asked))
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while status.status is not OnboardingState.READY_TO_ACTIVATE:
         assert time.monotonic() < until, status
         time.sleep(0.02)
@@ -84,7 +84,7 @@ def live(pos: AuthenticatedClient, facts: dict[str, str]) -> Store:
 
 def found(front: AuthenticatedClient, store_id: UUID) -> None:
     """Find the store by its words, and read it and its catalog."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     page = of(DiscoverResponse, discover_stores.sync(client=front, body=DiscoverRequest(query="cake")))
     while store_id not in [one.store_id for one in page.stores]:
         assert time.monotonic() < until, page

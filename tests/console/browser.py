@@ -104,7 +104,7 @@ class Page:
 
     @property
     def buttons(self) -> list[str]:
-        return [button.text for button in self.root.all("button")]
+        return [one.text for one in self.root.all("button") if "data-copy" not in one.attributes]
 
     @property
     def captions(self) -> list[str]:
@@ -114,6 +114,11 @@ class Page:
         """Return the cells of the table with the caption."""
         table = next(one for one in self.root.all("table") if one.all("caption")[0].text == caption)
         return [[cell.text for cell in row.all("td")] for row in table.all("tbody")[0].all("tr")]
+
+    def ids(self, caption: str) -> list[str]:
+        """Return the ids that the table with the caption has buttons to copy of, one in each row."""
+        table = next(one for one in self.root.all("table") if one.all("caption")[0].text == caption)
+        return [one.attributes["data-copy"] for one in table.all("button") if "data-copy" in one.attributes]
 
     def link(self, name: str) -> str:
         """Return where the link of the name leads."""

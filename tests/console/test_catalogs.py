@@ -14,6 +14,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.features.catalogs import queries
+from mercato.platform import clock
+from mercato_contract.wire import rfc3339
 
 
 async def publish(deal: Trade, document: Any, path: str) -> Any:
@@ -24,7 +26,7 @@ async def publish(deal: Trade, document: Any, path: str) -> Any:
 async def first_run(browser: Browser) -> Page:
     """Return the page of the newest run."""
     listed = await browser.open("/console/catalogs")
-    return await browser.open(f"/console/catalogs/{listed.rows('Runs')[0][1]}")
+    return await browser.open(f"/console/catalogs/{listed.ids('Runs')[0]}")
 
 
 async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, shop: Merchant):
@@ -37,9 +39,9 @@ async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, s
     assert ended["status"] == "failed"
     browser, _ = await enter_as_partner(mercato, deal.pos)
     listed = await browser.open("/console/catalogs?status=failed")
-    assert [row[2] for row in listed.rows("Runs")] == ["failed"]
-    assert listed.rows("Runs")[0][6].startswith(ended["errors"][0]["message"][:60])
-    page = await browser.open(f"/console/catalogs/{listed.rows('Runs')[0][1]}")
+    assert [row[0] for row in listed.rows("Runs")] == ["failed"]
+    assert listed.rows("Runs")[0][3].startswith(ended["errors"][0]["message"][:60])
+    page = await browser.open(f"/console/catalogs/{listed.ids('Runs')[0]}")
     check_frame(page)
     assert [row[0] for row in page.rows("Errors")] == [one["path"] for one in ended["errors"]]
     assert [row[1] for row in page.rows("Errors")] == [one["message"] for one in ended["errors"]]
@@ -84,7 +86,7 @@ async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, s
     assert ["Items repriced", "1", f"Tea: {before} → 9.99"] in page.rows("Changes")
     assert "The store serves this CatalogSet now." in page.text
     await publish(deal, dearer, "/dearer.json")
-    assert (await browser.open("/console/catalogs")).rows("Runs")[0][2] == "succeeded"
+    assert (await browser.open("/console/catalogs")).rows("Runs")[0][0] == "succeeded"
 
 
 async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: Merchant):
@@ -141,21 +143,20 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(mercat
     assert len(shown) == len(set(shown)) == 200
 
 
-async def test_runs_and_menus_are_visible_only_to_their_merchant(mercato: Service, shop: Merchant):
+async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
-    run = (await browser.open("/console/catalogs")).rows("Runs")[0][1]
+    run = (await browser.open("/console/catalogs")).ids("Runs")[0]
     store = deal.store["storeId"]
     strangers = [
         (await enter_as_partner(mercato, (await mercato.partner())[1]))[0],
         (await enter_as_partner(mercato, deal.front))[0],
         (await enter_as_operator(mercato))[0],
     ]
-    for stranger, status in zip(strangers, (404, 200, 404), strict=True):
-        assert (await stranger.open(f"/console/catalogs/{run}")).status == 404
-        assert (await stranger.open(f"/console/stores/{store}/menu")).status == status, (
-            "storefronts read menus"
-        )
+    for stranger, of_run, of_menu in zip(strangers, (404, 404, 200), (404, 200, 404), strict=True):
+        assert (await stranger.open(f"/console/catalogs/{run}")).status == of_run, "operators see runs"
+        menu = await stranger.open(f"/console/stores/{store}/menu")
+        assert menu.status == of_menu, "storefronts read menus"
     other = await mercato.live(
         deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
     )
@@ -175,4 +176,39 @@ async def test_runs_are_listed_page_by_page(
     browser, _ = await enter_as_partner(mercato, deal.pos)
     first = await browser.open(f"/console/catalogs?storeId={deal.store['storeId']}&since=2026-01-01T00:00")
     second = await browser.open(first.link("Next page"))
-    assert len({page.rows("Runs")[0][1] for page in (first, second)}) == 2
+    assert len({page.ids("Runs")[0] for page in (first, second)}) == 2
+
+
+async def test_an_earlier_set_is_activated_after_its_differences_are_shown(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    dearer = cafe()
+    key = next(iter(dearer["items"]))
+    dearer["items"][key]["basePrice"] = "9.75"
+    earlier = await publish(deal, cafe(), "/earlier.json")
+    await publish(deal, dearer, "/dearer.json")
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open(f"/console/catalogs/{earlier['catalogIngestId']}")
+    question = await browser.press(page, "Activate this set")
+    check_frame(question)
+    assert "Items repriced (1)" in question.text
+    assert "9.75 → " in question.text
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == "The store serves this set now."
+    assert "The store serves this CatalogSet now." in done.text
+    store = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
+    assert store["catalogSetId"] == earlier["catalogSetId"]
+
+
+async def test_a_scheduled_switch_is_shown_and_cancelled(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    at = rfc3339(clock.now() + timedelta(days=1))
+    put = f"/v1/commerce/stores/{deal.store['storeId']}/catalog?activateAt={at}"
+    accepted = (await deal.pos.call("PUT", put, cafe())).json()
+    await mercato.until(deal.pos, accepted["statusUrl"], lambda run: "catalogSetId" in run)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await first_run(browser)
+    check_frame(page)
+    assert "Switches at" in page.text
+    done = await browser.press(page, "Cancel activation")
+    assert done.status_region == "The activation was cancelled. The store keeps its catalog."
+    assert [row[1] for row in done.rows("Errors")] == ["The activation was cancelled."]

@@ -133,7 +133,7 @@ async def test_a_session_for_one_store_reaches_nothing_of_another_store(mercato:
     for screen in SCREENS:
         if "{" in screen.path or (screen.whole_account and screen.act is not None):
             assert await visit(browser, screen, ids) == 404, screen.path
-    done = await browser.post("/console/deliveries/resend-failed", {"storeId": deal.store["storeId"]})
+    done = await browser.post("/console/webhooks/resend-failed", {"storeId": deal.store["storeId"]})
     assert done.status_region == "0 failed deliveries sent again."
 
 
@@ -406,10 +406,10 @@ async def test_a_link_is_in_no_stored_request_and_no_log(
         assert page.status >= 500
     await mercato.app.request_log.flush()
     operator, _ = await enter_as_operator(mercato)
-    listed = await operator.open("/console/requests")
+    listed = await operator.open("/console/refused-requests")
     seen = [listed.body, capsys.readouterr().err.encode()]
     for _, one in LINK.findall(listed.body):
-        seen.append((await operator.open(f"/console/requests/{one.decode()}")).body)
+        seen.append((await operator.open(f"/console/refused-requests/{one.decode()}")).body)
     assert sum(body.count(b"/console/links/***") for body in seen[2:]) == 2
     assert not [body for body in seen if token.encode() in body]
     assert (await enter(mercato, link))[1].status_region == "You are signed in."

@@ -18,6 +18,7 @@ from tests.service import Merchant, Service
 
 from mercato.console.screen import Audience
 from mercato.console.site import SCREENS
+from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.orders.privacy import mask_reason, mask_text, private_texts
 from mercato.features.orders.record import Notes, StoreAnswer
 from mercato.features.orders.tables import orders
@@ -125,7 +126,7 @@ async def paths_of_operators(mercato: Service) -> list[str]:
     async with mercato.app.db.read() as tx:
         for name, column in (
             ("order", orders.c.id), ("store", stores.c.id), ("partner", partners.c.id), ("key", api_keys.c.id),
-            ("delivery", deliveries.c.id), ("request", refused_requests.c.id),
+            ("delivery", deliveries.c.id), ("request", refused_requests.c.id), ("run", catalog_runs.c.id),
         ):  # fmt: skip
             ids[name] = [row[0] for row in await tx.all(select(column))]
     assert all(ids.values()), "there is one of each"
@@ -162,7 +163,7 @@ async def test_no_page_of_operators_and_no_command_shows_the_customer_of_an_orde
         assert page.status in {200, 404}, path
         assert_unmarked(page.body.decode(), path)
         pages[path] = page.text
-    shown = "\n".join(text for path, text in pages.items() if "/deliveries/" in path)
+    shown = "\n".join(text for path, text in pages.items() if "/webhooks/" in path)
     for kept in (
         '"type": "order.place"',
         '"type": "order.cancelled"',
@@ -201,7 +202,7 @@ async def test_both_sides_of_an_order_see_its_customer_and_what_the_other_side_w
         for words in ("Zqfirst Zqlast", "Zqnote at the counter", "Zqlinenote"):
             assert words in shown
         assert "doesn't answer" in await _texts(browser, "orders", "Orders")
-        sent = await _texts(browser, "deliveries", "Deliveries")
+        sent = await _texts(browser, "webhooks", "Deliveries")
         assert "12 Zqstreet" in sent, "the body"
         assert "No such hook for" in sent, "the answer"
 
@@ -209,8 +210,8 @@ async def test_both_sides_of_an_order_see_its_customer_and_what_the_other_side_w
 async def _texts(browser: Browser, screen: str, caption: str) -> str:
     listed = await browser.open(f"/console/{screen}")
     texts = []
-    for row in listed.rows(caption):
-        page = await browser.open(f"/console/{screen}/{row[1].split()[0]}")
+    for whole in listed.ids(caption):
+        page = await browser.open(f"/console/{screen}/{whole}")
         assert page.status == 200
         texts.append(page.text)
     return "\n".join(texts)

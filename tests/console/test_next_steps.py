@@ -26,11 +26,11 @@ async def test_a_refused_request_a_run_and_a_list_of_orders_lead_to_the_order_an
     assert refused.status == 422
     await mercato.app.request_log.flush()
     browser, _ = await enter_as_partner(mercato, deal.pos)
-    listed = await browser.open("/console/requests")
+    listed = await browser.open("/console/refused-requests")
     request = await browser.open(listed.link(listed.rows("Requests")[0][1]))
     assert request.link(order) == f"/console/orders/{order}"
     runs = await browser.open("/console/catalogs")
-    run = await browser.open(f"/console/catalogs/{runs.rows('Runs')[0][1]}")
+    run = await browser.open(f"/console/catalogs/{runs.ids('Runs')[0]}")
     assert run.link(store) == f"/console/stores/{store}"
     assert (await browser.open("/console/orders")).link("Test Store") == f"/console/stores/{store}"
     timeline = (await browser.open(f"/console/orders/{order}")).rows("Timeline")

@@ -131,7 +131,7 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
         assert "Resend" not in page.buttons
         sent = await browser.open(page.link("Webhooks about this order"))
         for row in sent.root.all("a"):
-            if row.attributes["href"].startswith("/console/deliveries/"):
+            if row.attributes["href"].startswith("/console/webhooks/"):
                 body = (await browser.open(row.attributes["href"])).text
                 assert ("Lovelace" in body) == customer
 

@@ -31,9 +31,9 @@ async def refused_order(deal: Trade) -> Browser:
 async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(mercato: Service, shop: Merchant):
     deal = await trade(mercato, shop)
     browser = await refused_order(deal)
-    listed = await browser.open("/console/requests")
+    listed = await browser.open("/console/refused-requests")
     (row,) = listed.rows("Requests")
-    assert row[1:4] == ["mine", "400 INVALID_REQUEST", "placeOrder"]
+    assert row[:3] == ["400 INVALID_REQUEST", "mine", "placeOrder"]
     page = await browser.open(listed.link("mine"))
     assert (page.status, page.heading) == (200, "Request mine")
     assert "/cart" in [cells[1] for cells in page.rows("Errors")]
@@ -52,7 +52,7 @@ async def test_a_refused_requests_page_has_the_detail_of_its_answer(mercato: Ser
         answer = (await client.get(path)).json()
         await mercato.app.request_log.flush()
         browser, _ = await enter_as_partner(mercato, client)
-        listed = await browser.open("/console/requests")
+        listed = await browser.open("/console/refused-requests")
         page = await browser.open(listed.link(listed.rows("Requests")[0][1]))
         assert answer["detail"].partition("mk_")[0] in page.text
         assert "mk_secret_mk_" not in page.text, "what looks like a key is masked"
@@ -82,9 +82,9 @@ async def test_refused_requests_are_found_by_code_store_and_time(mercato: Servic
     await refuse(mercato, deal.front, f"/v1/marketfront/stores/{unknown}")
 
     async def answers(query: str) -> list[str]:
-        page = await browser.open(f"/console/requests?{query}")
+        page = await browser.open(f"/console/refused-requests?{query}")
         check_frame(page)
-        return [row[2] for row in page.rows("Requests") if len(row) > 1]
+        return [row[0] for row in page.rows("Requests") if len(row) > 1]
 
     assert len(await answers("")) == 2
     assert await answers("errorCode=STORE_NOT_FOUND") == ["404 STORE_NOT_FOUND"]
@@ -97,16 +97,16 @@ async def test_a_partner_sees_its_own_refused_requests_alone(mercato: Service):
     _, stranger = await mercato.partner(PartnerKind.BOTH)
     await refuse(mercato, owner)
     first, _ = await enter_as_partner(mercato, owner)
-    path = (await first.open("/console/requests")).link(await only_id(first))
+    path = (await first.open("/console/refused-requests")).link(await only_id(first))
     assert (await first.open(path)).status == 200
     other, _ = await enter_as_partner(mercato, stranger)
     for query in ("", "?side=marketfront", "?partner=Owner"):
-        assert len((await other.open(f"/console/requests{query}")).rows("Requests")[0]) == 1, "none"
+        assert len((await other.open(f"/console/refused-requests{query}")).rows("Requests")[0]) == 1, "none"
     assert (await other.open(path)).status == 404
 
 
 async def only_id(browser: Browser) -> str:
-    return (await browser.open("/console/requests")).rows("Requests")[0][1]
+    return (await browser.open("/console/refused-requests")).rows("Requests")[0][1]
 
 
 async def test_the_operator_sees_all_refused_requests_with_their_partners(mercato: Service):
@@ -117,12 +117,12 @@ async def test_the_operator_sees_all_refused_requests_with_their_partners(mercat
     assert (await mercato.anonymous().get("/v1/commerce/orders")).status == 401
     await mercato.app.request_log.flush()
     operator, _ = await enter_as_operator(mercato)
-    listed = await operator.open("/console/requests")
-    rows = {row[5]: row for row in listed.rows("Requests")}  # in any order: one millisecond may have all
+    listed = await operator.open("/console/refused-requests")
+    rows = {row[4]: row for row in listed.rows("Requests")}  # in any order: one millisecond may have all
     assert rows.keys() == {"no valid key", "Second", "First"}
-    assert [row[5] for row in (await operator.open("/console/requests?partner=First")).rows("Requests")] == [
-        "First"
-    ]
+    assert [
+        row[4] for row in (await operator.open("/console/refused-requests?partner=First")).rows("Requests")
+    ] == ["First"]
     page = await operator.open(listed.link(rows["First"][1]))
     assert "First" in page.text
 
@@ -135,9 +135,9 @@ async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: S
     assert (await deal.place(order)).status >= 400
     await mercato.app.request_log.flush()
     whole, _ = await enter_as_partner(mercato, deal.pos)
-    path = (await whole.open("/console/requests")).link(await only_id(whole))
+    path = (await whole.open("/console/refused-requests")).link(await only_id(whole))
     one, _ = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
-    assert len((await one.open("/console/requests")).rows("Requests")[0]) == 1, "none"
+    assert len((await one.open("/console/refused-requests")).rows("Requests")[0]) == 1, "none"
     assert (await one.open(path)).status == 404
 
 
@@ -151,7 +151,7 @@ async def test_what_clients_send_is_shown_as_text(mercato: Service):
     async with mercato.app.db.write() as tx:
         queries.insert(tx, hostile)
     for browser, _ in (await enter_as_partner(mercato, client), await enter_as_operator(mercato)):
-        for path in ("/console/requests", f"/console/requests/{hostile.id}"):
+        for path in ("/console/refused-requests", f"/console/refused-requests/{hostile.id}"):
             page = await browser.open(path)
             check_frame(page)
             assert page.status == 200

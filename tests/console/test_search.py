@@ -62,7 +62,7 @@ async def test_a_search_without_an_index_continues_page_by_page(
         ("code=503", 0),
         ("type=order.place", 3),
     ):
-        page, found = await browser.open(f"/console/deliveries?{wanted}"), 0
+        page, found = await browser.open(f"/console/webhooks?{wanted}"), 0
         for _ in range(9):
             found += sum(len(row) > 1 for row in page.rows("Deliveries"))
             following = [one for one in page.root.all("a") if one.text == "Next page"]

@@ -24,7 +24,7 @@ async def test_a_pasted_secret_is_judged_and_is_on_no_page_in_no_url_and_no_log(
     browser, _ = await enter_as_partner(mercato, client)
     deliveries = (await client.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
     delivery = next(one for one in deliveries if one["webhookId"] == headers["webhook-id"])
-    page = await browser.open(f"/console/deliveries/{delivery['deliveryId']}/signature")
+    page = await browser.open(f"/console/webhooks/{delivery['deliveryId']}/signature")
     lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
     shown = await browser.press(page, "Explain", headers=lines, body=body.decode(), secret=sent)
     assert verdict in shown.text
@@ -42,7 +42,7 @@ async def test_a_signature_that_was_not_pasted_is_asked_for_and_no_proxy_is_blam
     browser, _ = await enter_as_partner(mercato, client)
     deliveries = (await client.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
     delivery = next(one for one in deliveries if one["webhookId"] == headers["webhook-id"])
-    page = await browser.open(f"/console/deliveries/{delivery['deliveryId']}/signature")
+    page = await browser.open(f"/console/webhooks/{delivery['deliveryId']}/signature")
     filled = page.field("Headers").text
     assert f"webhook-id: {headers['webhook-id']}" in filled
     assert "webhook-signature" not in filled

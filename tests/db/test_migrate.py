@@ -268,7 +268,7 @@ async def test_a_database_with_other_tables_than_its_revisions_is_refused_and_le
     before = await content(url_before_release)
     assert before[1] == (["kept"], "0001")
     with pytest.raises(
-        SchemaDiffers, match=r"at revision 0001, but .* no table certification_reports; .* more"
+        SchemaDiffers, match=r"at revision 0001, but .* no table answered_validations; .* more"
     ):
         await migrate(url_before_release, SCHEMA)
     assert await content(url_before_release) == before
@@ -287,7 +287,7 @@ async def test_a_database_on_whose_tables_a_step_fails_is_refused_and_left_as_it
 
     monkeypatch.setattr(command, "upgrade", upgrade)
     before = await content(url_before_release)
-    with pytest.raises(SchemaDiffers, match="no table certification_reports"):
+    with pytest.raises(SchemaDiffers, match="no table answered_validations"):
         await migrate(url_before_release, replace(SCHEMA, head="0000"))
     assert await content(url_before_release) == before
 

@@ -13,6 +13,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "all": {},
     "word": {"query": "soup"},
     "word in names and elsewhere": {"query": "house"},
+    "beginning of a word": {"query": "sou"},
     "two words": {"query": "house soup"},
     "category": {"categories": ["Food"]},
     "category and fulfilment": {"query": "soup", "categories": ["Food"], "fulfillmentType": "PICKUP"},
@@ -79,6 +80,23 @@ async def test_pages_beyond_the_bound_have_every_store_once(
         assert [one.startswith("House") for one in names] == sorted(
             map(bool, (n % 3 for n in range(STORES))), reverse=True
         )
+
+
+@pytest.mark.parametrize("bound", [2, 3, 5, 100])
+async def test_names_come_first_then_whole_words_then_longer_ones_whatever_the_bound_is(
+    index: StoreIndex, bound: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(service, "EXACT_COUNT", bound)
+    await index.put("One", items=["Soups"])
+    await index.put("Two", items=["Soup"])
+    await index.put("Three", items=["Soups", "Soup"])
+    await index.put("Soupery", items=["Tea"])
+    await index.put("Soup bar", items=["Tea"])
+    names = ["Soupery", "Soup bar", "Two", "Three", "One"]
+    pages = await everything(index, {"query": "soup"}, limit=1)
+    assert [store["name"] for page in pages for store in page["stores"]] == names
+    assert (await index.find(query="soup", openNow=True))["stores"][-1]["name"] == "One"
+    assert [page["totalCount"] for page in pages] == [min(bound, 5)] * 5
 
 
 async def test_a_page_beyond_the_last_store_is_empty_and_says_no_more(full: StoreIndex):

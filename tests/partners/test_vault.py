@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE
 
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 
@@ -149,7 +150,7 @@ def test_processes_that_start_at_once_end_with_one_key(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    answers = [process.communicate(timeout=30)[0] for process in processes]
+    answers = [process.communicate(timeout=PATIENCE)[0] for process in processes]
     assert len(set(answers)) == 1
     assert answers[0].strip() == load_keys(None, tmp_path)[0].hex()
     assert [*tmp_path.iterdir()] == [tmp_path / FILE]

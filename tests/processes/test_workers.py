@@ -82,7 +82,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_list
         for one in before:
             one.kill()
         # No worker is running: the connection waits for the first one that restarts.
-        assert (await anyone.get("/readyz", timeout=aiohttp.ClientTimeout(total=30))).status == 200
+        assert (await anyone.get("/readyz", timeout=aiohttp.ClientTimeout(total=PATIENCE))).status == 200
         await until(lambda: len(workers_of(process)) == 2)
         assert {one.pid for one in workers_of(process)}.isdisjoint(one.pid for one in before)
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tests.service import Service
+from tests.waiting import PATIENCE, loop_timeout
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
 
@@ -27,12 +28,15 @@ async def connect(mercato: Service) -> tuple[asyncio.StreamReader, asyncio.Strea
     return await asyncio.open_connection(host, int(port))
 
 
-async def exchange(mercato: Service, sent: bytes, *, seconds: float = 20) -> bytes:
-    """Send bytes as they are; return everything that is answered before the connection closes."""
+async def exchange(mercato: Service, sent: bytes, *, soon: float | None = None) -> bytes:
+    """Send bytes as they are; return everything that is answered before the connection closes.
+
+    That must happen within `soon` seconds of the event loop, if they are given.
+    """
     reader, writer = await connect(mercato)
     got = b""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(PATIENCE) if soon is None else loop_timeout(soon):
             # A client that is refused while it sends may get a reset connection.
             with contextlib.suppress(ConnectionError):
                 writer.write(sent)

@@ -100,7 +100,7 @@ async def test_idle_connections_do_not_delay_other_clients(mercato: Service, beg
         for _, writer in idle:
             writer.write(begin)
         # Half of the time after which the idle ones are closed.
-        assert statuses(await exchange(mercato, LAST, seconds=server.HEAD_MILLISECONDS / 2000)) == [200]
+        assert statuses(await exchange(mercato, LAST, soon=server.HEAD_MILLISECONDS / 2000)) == [200]
     finally:
         for _, writer in idle:
             writer.transport.abort()
@@ -111,5 +111,5 @@ async def test_unread_answers_do_not_delay_other_clients(mercato: Service):
     _, writer = await connect(mercato)
     writer.write(b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
     await writer.drain()
-    assert statuses(await exchange(mercato, LAST, seconds=5)) == [200]
+    assert statuses(await exchange(mercato, LAST, soon=5)) == [200]
     writer.transport.abort()

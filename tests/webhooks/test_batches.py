@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -59,10 +58,9 @@ async def fails(harness: Harness, base: str, *, since: timedelta, disabled: bool
 async def ended(harness: Harness, made: list[UUID]) -> list[DeliveryStatus]:
     """Return how they stand once nothing is left to be done at once."""
     # Longer than a lease: what an earlier worker claimed last is due again after it.
-    until = monotonic() + 30
-    while left := [job for job in await harness.jobs() if job.state in {"ready", "running"}]:
-        assert monotonic() < until, left
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE):
+        while any(job.state in {"ready", "running"} for job in await harness.jobs()):
+            await asyncio.sleep(0.01)
     return [(await harness.get(one)).status for one in made]
 
 

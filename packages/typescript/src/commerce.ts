@@ -7,6 +7,15 @@ import { byCursor, type Pages } from "./pages.js";
 import type { CallOptions, Service } from "./service.js";
 import { once, poll, type WaitOptions } from "./waiting.js";
 
+/** When a store switches to a new catalog. */
+export interface Activation {
+  /** An RFC 3339 instant at most 90 days ahead; without one, the store switches as soon as the catalog is checked. */
+  readonly activateAt?: string | undefined;
+}
+
+const at = (options: Activation | undefined): { activateAt?: string } =>
+  options?.activateAt === undefined ? {} : { activateAt: options.activateAt };
+
 /** The methods for a merchant's key. */
 export class Commerce {
   readonly #service: Service;
@@ -86,9 +95,46 @@ export class Commerce {
   notifyCatalogUpdate(
     storeId: string,
     callbackUrl: string,
-    options?: CallOptions,
+    options?: CallOptions & Activation,
   ): Promise<types.CatalogIngestAccepted> {
-    return this.#service.perform("notifyCatalogUpdate", { query: { storeId }, body: { callbackUrl } }, options);
+    const body = { callbackUrl, ...at(options) };
+    return this.#service.perform("notifyCatalogUpdate", { query: { storeId }, body }, options);
+  }
+
+  /** Send a new catalog itself; text and bytes as they are. `publishCatalog` also waits until it is served. */
+  putCatalog(
+    storeId: string,
+    document: Readonly<Record<string, unknown>> | string | Uint8Array,
+    options?: CallOptions & Activation,
+  ): Promise<types.CatalogIngestAccepted> {
+    return this.#service.perform("putCatalog", { path: { storeId }, query: at(options), body: document }, options);
+  }
+
+  /** Cancel the switch of a run with `activateAt`. The store keeps its catalog. */
+  cancelCatalogActivation(storeId: string, catalogIngestId: string, options?: CallOptions): Promise<void> {
+    return this.#service.perform("cancelCatalogActivation", { path: { storeId, catalogIngestId } }, options);
+  }
+
+  /** List which CatalogSets a store has served, and when, the last one first. */
+  listCatalogSets(
+    storeId: string,
+    query?: Query<"listCatalogSets">,
+    options?: CallOptions,
+  ): Pages<types.CatalogSetHistory, types.CatalogSetPeriod> {
+    const path = { storeId };
+    return byCursor(
+      (position) => this.#service.perform("listCatalogSets", { path, query: { ...query, ...position } }, options),
+      (page) => page.catalogSets,
+    );
+  }
+
+  /** Switch a store back to a CatalogSet that it served before. Throws ConflictError with CATALOGSET_EXPIRED. */
+  activateCatalogSet(
+    storeId: string,
+    catalogSetId: string,
+    options?: CallOptions,
+  ): Promise<types.CatalogSetActivated> {
+    return this.#service.perform("activateCatalogSet", { path: { storeId, catalogSetId } }, options);
   }
 
   /** Return the status of a catalog run. */
@@ -115,24 +161,42 @@ export class Commerce {
   }
 
   /**
-   * Notify of a new catalog, and wait until the store has switched to it.
+   * Notify of a new catalog, and wait until the store has switched to it; with `activateAt`, until it is built.
    *
    * Throws CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
    */
   async replaceCatalog(
     storeId: string,
     callbackUrl: string,
-    options: WaitOptions = {},
+    options: WaitOptions & Activation = {},
   ): Promise<types.CatalogIngestStatusResponse> {
     const { value, retryAfter = 0 } = await this.#service.exchange(
       "notifyCatalogUpdate",
-      { query: { storeId }, body: { callbackUrl } },
+      { query: { storeId }, body: { callbackUrl, ...at(options) } },
       once(options),
     );
     return this.#ingested(storeId, value.catalogIngestId, options, retryAfter * 1000);
   }
 
-  /** Wait until a catalog run has succeeded. Throws CatalogFailedError, DeadlineError. */
+  /**
+   * Send a new catalog, and wait until the store has switched to it; with `activateAt`, until it is built.
+   *
+   * Throws CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
+   */
+  async publishCatalog(
+    storeId: string,
+    document: Readonly<Record<string, unknown>> | string | Uint8Array,
+    options: WaitOptions & Activation = {},
+  ): Promise<types.CatalogIngestStatusResponse> {
+    const { value, retryAfter = 0 } = await this.#service.exchange(
+      "putCatalog",
+      { path: { storeId }, query: at(options), body: document },
+      once(options),
+    );
+    return this.#ingested(storeId, value.catalogIngestId, options, retryAfter * 1000);
+  }
+
+  /** Wait until a catalog run has succeeded, or waits for its `activateAt`. Throws CatalogFailedError, DeadlineError. */
   waitUntilIngested(
     storeId: string,
     catalogIngestId: string,
@@ -148,7 +212,9 @@ export class Commerce {
     firstPause: number,
   ): Promise<types.CatalogIngestStatusResponse> {
     const path = { storeId, catalogIngestId };
-    const ended = (run: types.CatalogIngestStatusResponse) => run.status === "succeeded" || run.status === "failed";
+    // A run that has its set and hasn't ended waits for its instant.
+    const ended = (run: types.CatalogIngestStatusResponse) =>
+      run.status === "succeeded" || run.status === "failed" || run.catalogSetId !== undefined;
     const run = await poll(this.#service, "getCatalogIngestStatus", { path }, ended, options, firstPause);
     if (run.status === "failed") throw new CatalogFailedError(run);
     return run;

@@ -55,6 +55,19 @@ test("a catalog is replaced after the wait that the service asks for", async (t)
   assert.equal(received.at(-1)?.target, "/v1/commerce/stores/s/catalog-ingest/c/status");
 });
 
+test("a catalog that is sent for later is waited for until it is built", async (t) => {
+  const { received, mercato } = await double(
+    t,
+    json(202, { catalogIngestId: "c", statusUrl: "" }),
+    json(200, { status: "processing" }),
+    json(200, { status: "processing", catalogSetId: "s-2", activateAt: "2026-02-01T05:00:00.000Z" }),
+  );
+  const run = await mercato.commerce.publishCatalog("s", { items: {} }, { activateAt: "2026-02-01T05:00:00Z" });
+  assert.equal(run.catalogSetId, "s-2");
+  assert.equal(`${received[0]?.method} ${received[0]?.target}`, "PUT /v1/commerce/stores/s/catalog?activateAt=2026-02-01T05%3A00%3A00Z");
+  assert.equal(received[0]?.body, '{"items":{}}');
+});
+
 test("a wait ends at its deadline with the last state, or with its signal", async () => {
   const order = { orderId: "o", state: "open" };
   const open = () => Promise.resolve(Response.json(order));

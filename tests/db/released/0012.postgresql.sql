@@ -42,6 +42,21 @@ CREATE TABLE catalog_owners (
   CONSTRAINT uq_catalog_owners_store_id UNIQUE (store_id)
 );
 
+CREATE TABLE catalog_periods (
+  id UUID NOT NULL,
+  owner_id UUID NOT NULL,
+  set_id UUID NOT NULL,
+  run_id UUID,
+  rolled_back_from UUID,
+  activated_at BIGINT NOT NULL,
+  superseded_at BIGINT NOT NULL,
+  CONSTRAINT pk_catalog_periods PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_catalog_periods_owner_id ON catalog_periods (owner_id, id);
+
+CREATE INDEX ix_catalog_periods_superseded_at ON catalog_periods (superseded_at);
+
 CREATE TABLE catalog_runs (
   id UUID NOT NULL,
   owner_id UUID NOT NULL,
@@ -57,6 +72,7 @@ CREATE TABLE catalog_runs (
   traceparent TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
+  activate_at BIGINT,
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
@@ -80,12 +96,28 @@ CREATE TABLE catalog_sets (
   source_etag TEXT,
   created_at BIGINT NOT NULL,
   superseded_at BIGINT,
+  run_id UUID,
+  period_id UUID,
+  activated_at BIGINT,
+  rolled_back_from UUID,
+  needed_until BIGINT,
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
 
 CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
+
+CREATE TABLE catalog_uploads (
+  run_id UUID NOT NULL,
+  place INTEGER NOT NULL,
+  partner_id UUID NOT NULL,
+  size INTEGER NOT NULL,
+  body BYTEA NOT NULL,
+  CONSTRAINT pk_catalog_uploads PRIMARY KEY (run_id, place)
+);
+
+CREATE INDEX ix_catalog_uploads_partner_id ON catalog_uploads (partner_id);
 
 CREATE TABLE certification_reports (
   id UUID NOT NULL,
@@ -359,8 +391,6 @@ CREATE TABLE orders (
   updated_at BIGINT NOT NULL,
   cancellation TEXT,
   notes TEXT,
-  courier TEXT,
-  estimated_delivery_at BIGINT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 

@@ -13,6 +13,8 @@ from mercato_contract.catalogs import (
     CatalogIngestPage,
     CatalogIngestStatusResponse,
     CatalogSet,
+    CatalogSetActivated,
+    CatalogSetHistory,
     CatalogSetNotification,
     CatalogValidation,
     StoreIds,
@@ -48,6 +50,7 @@ from mercato_contract.stores import (
     StoreUpdate,
 )
 from mercato_contract.webhooks import WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato_contract.wire import rfc3339
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -93,9 +96,45 @@ class Commerce:
     # --- catalogs
 
     @operation("POST", "/v1/commerce/catalogset-notification", CatalogIngestAccepted)
-    def notify_catalog_update(self, store_id: Id, callback_url: str) -> Sent:
-        """Notify of a new catalog, which is then pulled. `replace_catalog` also waits until it is served."""
-        return Sent(query={"storeId": store_id}, body=CatalogSetNotification(callback_url=callback_url))
+    def notify_catalog_update(
+        self, store_id: Id, callback_url: str, *, activate_at: datetime | str | None = None
+    ) -> Sent:
+        """Notify of a new catalog, which is then pulled. `replace_catalog` also waits until it is served.
+
+        With `activate_at` it is checked at once and served from that instant.
+        """
+        at = rfc3339(activate_at) if isinstance(activate_at, datetime) else activate_at
+        body = CatalogSetNotification(callback_url=callback_url, activate_at=at)
+        return Sent(query={"storeId": store_id}, body=body)
+
+    @operation("PUT", STORES + "/{storeId}/catalog", CatalogIngestAccepted)
+    def put_catalog(
+        self, store_id: Id, document: bytes | Mapping[str, Any], *, activate_at: datetime | str | None = None
+    ) -> Sent:
+        """Send a new catalog itself. `publish_catalog` also waits until it is served.
+
+        With `activate_at` it is checked at once and served from that instant.
+        """
+        return Sent(ids=(store_id,), query={"activateAt": activate_at}, body=document)
+
+    @operation("DELETE", STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation", NoneType)
+    def cancel_catalog_activation(self, store_id: Id, catalog_ingest_id: Id) -> Sent:
+        """Cancel the switch of a run with `activate_at`. The store keeps its catalog."""
+        return Sent(ids=(store_id, catalog_ingest_id))
+
+    @listing("GET", STORES + "/{storeId}/catalog-sets", CatalogSetHistory, lambda page: page.catalog_sets)
+    def list_catalog_sets(self, store_id: Id, *, limit: int | None = None, cursor: str | None = None) -> Sent:
+        """Return which CatalogSets a store has served, and when, the last one first."""
+        return Sent(ids=(store_id,), query={"limit": limit, "cursor": cursor})
+
+    @operation(
+        "POST",
+        STORES + "/{storeId}/catalog-sets/{catalogSetId}/activate",
+        CatalogSetActivated,
+    )
+    def activate_catalog_set(self, store_id: Id, catalog_set_id: Id) -> Sent:
+        """Switch a store back to a CatalogSet that it served before. Raises ConflictError with CATALOGSET_EXPIRED."""
+        return Sent(ids=(store_id, catalog_set_id))
 
     @operation(
         "GET", STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status", CatalogIngestStatusResponse

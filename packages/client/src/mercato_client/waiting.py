@@ -1,11 +1,12 @@
 """Waits for background work of the service: polls as often as it says, until a deadline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from mercato_client.commerce import Commerce
 from mercato_client.core import Core
@@ -20,7 +21,12 @@ from mercato_client.errors import (
 from mercato_client.exchange import Id, Request, Script, pause
 from mercato_client.marketfront import Marketfront
 from mercato_client.operation import Flow
-from mercato_contract.catalogs import CatalogFault, CatalogIngestStatusResponse, RunStatus
+from mercato_contract.catalogs import (
+    CatalogFault,
+    CatalogIngestAccepted,
+    CatalogIngestStatusResponse,
+    RunStatus,
+)
 from mercato_contract.orders import Order, OrderState
 from mercato_contract.stores import OnboardingState, OnboardingStatus, Store
 
@@ -110,24 +116,46 @@ class CommerceWaits:
     @Flow
     @staticmethod
     def replace_catalog(
-        core: Core, store_id: Id, callback_url: str, *, timeout: float = TIMEOUT
+        core: Core,
+        store_id: Id,
+        callback_url: str,
+        *,
+        activate_at: datetime | str | None = None,
+        timeout: float = TIMEOUT,
     ) -> Script[CatalogIngestStatusResponse]:
-        """Notify of a new catalog, and wait until the store has switched to it.
+        """Notify of a new catalog, and wait until the store has switched to it; with `activate_at`, until it is built.
 
         Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
         """
-        accepted, reply = yield from core.exchange(
-            Commerce.notify_catalog_update.request(store_id, callback_url)
-        )
-        run = Commerce.get_catalog_ingest_status.request(store_id, accepted.catalog_ingest_id)
-        return (yield from _ingested(core, run, timeout=timeout, first_pause=reply.retry_after or 0.0))
+        request = Commerce.notify_catalog_update.request(store_id, callback_url, activate_at=activate_at)
+        return (yield from _accepted(core, store_id, request, timeout=timeout))
+
+    @Flow
+    @staticmethod
+    def publish_catalog(
+        core: Core,
+        store_id: Id,
+        document: bytes | Mapping[str, Any],
+        *,
+        activate_at: datetime | str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Script[CatalogIngestStatusResponse]:
+        """Send a new catalog, and wait until the store has switched to it; with `activate_at`, until it is built.
+
+        Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
+        """
+        request = Commerce.put_catalog.request(store_id, document, activate_at=activate_at)
+        return (yield from _accepted(core, store_id, request, timeout=timeout))
 
     @Flow
     @staticmethod
     def wait_until_ingested(
         core: Core, store_id: Id, catalog_ingest_id: Id, *, timeout: float = TIMEOUT
     ) -> Script[CatalogIngestStatusResponse]:
-        """Wait until a catalog run has succeeded. Raises CatalogFailedError, DeadlineError."""
+        """Wait until a catalog run has succeeded, or is built and waits for its `activate_at`.
+
+        Raises CatalogFailedError, DeadlineError.
+        """
         run = Commerce.get_catalog_ingest_status.request(store_id, catalog_ingest_id)
         return (yield from _ingested(core, run, timeout=timeout, first_pause=0.0))
 
@@ -143,12 +171,21 @@ class MarketfrontWaits:
         return (yield from poll.until(lambda order: order.state is not OrderState.OPEN))
 
 
+def _accepted(
+    core: Core, store_id: Id, request: Request[CatalogIngestAccepted], *, timeout: float
+) -> Script[CatalogIngestStatusResponse]:
+    accepted, reply = yield from core.exchange(request)
+    run = Commerce.get_catalog_ingest_status.request(store_id, accepted.catalog_ingest_id)
+    return (yield from _ingested(core, run, timeout=timeout, first_pause=reply.retry_after or 0.0))
+
+
 def _ingested(
     core: Core, run: Request[CatalogIngestStatusResponse], *, timeout: float, first_pause: float
 ) -> Script[CatalogIngestStatusResponse]:
     ended = {RunStatus.SUCCEEDED, RunStatus.FAILED}
+    # A run that has its set and hasn't ended waits for its instant.
     status = yield from _Poll(core, run, timeout).until(
-        lambda state: state.status in ended, first_pause=first_pause
+        lambda state: state.status in ended or state.catalog_set_id is not UNSET, first_pause=first_pause
     )
     if status.status is RunStatus.FAILED:
         raise CatalogFailedError(_refused(status.errors), status=status)

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from mercato_contract.carts import Amount
 from mercato_contract.wire import Instant, Wire
@@ -122,10 +122,21 @@ IdsByDocumentId = Annotated[
 ]
 
 
+ActivateAt = Annotated[
+    str,
+    Meta(
+        extra_json_schema={"format": "date-time"},
+        examples=["2026-02-01T05:00:00Z"],
+        description="When the store switches to the set: at most 90 days ahead. It is checked and built at once.",
+    ),
+]
+
+
 class CatalogSetNotification(Wire):
-    """The URL from which the CatalogSet is pulled."""
+    """The URL from which the CatalogSet is pulled, and when the store is to switch to it: at once if that is absent."""
 
     callback_url: Annotated[str, Meta(extra_json_schema={"format": "uri", "minLength": 1})]
+    activate_at: ActivateAt | None = None
 
 
 class CatalogIngestAccepted(Wire):
@@ -136,26 +147,32 @@ class CatalogIngestAccepted(Wire):
 
 
 class CatalogIngestStatusResponse(Wire):
-    """The status of a run; `errors` are set once it has failed, `warnings` once it has ended."""
+    """The status of a run; `errors` are set once it has failed, `warnings` once it has ended.
+
+    A run that is `processing` with an `activateAt` and a `catalogSetId` is built, and switches at that instant.
+    """
 
     catalog_ingest_id: UUID
     status: RunStatus
     updated_at: Instant
     errors: tuple[CatalogFault, ...]
     warnings: tuple[PartnerWarning, ...] = ()
+    catalog_set_id: UUID | UnsetType = UNSET
+    activate_at: Instant | UnsetType = UNSET
 
 
 class CatalogIngestRun(Wire, kw_only=True):
-    """A run in a store's history."""
+    """A run in a store's history. One whose document was sent, or that switched back, has no `callbackUrl`."""
 
     catalog_ingest_id: UUID
     status: RunStatus
-    callback_url: str
+    callback_url: str | UnsetType = UNSET
     catalog_set_id: UUID | UnsetType = UNSET
     created_at: Instant
     updated_at: Instant
     errors: tuple[CatalogFault, ...]
     warnings: tuple[PartnerWarning, ...] = ()
+    activate_at: Instant | UnsetType = UNSET
 
 
 class CatalogIngestPage(Wire):
@@ -163,6 +180,37 @@ class CatalogIngestPage(Wire):
 
     runs: list[CatalogIngestRun]
     next_cursor: str | None
+
+
+class CatalogSetPeriod(Wire, kw_only=True):
+    """When a store served a CatalogSet. `isKept`: the store can still switch back to the set."""
+
+    catalog_set_id: UUID
+    catalog_ingest_id: Annotated[
+        UUID | None, Meta(description="The run that switched to it; null for the onboarding's own pull.")
+    ]
+    begins_at: Instant = field(name="from")
+    ends_at: Annotated[Instant | None, Meta(description="Null for the set that is served now.")] = field(
+        name="to"
+    )
+    rolled_back_from: Annotated[
+        UUID | None, Meta(description="The set that was served before, if this one was activated again.")
+    ]
+    is_kept: bool
+
+
+class CatalogSetHistory(Wire):
+    """A page of the CatalogSets that a store has served, the last one first."""
+
+    catalog_sets: list[CatalogSetPeriod]
+    next_cursor: str | None
+
+
+class CatalogSetActivated(Wire):
+    """The set that the store serves now, and the one that it served before it switched back."""
+
+    catalog_set_id: UUID
+    rolled_back_from: UUID | None
 
 
 class StoreIds(Wire):

@@ -77,13 +77,17 @@ STORE_CALLS: Final[Mapping[str, str]] = {
 
 
 class CatalogSyncWebhookData(Wire):
-    """The data of a `catalog.sync.…` event: the same errors and warnings as the status resource."""
+    """The data of a `catalog.sync.…` event: the same errors and warnings as the status resource.
+
+    `rolledBackFrom` is the set that the store served before it switched back to an earlier one.
+    """
 
     catalog_ingest_id: UUID
     store_id: UUID
     status: RunStatus
     errors: tuple[CatalogFault, ...]
     warnings: tuple[PartnerWarning, ...] = ()
+    rolled_back_from: UUID | UnsetType = UNSET
 
 
 Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]

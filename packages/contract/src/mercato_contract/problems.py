@@ -148,6 +148,9 @@ SERVICE_UNAVAILABLE: Final = ProblemKind(
 # --- resources
 STORE_NOT_FOUND: Final = ProblemKind("STORE_NOT_FOUND", 404, "not_found", "No such store in this account")
 CATALOGSET_NOT_FOUND: Final = ProblemKind("CATALOGSET_NOT_FOUND", 404, "not_found", "No such CatalogSet")
+CATALOGSET_EXPIRED: Final = ProblemKind(
+    "CATALOGSET_EXPIRED", 409, "conflict", "The CatalogSet is no longer kept"
+)
 ONBOARDING_NOT_FOUND: Final = ProblemKind(
     "ONBOARDING_NOT_FOUND", 404, "not_found", "No such onboarding in this account"
 )

@@ -18,6 +18,7 @@ from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
+from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
@@ -260,6 +261,14 @@ def build(
     limits = pull_limits(settings)
     metrics = CommerceMetrics()
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
+    switches = Switches(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        on_finished=StoreEvents(clock.new_id).finished,
+        metrics=metrics,
+        activity=activity,
+    )
     ingest = Ingest(
         db=db,
         outbound=outbound,
@@ -268,10 +277,10 @@ def build(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id).finished,
+        new_document=new_document,
+        switches=switches,
         quota=quota,
         metrics=metrics,
-        activity=activity,
     )
     credentials = WebhookCredentials(db, feed, vault, now)
     sender = Sender(
@@ -316,6 +325,8 @@ def build(
             settings.ingest_waiting_per_store,
             vault=vault,
             quota=quota,
+            switches=switches,
+            new_document=new_document,
         ),
         discovery=Discovery(db, now),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
@@ -325,6 +336,7 @@ def build(
         worker=Worker(
             db,
             _handlers(core, ingest, TimezoneLookup(db), sender, ordering)
+            | switches.handlers()
             | Reindex(db).handlers()
             | order_search.Reindex(db, ordering.placements.contacts).handlers(),
             observe=metrics.ran,

@@ -12,22 +12,28 @@ from msgspec import UNSET, Meta
 from mercato.features.carts.errors import MissingStoreId
 from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.check import Subject
+from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExpired, TooManyActivations
 from mercato.features.catalogs.ingest import RETRY_AFTER
-from mercato.features.catalogs.runs import Run
+from mercato.features.catalogs.runs import Period, Run
 from mercato.features.stores.catalogs import IDENTITY, Body
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http.codings import best_coding
+from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
 from mercato.platform.wire.cursor import read_cursor
 from mercato_contract.catalogs import (
+    ActivateAt,
     CatalogIngestAccepted,
     CatalogIngestPage,
     CatalogIngestRun,
     CatalogIngestStatusResponse,
     CatalogSet,
+    CatalogSetActivated,
+    CatalogSetHistory,
     CatalogSetNotification,
+    CatalogSetPeriod,
     CatalogValidation,
     StoreIds,
 )
@@ -57,18 +63,56 @@ class StoreQuery(Wire):
     required_query=("storeId",),
     status=202,
     answer_headers=("Retry-After", "Location"),
-    problems=(MissingStoreId, StoreNotFound),
+    problems=(MissingStoreId, StoreNotFound, TooManyActivations),
 )
 async def notify_catalog_update(
     call: Call[CatalogSetNotification, StoreQuery],
 ) -> Answer[CatalogIngestAccepted]:
-    """Queue a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
+    """Queue a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it.
+
+    With `activateAt` it is pulled and checked at once, and the store switches at that instant.
+    """
     store_id = _store_id(call.query)
-    run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
-    url = f"{COMMERCE_STORES}/{store_id}/catalog-ingest/{run.id}/status"
+    return _accepted(
+        call.head, await call.app.stores.notify(call.caller, store_id, call.body, trace=call.trace)
+    )
+
+
+class ActivationQuery(Wire):
+    """When the store is to switch to the document."""
+
+    activate_at: ActivateAt | None = None
+
+
+@commerce_catalogs.put(
+    COMMERCE_STORES + "/{storeId}/catalog",
+    summary="Put Catalog",
+    schema=dict[str, Any],
+    status=202,
+    answer_headers=("Retry-After", "Location"),
+    problems=(TooManyActivations,),
+)
+async def put_catalog(call: Call[Upload, ActivationQuery]) -> Answer[CatalogIngestAccepted]:
+    """Queue a catalog run for the CatalogSet in the body: what a notification does, without a URL to pull from.
+
+    What is wrong with the document ends the run `failed`, as it does for one that is pulled.
+    """
+    run = await call.app.stores.replace_catalog(
+        call.caller,
+        call.ids["storeId"],
+        call.body,
+        activate_at=call.query.activate_at,
+        trace=call.trace,
+    )
+    return _accepted(call.head, run)
+
+
+def _accepted(head: Head, run: Run) -> Answer[CatalogIngestAccepted]:
+    url = f"{COMMERCE_STORES}/{run.owner.store_id}/catalog-ingest/{run.id}/status"
     headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
-    accepted = CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=call.head.path_prefix + url)
-    return Answer(accepted, headers=headers)
+    return Answer(
+        CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=head.path_prefix + url), headers=headers
+    )
 
 
 @commerce_catalogs.get(
@@ -84,6 +128,41 @@ async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStat
         updated_at=instant(run.updated_at) or "",
         errors=run.errors,
         warnings=run.warnings,
+        catalog_set_id=run.set_id or UNSET,
+        activate_at=instant(run.activate_at) or UNSET,
+    )
+
+
+@commerce_catalogs.delete(
+    COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation",
+    summary="Cancel Catalog Activation",
+    status=204,
+    problems=(ActivationNotPending,),
+)
+async def cancel_catalog_activation(call: Call[None, None]) -> None:
+    """Cancel the switch of a run with `activateAt`. The run ends `failed`; the store keeps its catalog."""
+    await call.app.stores.cancel_activation(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
+
+
+@commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/catalog-sets", summary="List Catalog Sets")
+async def list_catalog_sets(call: Call[None, Page]) -> CatalogSetHistory:
+    """Return which CatalogSets a store has served, from when to when, the last one first."""
+    before = read_cursor(call.query.cursor)
+    periods, cursor = await call.app.stores.list_sets(
+        call.caller, call.ids["storeId"], before=before, limit=call.query.limit
+    )
+    return CatalogSetHistory(catalog_sets=[_period_entry(period) for period in periods], next_cursor=cursor)
+
+
+@commerce_catalogs.post(
+    COMMERCE_STORES + "/{storeId}/catalog-sets/{catalogSetId}/activate",
+    summary="Activate Catalog Set",
+    problems=(CatalogSetExpired,),
+)
+async def activate_catalog_set(call: Call[None, None]) -> CatalogSetActivated:
+    """Switch a store back to a CatalogSet that it served before, at once. A set that is served already stays."""
+    return await call.app.stores.activate_set(
+        call.caller, call.ids["storeId"], call.ids["catalogSetId"], trace=call.trace
     )
 
 
@@ -168,12 +247,24 @@ def _run_entry(run: Run) -> CatalogIngestRun:
     return CatalogIngestRun(
         catalog_ingest_id=run.id,
         status=run.status,
-        callback_url=run.callback_url[:MAX_URL_LENGTH],
+        callback_url=run.callback_url[:MAX_URL_LENGTH] or UNSET,
         catalog_set_id=run.set_id or UNSET,
         created_at=instant(run.created_at) or "",
         updated_at=instant(run.updated_at) or "",
         errors=run.errors,
         warnings=run.warnings,
+        activate_at=instant(run.activate_at) or UNSET,
+    )
+
+
+def _period_entry(period: Period) -> CatalogSetPeriod:
+    return CatalogSetPeriod(
+        catalog_set_id=period.set_id,
+        catalog_ingest_id=period.run_id,
+        begins_at=instant(period.activated_at) or "",
+        ends_at=instant(period.superseded_at),
+        rolled_back_from=period.rolled_back_from,
+        is_kept=period.is_kept,
     )
 
 

@@ -18,6 +18,11 @@ MESSAGE: Final = "mercato-message"
 SIGN_ON: Final = "mercato-sign-on"
 """What the way back from an OpenID Connect provider is checked against."""
 
+TIMEZONE: Final = "mercato-timezone"
+"""The time zone that this browser is shown times in."""
+
+TIMEZONE_SECONDS: Final = 365 * 24 * 3600
+
 MESSAGE_SECONDS: Final = 60
 MAX_MESSAGE: Final = 1000
 """Bytes of a message. Escaped, each may take three, and browsers refuse a cookie of more than 4,096."""

@@ -1,22 +1,22 @@
 """Templates to pages: Jinja2 with autoescape, and the headers that every page has."""
 
 import base64
+import re
 import secrets
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from mercato.console.assets import asset_url
+from mercato.console.times import instant, since
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.http.browsers import NOSNIFF
 from mercato.http.operations import Answer
 from mercato.platform.errors import Problem
-from mercato_contract.wire import rfc3339
 
 HTML: Final = b"text/html; charset=utf-8"
 
@@ -50,12 +50,18 @@ def _short(text: str, most: int = MAX_SHORT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _instant(value: datetime | str | None) -> Markup:
-    """Return a `time` element in UTC, to the second; a dash for None."""
-    if value is None:
-        return Markup("–")  # noqa: RUF001  # a dash for what is not there
-    text = value if isinstance(value, str) else rfc3339(value)
-    return Markup('<time datetime="{}">{}</time>').format(text, text[:19].replace("T", " "))
+_CELL: Final = re.compile(r"<td\b")
+
+
+def _labelled(row: str, columns: Sequence[str]) -> Markup:
+    """Return a row's cells, each with the name of its column, which is shown where rows are stacked."""
+    names = iter(columns)
+
+    def label(match: re.Match[str]) -> str:
+        name = next(names, "")
+        return f'{match[0]} data-label="{escape(name)}"' if name else match[0]
+
+    return Markup(_CELL.sub(label, row))  # noqa: S704  # what the templates have escaped
 
 
 def _money(amount: str, currency: str) -> Markup:
@@ -75,7 +81,14 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_sanitize,
     )
-    made.filters |= {"short": _short, "instant": _instant, "money": _money, "query": urlencode}
+    made.filters |= {
+        "short": _short,
+        "instant": instant,
+        "since": since,
+        "labelled": _labelled,
+        "money": _money,
+        "query": urlencode,
+    }
     made.globals |= {"asset": asset_url, "delivery_words": DELIVERY_WORDS}
     return made
 

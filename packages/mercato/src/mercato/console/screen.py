@@ -44,18 +44,23 @@ NAVIGATION: Final = (
     ("Orders", EVERYBODY),
     ("Stores", EVERYBODY),
     ("Partners", OPERATORS),
-    ("Catalogs", MERCHANTS),
+    ("Catalogs", MERCHANTS | OPERATORS),
     ("Playground", STOREFRONTS),
-    ("Deliveries", EVERYBODY),
+    ("Webhooks", EVERYBODY),
     ("Jobs", OPERATORS),
-    ("Requests", EVERYBODY),
+    ("Refused requests", EVERYBODY),
     ("Keys", PARTNERS),
     ("Certification", MERCHANTS),
     ("Audit", OPERATORS),
     ("Erasure", OPERATORS),
     ("Account", EVERYBODY),
 )
-"""The entries of the navigation in their order. An entry's path is its name in lower case."""
+"""The entries of the navigation in their order."""
+
+
+def path_of(name: str) -> str:
+    """Return the path of an entry of the navigation: its name in lower case, with dashes."""
+    return name.lower().replace(" ", "-")
 
 
 def audiences_of(session: Session) -> frozenset[Audience]:
@@ -75,10 +80,14 @@ class Page(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """The result of an action: what was done, said on the page that is shown next."""
+    """The result of an action: what was done, said on the page that is shown next.
+
+    `timezone` is the one that this browser is shown times in from now on.
+    """
 
     message: str
     to: str
+    timezone: str | None = None
 
 
 class Question(Struct, frozen=True):

@@ -4,18 +4,29 @@
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from mercato.console import sign_in
 from mercato.console.assets import serve_asset
-from mercato.console.cookies import MAX_AGE, MAX_MESSAGE, MESSAGE, MESSAGE_SECONDS, SESSION, Cookies
+from mercato.console.cookies import (
+    MAX_AGE,
+    MAX_MESSAGE,
+    MESSAGE,
+    MESSAGE_SECONDS,
+    SESSION,
+    TIMEZONE,
+    TIMEZONE_SECONDS,
+    Cookies,
+)
 from mercato.console.guides import Guide, references
 from mercato.console.limits import count_page, count_visitor
 from mercato.console.rendering import load, render, render_refusal
-from mercato.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
+from mercato.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of, path_of
 from mercato.console.screens import (
     account,
     catalogs,
@@ -32,6 +43,7 @@ from mercato.console.screens import (
     stores,
 )
 from mercato.console.screens.operators import audit, erasure, health, jobs, partners
+from mercato.console.times import UTC, timezones
 from mercato.features.partners.model import (
     AccountError,
     InactiveKeyError,
@@ -151,7 +163,7 @@ async def go_home(call: Call[ReadBody, None]) -> Answer[str]:
     session, _ = await _session(call, Cookies(call.head, call.app.settings))
     if session is None:
         return await enter(call, sign_in.welcome)
-    first = next(name for name, _ in _navigation(session)).lower()
+    first = path_of(next(name for name, _ in _navigation(session)))
     return Answer(status=303, headers=((b"location", f"/console/{first}".encode()),))
 
 
@@ -171,6 +183,9 @@ async def sign_out(call: Call[ReadBody, None]) -> Answer[str]:
 
 async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     """Show a screen, or act on its form. Raises RateLimited, the database's errors, and bugs."""
+    moved = _moved(call)
+    if moved is not None:
+        return moved
     cookies = Cookies(call.head, call.app.settings)
     session, renewed = await _session(call, cookies)
     if session is None:
@@ -180,7 +195,7 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
     path = call.texts["path"]
-    view = _view(session, path, message)
+    view = _view(session, path, message, now=call.app.clock(), timezone=cookies.read(TIMEZONE))
     try:
         screen, ids = _find_screen(session, call.head.method, path)
         form = await call.body(screen.max_form) if call.head.method == "POST" else b""
@@ -197,6 +212,20 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     if isinstance(result, Done):
         return _redirect(cookies, result, renewed)
     return _packed(call, _page(result, visit, view, headers))
+
+
+_MOVED: Final = {"deliveries": "webhooks", "requests": "refused-requests"}
+"""Earlier names of entries of the navigation, which bookmarks may have."""
+
+
+def _moved(call: Call[ReadBody, None]) -> Answer[str] | None:
+    """Return the way to the present path of an earlier one."""
+    section, slash, rest = call.texts["path"].partition("/")
+    if section not in _MOVED or call.head.method != "GET":
+        return None
+    query = b"?" + call.head.query if call.head.query else b""
+    to = f"/console/{_MOVED[section]}{slash}{quote(rest)}".encode() + query
+    return Answer(status=301, headers=((b"location", to), (b"cache-control", b"no-store")))
 
 
 def _find_screen(session: Session, method: str, path: str) -> tuple[Screen, Mapping[str, UUID]]:
@@ -223,8 +252,10 @@ async def _result(screen: Screen, visit: Visit) -> Page | Done | Question:
 
 def _redirect(cookies: Cookies, done: Done, headers: Headers) -> Answer[str]:
     message = done.message.encode("utf-8", "replace")[:MAX_MESSAGE].decode(errors="ignore")
-    said = cookies.write(MESSAGE, message, seconds=MESSAGE_SECONDS)
-    return Answer(status=303, headers=((b"location", done.to.encode()), *headers, said))
+    headers = (*headers, cookies.write(MESSAGE, message, seconds=MESSAGE_SECONDS))
+    if done.timezone is not None:
+        headers = (*headers, cookies.write(TIMEZONE, done.timezone, seconds=TIMEZONE_SECONDS))
+    return Answer(status=303, headers=((b"location", done.to.encode()), *headers))
 
 
 def _page(result: Page | Question, visit: Visit, view: Mapping[str, Any], headers: Headers) -> Answer[str]:
@@ -281,7 +312,9 @@ def _is_allowed(call: Call[ReadBody, None], session: Session) -> bool:
     return not is_signed_on(session.grant) or (sign_on is not None and sign_on.people.allow(session.grant))
 
 
-def _view(session: Session, path: str, message: str | None) -> Mapping[str, Any]:
+def _view(
+    session: Session, path: str, message: str | None, *, now: datetime, timezone: str | None
+) -> Mapping[str, Any]:
     """Return what the frame of every page shows."""
     console = {
         "navigation": _navigation(session),
@@ -291,6 +324,8 @@ def _view(session: Session, path: str, message: str | None) -> Mapping[str, Any]
         "is_operator": session.partner is None,
         "read_only": session.grant.read_only,
         "store_id": session.grant.store_id,
+        "now": now,
+        "timezone": timezone if timezone in timezones() else UTC,
     }
     return {"console": console}
 
@@ -306,7 +341,7 @@ def _navigation(session: Session) -> list[tuple[str, str]]:
     there = {screen.path for screen in SCREENS if screen.show is not None and _may_see(session, screen)}
     mine = audiences_of(session)
     return [
-        (name, f"/console/{name.lower()}")
+        (name, f"/console/{path_of(name)}")
         for name, audiences in NAVIGATION
-        if audiences & mine and name.lower() in there
+        if audiences & mine and path_of(name) in there
     ]

@@ -1,6 +1,6 @@
 """Deletes what has passed its retention, and has rewritten what searches need of an earlier release.
 
-Retention: superseded catalogs, ended deliveries and runs, customers, used keys.
+Retention: superseded catalogs and their history, ended deliveries and runs, customers, used keys.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
+from mercato.features.catalogs import periods
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
@@ -98,7 +99,8 @@ class Upkeep(Struct, frozen=True):
         requests_before = now - timedelta(days=requests.DAYS)
         deliveries_before = now - timedelta(days=self.delivery_days)
         return (
-            lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: periods.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: periods.prune_periods(tx, before=audit_before, limit=BATCH),
             lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),

@@ -351,8 +351,10 @@ class Operations:
     ) -> Declare:
         return self.declare("POST", path, summary=summary, schema=schema, **options)
 
-    def put(self, path: str, *, summary: str, **options: Unpack[Options]) -> Declare:
-        return self.declare("PUT", path, summary=summary, **options)
+    def put(
+        self, path: str, *, summary: str, schema: type | None = None, **options: Unpack[Options]
+    ) -> Declare:
+        return self.declare("PUT", path, summary=summary, schema=schema, **options)
 
     def delete(self, path: str, *, summary: str, **options: Unpack[Options]) -> Declare:
         return self.declare("DELETE", path, summary=summary, **options)

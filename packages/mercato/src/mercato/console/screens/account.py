@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from mercato.console.passkeys import challenges_of, site_of
 from mercato.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
+from mercato.console.times import UTC, timezones
 from mercato.features.sign_in import passkeys, sessions
 from mercato.features.sign_in.people import is_signed_on
 from mercato.platform import errors
@@ -21,7 +22,25 @@ async def show_account(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await sessions.list_sessions(tx, visit.session, now=visit.app.clock())
         keys = await passkeys.list_all(tx) if visit.is_operator else None
-    return Page("account.html", "Account", {"session": visit.session, "sessions": found, "passkeys": keys})
+    return Page(
+        "account.html",
+        "Account",
+        {"session": visit.session, "sessions": found, "passkeys": keys, "zones": timezones()[1:]},
+    )
+
+
+class TimezoneForm(Wire):
+    """The time zone; none is UTC."""
+
+    timezone: str | None = None
+
+
+@screens.post("account/timezone", changes=False)
+async def set_timezone(visit: Visit) -> Done:
+    chosen = visit.fields(TimezoneForm).timezone or UTC
+    if chosen not in timezones():
+        raise errors.ValidationFailed.at(None, "No time zone has this name. Choose one of the list.")
+    return Done(f"Times are shown in {chosen} now.", to=ACCOUNT, timezone=chosen)
 
 
 @screens.post("account/sessions/{session}/end")

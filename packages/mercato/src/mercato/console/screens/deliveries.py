@@ -1,4 +1,4 @@
-"""Deliveries: webhooks to the account, each with its attempts, and sending them again."""
+"""Webhooks: deliveries to the account, each with its attempts, and sending them again."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -69,7 +69,7 @@ class DeliveriesQuery(Wire):
     cursor: Cursor | None = None
 
 
-@screens.get("deliveries")
+@screens.get("webhooks")
 async def list_deliveries(visit: Visit) -> Page:
     filters = read_filters(DeliveriesQuery, read_query(visit.head.query))
     page: Sequence[Row[Any]] = ()
@@ -88,10 +88,10 @@ async def list_deliveries(visit: Visit) -> Page:
         "types": list(EventType),
         "most": operators.MAX_SEARCHED,
     }
-    return Page("deliveries.html", "Deliveries", values)
+    return Page("deliveries.html", "Webhooks", values)
 
 
-@screens.get("deliveries/{delivery}")
+@screens.get("webhooks/{delivery}")
 async def show_delivery(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
     body = bytes(delivery.body)
@@ -106,7 +106,7 @@ async def show_delivery(visit: Visit) -> Page:
         "why_not": STORE_CALLS.get(delivery.type),
         "partner": await _partner(visit) if visit.is_operator else None,
     }
-    return Page("delivery.html", f"Delivery {delivery.delivery_id}", values)
+    return Page("delivery.html", f"Webhook {delivery.delivery_id}", values)
 
 
 async def _partner(visit: Visit) -> tuple[UUID, str | None] | None:
@@ -115,7 +115,7 @@ async def _partner(visit: Visit) -> tuple[UUID, str | None] | None:
         return await operators.find_partner(tx, visit.ids["delivery"])
 
 
-@screens.post("deliveries/{delivery}/resend")
+@screens.post("webhooks/{delivery}/resend")
 async def resend_delivery(visit: Visit) -> Done:
     delivery, surface = await _read(visit)
     now = visit.app.clock()
@@ -126,11 +126,11 @@ async def resend_delivery(visit: Visit) -> Done:
             await deliveries.redeliver(tx, visit.caller(surface), delivery.delivery_id, now=now)
     return Done(
         f"{delivery.type} is sent again, with the same id and body.",
-        to=f"/console/deliveries/{delivery.delivery_id}",
+        to=f"/console/webhooks/{delivery.delivery_id}",
     )
 
 
-@screens.post("deliveries/resend-failed")
+@screens.post("webhooks/resend-failed")
 async def resend_failed(visit: Visit) -> Done:
     filters = read_filters(DeliveriesQuery, read_fields(visit.form))
     async with visit.app.db.read() as tx:
@@ -147,7 +147,7 @@ async def resend_failed(visit: Visit) -> Done:
     more = " Press the button again for more." if sent == MAX_RESENT else ""
     return Done(
         f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}",
-        to="/console/deliveries",
+        to="/console/webhooks",
     )
 
 
@@ -170,7 +170,7 @@ class SignatureForm(Wire):
     received_at: Instant | None = None
 
 
-@screens.get("deliveries/{delivery}/signature", audiences=PARTNERS)
+@screens.get("webhooks/{delivery}/signature", audiences=PARTNERS)
 async def show_signature(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
     last = delivery.attempt_log[-1].at if delivery.attempt_log else None
@@ -179,9 +179,7 @@ async def show_signature(visit: Visit) -> Page:
     return _signature_page(delivery, form, None)
 
 
-@screens.post(
-    "deliveries/{delivery}/signature", audiences=PARTNERS, changes=False, max_form=MAX_SIGNATURE_FORM
-)
+@screens.post("webhooks/{delivery}/signature", audiences=PARTNERS, changes=False, max_form=MAX_SIGNATURE_FORM)
 async def explain_signature(visit: Visit) -> Page:
     """Explain the signature of a webhook as it was received. Nothing is changed or stored."""
     # Imported on first use, as the API does.

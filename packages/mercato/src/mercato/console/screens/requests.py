@@ -1,4 +1,4 @@
-"""Requests: those that were refused, each with its faults and where to read what helps."""
+"""Refused requests, each with its faults and where to read what helps."""
 
 from typing import Annotated, Final
 from uuid import UUID
@@ -36,7 +36,7 @@ class RequestsQuery(Wire):
     cursor: Cursor | None = None
 
 
-@screens.get("requests")
+@screens.get("refused-requests")
 async def list_requests(visit: Visit) -> Page:
     filters = read_filters(RequestsQuery, read_query(visit.head.query))
     before = read_cursor(filters.query.cursor)
@@ -48,10 +48,10 @@ async def list_requests(visit: Visit) -> Page:
         names = await find_names(tx, its) if visit.is_operator else {}
     filters.listed(page)
     values = {"requests": page, "next_cursor": cursor, "search": filters, "names": names, "codes": _TITLES}
-    return Page("requests.html", "Requests", values)
+    return Page("requests.html", "Refused requests", values)
 
 
-@screens.get("requests/{request}")
+@screens.get("refused-requests/{request}")
 async def show_request(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await _find(tx, visit)

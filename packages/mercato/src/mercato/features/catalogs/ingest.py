@@ -1,30 +1,28 @@
-"""Ingests catalogs: a run is accepted in one transaction, pulled and built outside any, and switched in another.
+"""Ingests catalogs: a run is accepted in one transaction, pulled and built outside any, and switched in another."""
 
-The listener is called in the transaction that ends a run, so that its event and search entry are committed with the
-switch.
-"""
-
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import partial
 from typing import Final
 from uuid import UUID
 
 import structlog
 from msgspec import Struct
 
-from mercato.features.catalogs import queries
+from mercato.features.catalogs import queries, uploads
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
+from mercato.features.catalogs.errors import TooManyActivations
 from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.features.catalogs.runs import CurrentSet, NewSet, Owner, Run, partner_warnings
-from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, partner_warnings
+from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switches
+from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.storage import StorageQuota
 from mercato.platform import crash, errors
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.jobs import Done, Job, JobLost, Outcome, enqueue, fence
+from mercato.platform.jobs import Done, Job, Outcome, enqueue, fence
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.document import NewDocument
 from mercato.platform.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import set_partner
@@ -43,11 +41,10 @@ PROCESS_SECONDS: Final = 120.0
 ATTEMPTS: Final = 3
 """Attempts at a run that fails through an error of the service, before it ends `failed`."""
 
+MAX_SCHEDULED: Final = 20
+"""Switches of one store that are scheduled at a time."""
+
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
-_INTERNAL_ERROR: Final = CatalogFault(
-    message="The run failed because of an error in the service. Notify the service of the catalog again.",
-    path="",
-)
 
 
 class IngestJob(Wire):
@@ -56,64 +53,58 @@ class IngestJob(Wire):
     run_id: UUID
 
 
-class EndedRun(Struct, frozen=True):
-    """A run that has just ended. `built` is set if the owner switched to a new set."""
+class NewRun(Struct, frozen=True, kw_only=True):
+    """A run to accept. Without a `callback_url` its document was sent; `activate_at` is None to switch at once."""
 
-    run: Run
-    status: RunStatus
-    errors: tuple[CatalogFault, ...]
-    at: datetime
-    warnings: tuple[PartnerWarning, ...] = ()
-    built: Built | None = None
-    excerpts: tuple[str, ...] = ()
-    """What the document has at each of the errors."""
+    id: UUID
+    owner: Owner
+    callback_url: str = ""
+    notified: bool = True
+    traceparent: str
+    activate_at: datetime | None = None
 
 
-Listener = Callable[[Write, EndedRun], Awaitable[None]]
-"""Called in the transaction that ends a run, succeeded or failed."""
-
-
-async def accept(
-    tx: Write,
-    owner: Owner,
-    callback_url: str,
-    *,
-    notified: bool,
-    traceparent: str,
-    now: datetime,
-    run_id: UUID,
-) -> Run:
+async def accept(tx: Write, new: NewRun, *, now: datetime) -> Run:
     """Insert a run and its job in the caller's transaction."""
     run = Run(
-        id=run_id,
-        owner=owner,
-        notified=notified,
-        callback_url=callback_url,
+        id=new.id,
+        owner=new.owner,
+        notified=new.notified,
+        callback_url=new.callback_url,
         status=RunStatus.QUEUED,
-        traceparent=traceparent,
+        traceparent=new.traceparent,
         created_at=now,
         updated_at=now,
+        activate_at=new.activate_at,
     )
     await queries.insert_run(tx, run)
-    job, key = IngestJob(run_id=run.id), f"catalog:{owner.id}"
-    await enqueue(tx, KIND, job, ordering_key=key, group=str(owner.partner_id), dedup=str(run.id))
+    job, owner = IngestJob(run_id=run.id), run.owner
+    await enqueue(
+        tx,
+        KIND,
+        job,
+        ordering_key=f"catalog:{owner.id}",
+        group=str(owner.partner_id),
+        dedup=str(run.id),
+    )
     return run
 
 
-async def accept_notified(
-    tx: Write, owner: Owner, callback_url: str, *, waiting: int, traceparent: str, now: datetime, run_id: UUID
-) -> Run:
-    """Accept a run that a partner requests. Raises RateLimited if `waiting` runs of the store are queued."""
-    await queries.lock_owner(tx, owner.id)
-    if await queries.count_waiting(tx, owner.id) >= waiting:
+async def accept_notified(tx: Write, new: NewRun, *, waiting: int, now: datetime) -> Run:
+    """Accept a run that a partner requests.
+
+    Raises RateLimited if `waiting` runs of the store are queued, and TooManyActivations.
+    """
+    await queries.lock_owner(tx, new.owner.id)
+    if await queries.count_waiting(tx, new.owner.id) >= waiting:
         raise errors.RateLimited(
-            f"{waiting} catalog runs of this store are queued. Each pulls the newest document, so another one "
-            "changes nothing. Poll the last one, then notify again.",
+            f"{waiting} catalog runs of this store are queued. Only the newest catalog matters in the end: "
+            "poll the last run, then send the catalog again if it has changed.",
             retry_after=RETRY_AFTER,
         )
-    return await accept(
-        tx, owner, callback_url, notified=True, traceparent=traceparent, now=now, run_id=run_id
-    )
+    if new.activate_at is not None and await queries.count_scheduled(tx, new.owner.id) >= MAX_SCHEDULED:
+        raise TooManyActivations(MAX_SCHEDULED)
+    return await accept(tx, new, now=now)
 
 
 class Ingest(Struct, frozen=True, kw_only=True):
@@ -126,10 +117,10 @@ class Ingest(Struct, frozen=True, kw_only=True):
     default_currency: str
     clock: Clock
     new_id: MakeId
-    on_finished: Listener
+    new_document: NewDocument
+    switches: Switches
     quota: StorageQuota
     metrics: CommerceMetrics
-    activity: Activity
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:
         """Perform the job's run to its end. After a crash at any point the job performs it again."""
@@ -146,12 +137,12 @@ class Ingest(Struct, frozen=True, kw_only=True):
         try:
             pulled = await self._pull(run, current)
             if isinstance(pulled, NotModified):
-                return await self._not_modified(job, run)
+                return await self._not_modified(job, run, current)
             with pulled.document:
                 async with self._fenced(job) as tx:
                     is_open = await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
                 return await self._process(job, run, current, pulled) if is_open else Done()
-        except (RequestFailed, BuildOverrunError) as failure:
+        except (RequestFailed, BuildOverrunError, uploads.UploadGoneError) as failure:
             message = failure.message
         except errors.RateLimited as refused:
             message = refused.detail
@@ -161,8 +152,8 @@ class Ingest(Struct, frozen=True, kw_only=True):
         """Fail the run of a job that failed too often, so that it never stays in progress."""
         log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
         run = await queries.find_run(tx, job.payload.run_id)
-        if run is not None:
-            await self._end(tx, EndedRun(run, RunStatus.FAILED, (_INTERNAL_ERROR,), self.clock()))
+        if run is not None and not run.is_scheduled:
+            await self.switches.end(tx, EndedRun(run, RunStatus.FAILED, (INTERNAL_ERROR,), self.clock()))
 
     @asynccontextmanager
     async def _fenced(self, job: Job[IngestJob]) -> AsyncIterator[Write]:
@@ -174,16 +165,39 @@ class Ingest(Struct, frozen=True, kw_only=True):
     async def _begin(self, job: Job[IngestJob]) -> tuple[Run, CurrentSet | None] | None:
         async with self._fenced(job) as tx:
             run = await queries.find_run(tx, job.payload.run_id)
-            if run is None or not await queries.move_run(tx, run.id, to=RunStatus.PULLING, now=self.clock()):
+            # After a crash the run may be scheduled already: its set is stored.
+            if run is None or run.is_scheduled:
+                return None
+            if not await queries.move_run(tx, run.id, to=RunStatus.PULLING, now=self.clock()):
                 return None
             return run, await queries.find_current(tx, run.owner.id)
 
     async def _pull(self, run: Run, current: CurrentSet | None) -> PulledDocument | NotModified:
+        if not run.callback_url:
+            return await self._read_upload(run)
         # An ETag belongs to its URL: another URL may use the same one for another document.
         same = current is not None and current.source_url == run.callback_url
         etag = current.source_etag if current is not None and same else None
         with self.metrics.stage("pull"):
             return await self.outbound.pull(run.callback_url, limits=self.limits, etag=etag)
+
+    async def _read_upload(self, run: Run) -> PulledDocument:
+        document = self.new_document()
+        try:
+            await uploads.read_upload(self.db, run.id, document)
+        except BaseException:
+            document.close()
+            raise
+        return PulledDocument(
+            document=document,
+            etag=None,
+            content_type=None,
+            encoding="identity",
+            final_url="",
+            redirects=0,
+            raw_size=document.size,
+            elapsed_ms=0,
+        )
 
     async def _process(
         self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: PulledDocument
@@ -199,22 +213,18 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return await self._fail(job, run, faults, partner_warnings(result.warnings), result.excerpts)
         if isinstance(result, Unchanged):
             assert current is not None
-            finished = EndedRun(run, RunStatus.SUCCEEDED, (), self.clock(), partner_warnings(result.warnings))
-            async with self._fenced(job) as tx:
-                await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
-                await self._end(tx, finished, current.id)
+            async with self._serving(job, run) as tx:
+                if tx is not None:
+                    if run.callback_url:
+                        await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
+                    warnings = partner_warnings(result.warnings)
+                    await self.switches.serve(tx, run, current.id, warnings=warnings, now=self.clock())
             return Done()
         with self.metrics.stage("store"):
-            return await self._switch(job, run, current, pulled, set_id, result)
+            return await self._store(job, run, pulled, set_id, result)
 
-    async def _switch(
-        self,
-        job: Job[IngestJob],
-        run: Run,
-        current: CurrentSet | None,
-        pulled: PulledDocument,
-        set_id: UUID,
-        built: Built,
+    async def _store(
+        self, job: Job[IngestJob], run: Run, pulled: PulledDocument, set_id: UUID, built: Built
     ) -> Outcome:
         with self.metrics.stage("compress"):
             parts = await self.builder.compress(built)
@@ -232,21 +242,32 @@ class Ingest(Struct, frozen=True, kw_only=True):
             source_url=run.callback_url,
             source_etag=pulled.etag,
             created_at=now,
+            run_id=run.id if run.notified else None,
         )
-        async with self._fenced(job) as tx:
-            if not await queries.lock_owner(tx, owner.id):
-                # The onboarding was cancelled: its runs have ended, and the document is discarded.
+        warnings = partner_warnings(built.warnings)
+        async with self._serving(job, run) as tx:
+            if tx is None:
+                return Done()
+            current = await queries.find_current(tx, owner.id)
+            if current is not None and current.content_hash == built.content_hash:
+                # While it was built, the store has switched back to a set with this content.
+                await self.switches.serve(tx, run, current.id, warnings=warnings, now=now)
                 return Done()
             await queries.insert_set(tx, new, parts)
             await self.quota.take(tx, owner.partner_id, sum(map(len, parts.values())), now=now)
-            leaves = None if current is None else current.id
-            if not await queries.switch(tx, owner.id, leaves=leaves, to=set_id, now=now):
-                raise JobLost("another run switched the owner")
-            finished = EndedRun(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
-            await self._end(tx, finished, set_id)
+            await self.switches.serve(tx, run, set_id, warnings=warnings, now=now)
             crash.point("catalog.written")
         crash.point("catalog.switched")
         return Done()
+
+    @asynccontextmanager
+    async def _serving(self, job: Job[IngestJob], run: Run) -> AsyncIterator[Write | None]:
+        """Open the transaction in which the run serves its set; None if the run has ended: it was cancelled."""
+        async with self._fenced(job) as tx:
+            # A closed owner's onboarding was cancelled, and the document is discarded.
+            is_open = await queries.lock_owner(tx, run.owner.id)
+            found = await queries.find_run(tx, run.id) if is_open else None
+            yield tx if found is not None and found.status in OPEN else None
 
     async def _fail(
         self,
@@ -258,41 +279,21 @@ class Ingest(Struct, frozen=True, kw_only=True):
     ) -> Outcome:
         finished = EndedRun(run, RunStatus.FAILED, faults, self.clock(), warnings, excerpts=excerpts)
         async with self._fenced(job) as tx:
-            await self._end(tx, finished)
+            await self.switches.end(tx, finished)
         return Done()
 
-    async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
-        """End a run whose document is unchanged, with the warnings of the current set."""
-        async with self._fenced(job) as tx:
-            current = await queries.find_current(tx, run.owner.id)
-            set_id = None if current is None else current.id
-            warnings = () if set_id is None else await queries.find_warnings(tx, run.owner.id, set_id)
-            finished = EndedRun(run, RunStatus.SUCCEEDED, (), self.clock(), warnings)
-            await self._end(tx, finished, set_id)
+    async def _not_modified(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
+        """Serve the set whose document is unchanged, with the warnings that it had."""
+        async with self._serving(job, run) as tx:
+            if tx is not None:
+                assert current is not None, "only a set has an ETag"
+                warnings = await queries.find_warnings(tx, run.owner.id, current.id)
+                await self.switches.serve(tx, run, current.id, warnings=warnings, now=self.clock())
         return Done()
-
-    async def _end(self, tx: Write, finished: EndedRun, set_id: UUID | None = None) -> None:
-        ended = await queries.end_run(
-            tx,
-            finished.run.id,
-            status=finished.status,
-            errors=finished.errors,
-            warnings=finished.warnings,
-            excerpts=finished.excerpts,
-            set_id=set_id,
-            now=finished.at,
-        )
-        if ended:
-            await self.on_finished(tx, finished)
-            tx.after_commit(partial(self._count, finished))
-
-    def _count(self, finished: EndedRun) -> None:
-        self.metrics.ingested(finished.status.value)
-        if finished.built is not None or finished.status is RunStatus.FAILED:
-            self.activity.ingested(switched=finished.built is not None)
 
 
 async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:
     """Close the owner and fail its open runs; the document of a pull in progress is discarded."""
     await queries.close_owner(tx, owner_id, now=now)
+    await uploads.delete_uploads_of(tx, owner_id)
     await queries.end_open_runs(tx, owner_id, fault=_CANCELLED, now=now)

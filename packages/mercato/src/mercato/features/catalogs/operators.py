@@ -26,7 +26,7 @@ _FAILED: Final = runs.c.status == literal_column(f"'{RunStatus.FAILED}'")
 class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list. `before` is the last id shown."""
 
-    partner_id: UUID
+    partner_id: UUID | None = None
     store_id: UUID | None = None
     failed: bool = False
     since: datetime | None = None
@@ -79,7 +79,8 @@ async def list_runs(tx: Read, wanted: RunFilter, *, limit: int) -> list[RunSumma
 
 
 def _filter(query: Select[tuple[object, ...]], wanted: RunFilter) -> Select[tuple[object, ...]]:
-    query = query.where(runs.c.partner_id == wanted.partner_id)
+    if wanted.partner_id is not None:
+        query = query.where(runs.c.partner_id == wanted.partner_id)
     if wanted.store_id is not None:
         owner = select(owners.c.id).where(owners.c.store_id == wanted.store_id).scalar_subquery()
         query = query.where(runs.c.owner_id == owner)
@@ -101,12 +102,6 @@ async def find_previous_set(tx: Read, owner_id: UUID, set_id: UUID) -> UUID | No
         .limit(1)
     )
     found: UUID | None = await tx.scalar(before)
-    return found
-
-
-async def find_current_set(tx: Read, owner_id: UUID) -> UUID | None:
-    """Return the set that the owner serves now."""
-    found: UUID | None = await tx.scalar(select(owners.c.current_set_id).where(owners.c.id == owner_id))
     return found
 
 

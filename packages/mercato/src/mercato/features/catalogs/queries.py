@@ -74,22 +74,8 @@ _FIND_CURRENT: Final = prepared(
     .join(owners, owners.c.current_set_id == sets.c.id)
     .where(_OF_OWNER)
 )
+_FIND_CURRENT_SET: Final = prepared(select(owners.c.current_set_id).where(_OF_OWNER))
 _INSERT_SET: Final = prepared_insert(sets, *NewSet.__struct_fields__)
-_SERVE: Final = {
-    leaves_one: prepared_update(
-        owners,
-        "current_set_id",
-        where=[
-            _OF_OWNER,
-            _IS_OPEN,
-            owners.c.current_set_id == bindparam("leaves")
-            if leaves_one
-            else owners.c.current_set_id.is_(None),
-        ],
-    )
-    for leaves_one in (True, False)
-}
-_SUPERSEDE: Final = prepared_update(sets, "superseded_at", where=[_OF_SET])
 _TOUCH_SOURCE: Final = prepared_update(sets, "source_url", "source_etag", where=[_OF_SET])
 _FIND_OWNER_OF_SET: Final = prepared(select(sets.c.owner_id).where(_OF_SET))
 
@@ -100,22 +86,18 @@ async def find_current(tx: Read, owner_id: UUID) -> CurrentSet | None:
     return None if row is None else CurrentSet(*row)
 
 
+async def find_current_set(tx: Read, owner_id: UUID) -> UUID | None:
+    """Return the id of the set that the owner serves now."""
+    found: UUID | None = await tx.scalar(_FIND_CURRENT_SET, {"owner_id": owner_id})
+    return found
+
+
 async def insert_set(tx: Write, new: NewSet, parts: Mapping[str, bytes]) -> None:
-    """Store a set and its bytes (coding → body); it isn't served before `switch`."""
+    """Store a set and its bytes (coding → body); it isn't served before `periods.switch`."""
     await tx.execute(_INSERT_SET, msgspec.structs.asdict(new))
     for coding, body in parts.items():
         # Not prepared: megabytes are written in a thread.
         await tx.execute(insert(bodies).values(set_id=new.id, coding=coding, body=body))
-
-
-async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, now: datetime) -> bool:
-    """Make `to` the owner's current set; False if `leaves` isn't the current one any more, or the owner is closed."""
-    moved = await tx.execute(
-        _SERVE[leaves is not None], {"owner_id": owner_id, "leaves": leaves, "current_set_id": to}
-    )
-    if leaves is not None:
-        await tx.execute(_SUPERSEDE, {"set_id": leaves, "superseded_at": now})
-    return moved.rowcount == 1
 
 
 async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -> None:
@@ -137,21 +119,10 @@ async def find_owner_of_set(tx: Read, set_id: UUID) -> UUID | None:
     return owner_id
 
 
-async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
-    """Delete at most `limit` sets that were superseded before the instant; return how many."""
-    served = select(owners.c.current_set_id).where(owners.c.current_set_id.is_not(None), _IS_OPEN)
-    old = select(sets.c.id).where(sets.c.superseded_at < before, ~sets.c.id.in_(served)).limit(limit)
-    ids = [row.id for row in await tx.all(old)]
-    if ids:
-        await tx.execute(delete(bodies).where(bodies.c.set_id.in_(ids)))
-        await tx.execute(delete(sets).where(sets.c.id.in_(ids)))
-    return len(ids)
-
-
 # --- runs -----------------------------------------------------------------------------------------
 
 _RUN: Final = [column for column in runs.c if column.name != "excerpts"]
-_INSERT_RUN: Final = prepared_insert(runs, *(column.name for column in _RUN if column.name != "set_id"))
+_INSERT_RUN: Final = prepared_insert(runs, *(column.name for column in _RUN))
 _COUNT_WAITING: Final = prepared(
     select(func.count()).where(_RUN_OF_OWNER, runs.c.status == RunStatus.QUEUED.value)
 )
@@ -164,6 +135,17 @@ _LIST_NOTIFIED: Final = prepared(
 )
 _LAST: Final = UUID(int=2**128 - 1)
 _MOVE_RUN: Final = prepared_update(runs, "status", "updated_at", where=[_OF_RUN, _RUN_IS_OPEN])
+_SCHEDULE_RUN: Final = prepared_update(
+    runs, "warnings", "set_id", "updated_at", where=[_OF_RUN, _RUN_IS_OPEN]
+)
+_LIST_DUE: Final = prepared(
+    select(*_RUN)
+    .where(_RUN_OF_OWNER, runs.c.set_id.is_not(None), runs.c.activate_at <= bindparam("until"), _RUN_IS_OPEN)
+    .order_by(runs.c.activate_at, runs.c.id)
+)
+_COUNT_SCHEDULED: Final = prepared(
+    select(func.count()).where(_RUN_OF_OWNER, runs.c.activate_at.is_not(None), _RUN_IS_OPEN)
+)
 _END: Final = ("status", "errors", "updated_at")
 _END_RUN: Final = prepared_update(
     runs, *_END, "warnings", "excerpts", "set_id", where=[_OF_RUN, _RUN_IS_OPEN]
@@ -184,9 +166,29 @@ async def insert_run(tx: Write, run: Run) -> None:
         "partner_id": run.owner.partner_id,
         "status": run.status.value,
         "errors": "[]",
-        "warnings": "[]",
+        "warnings": as_json(run.warnings).decode(),
     }
     await tx.execute(_INSERT_RUN, row)
+
+
+async def schedule_run(
+    tx: Write, run_id: UUID, set_id: UUID, *, warnings: Sequence[PartnerWarning], now: datetime
+) -> None:
+    """Record the set of a run that waits for its instant."""
+    texts = as_json(warnings).decode()
+    await tx.execute(
+        _SCHEDULE_RUN, {"run_id": run_id, "set_id": set_id, "warnings": texts, "updated_at": now}
+    )
+
+
+async def list_due(tx: Read, owner_id: UUID, *, until: datetime) -> list[Run]:
+    """Return the owner's scheduled runs up to the instant, in the order in which they switch."""
+    return [_run(row) for row in await tx.all(_LIST_DUE, {"owner_id": owner_id, "until": until})]
+
+
+async def count_scheduled(tx: Read, owner_id: UUID) -> int:
+    """Return how many of the owner's runs that haven't ended switch at an instant."""
+    return int(await tx.scalar(_COUNT_SCHEDULED, {"owner_id": owner_id}))
 
 
 async def count_waiting(tx: Read, owner_id: UUID) -> int:
@@ -295,6 +297,7 @@ def _run(row: Row[Any]) -> Run:
         traceparent=row.traceparent,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        activate_at=row.activate_at,
     )
 
 

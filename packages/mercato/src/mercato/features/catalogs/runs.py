@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import Settings
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+from mercato_contract.wire import parse_instant
 
 TRANSITIONS: Final = {
     RunStatus.QUEUED: {RunStatus.PULLING, RunStatus.FAILED},
@@ -22,7 +23,8 @@ TRANSITIONS: Final = {
     RunStatus.FAILED: set[RunStatus](),
 }
 """The transitions of one attempt. Two are beyond the specification: after a 304 a run succeeds from `pulling`, since
-there is nothing to process, and one that can't be performed fails from `queued`."""
+there is nothing to process, and one that can't be performed fails from `queued`. A run that switches back to a kept set
+begins as `succeeded`."""
 
 OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
 """The states that aren't terminal."""
@@ -62,6 +64,12 @@ class Run(Struct, frozen=True, kw_only=True):
     traceparent: str
     created_at: datetime
     updated_at: datetime
+    activate_at: datetime | None = None
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether its set is stored and waits for the instant at which the owner switches to it."""
+        return self.set_id is not None and self.status in OPEN
 
 
 class CurrentSet(Struct, frozen=True):
@@ -87,6 +95,35 @@ class NewSet(Struct, frozen=True):
     source_url: str
     source_etag: str | None
     created_at: datetime
+    run_id: UUID | None
+
+
+class Period(Struct, frozen=True):
+    """When an owner served a set: until now if `superseded_at` is None."""
+
+    id: UUID
+    set_id: UUID
+    run_id: UUID | None
+    rolled_back_from: UUID | None
+    activated_at: datetime
+    superseded_at: datetime | None
+    is_kept: bool
+
+
+MAX_DAYS_AHEAD: Final = 90
+"""Days by which a switch can be scheduled ahead."""
+
+
+def activation_fault(text: str, now: datetime) -> str | None:
+    """Return what is wrong with the text of `activateAt`, or None."""
+    at = parse_instant(text)
+    if at is None:
+        return "activateAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    if at <= now:
+        return "activateAt must be in the future. Leave it out to switch at once."
+    if at > now + timedelta(days=MAX_DAYS_AHEAD):
+        return f"activateAt may be at most {MAX_DAYS_AHEAD} days ahead. Send the catalog later."
+    return None
 
 
 MAX_WARNINGS: Final = 100

@@ -1,6 +1,6 @@
-"""Catalog owners, their immutable CatalogSets, and the runs that pull them."""
+"""Catalog owners, their immutable CatalogSets, when each was served, and the runs that bring them."""
 
-from sqlalchemy import Boolean, Column, Index, LargeBinary, Table, Text, column, table, text
+from sqlalchemy import Boolean, Column, Index, Integer, LargeBinary, Table, Text, column, table, text
 
 from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
@@ -31,6 +31,15 @@ catalog_sets = Table(
     Column("source_etag", Text),
     Column("created_at", Instant, nullable=False),
     Column("superseded_at", Instant),
+    # The run that a partner requested and that made the set; null for an onboarding's.
+    Column("run_id", Id),
+    # The period in which it is served, or was last. A set with a run and without a period was never served. A set of
+    # an earlier release has neither: it was served from the instant at which it was created.
+    Column("period_id", Id),
+    Column("activated_at", Instant),
+    Column("rolled_back_from", Id),
+    # The instant until which a scheduled activation needs the set.
+    Column("needed_until", Instant),
 )
 Index("ix_catalog_sets_owner_id", catalog_sets.c.owner_id)
 _superseded = text("superseded_at IS NOT NULL")
@@ -50,6 +59,33 @@ catalog_bodies = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+# Past periods of sets that are served again or were deleted; the last period of any other set is in its row.
+catalog_periods = Table(
+    "catalog_periods",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("owner_id", Id, nullable=False),
+    Column("set_id", Id, nullable=False),
+    Column("run_id", Id),
+    Column("rolled_back_from", Id),
+    Column("activated_at", Instant, nullable=False),
+    Column("superseded_at", Instant, nullable=False),
+)
+Index("ix_catalog_periods_owner_id", catalog_periods.c.owner_id, catalog_periods.c.id)
+Index("ix_catalog_periods_superseded_at", catalog_periods.c.superseded_at)
+
+# Documents that partners sent, compressed and in pieces, from the 202 until their runs have read them.
+catalog_uploads = Table(
+    "catalog_uploads",
+    metadata,
+    Column("run_id", Id, primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("partner_id", Id, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+Index("ix_catalog_uploads_partner_id", catalog_uploads.c.partner_id)
+
 catalog_runs = Table(
     "catalog_runs",
     metadata,
@@ -59,6 +95,7 @@ catalog_runs = Table(
     Column("partner_id", Id, nullable=False),
     # False for an onboarding's own pull, which has neither event nor history; true for one that a partner requested.
     Column("notified", Boolean, nullable=False),
+    # Empty for a run without a pull: its document was sent, or it switched back to an earlier set.
     Column("callback_url", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("errors", Text, nullable=False),
@@ -69,6 +106,8 @@ catalog_runs = Table(
     Column("traceparent", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
+    # The instant of a scheduled switch. Such a run is `processing` with its set until then.
+    Column("activate_at", Instant),
 )
 Index("ix_catalog_runs_owner_id", catalog_runs.c.owner_id, catalog_runs.c.id)
 Index("ix_catalog_runs_partner_id", catalog_runs.c.partner_id, catalog_runs.c.id)

@@ -114,6 +114,7 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
     },
     "now": BigInteger(),
     "top": BigInteger(),
+    "rest_top": BigInteger(),
     "chunk": BigInteger(),
     "counted": BigInteger(),
     "limit": BigInteger(),
@@ -223,13 +224,18 @@ def _page(shape: Shape) -> str:
     if shape.by_name or shape.by_cells:
         by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
         return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
-    # First the stores with the words in their name, then the others; of each at most as many as the page needs.
-    best, rest = (
+    # First the stores with the words in their name, then those with the whole words, then those with a longer last
+    # word; of each at most as many as the page needs.
+    best, whole, rest = (
         f"SELECT number, {tier} AS tier, {_CHUNK if _chunks(shape) else 0} AS chunk, NULL AS chord "  # noqa: S608  # parts of this module
-        f"FROM ({_tier(shape, words)} LIMIT :top) {name}"
-        for tier, name, words in ((0, "best", ":best"), (1, "rest", ":rest"))
+        f"FROM ({_tier(shape, words)} LIMIT {most}) {name}"
+        for tier, name, words, most in (
+            (0, "best", ":best", ":top"),
+            (1, "whole", ":whole", ":top"),
+            (2, "rest", ":rest", ":rest_top"),
+        )
     )
-    return f"SELECT * FROM ({best} UNION ALL {rest}) p"  # noqa: S608  # parts of this module
+    return f"SELECT * FROM ({best} UNION ALL {whole} UNION ALL {rest}) p"  # noqa: S608  # parts of this module
 
 
 def _tier(shape: Shape, words: str) -> str:
@@ -341,11 +347,26 @@ async def list_hits(
         values["keys"] = list(keys) if tx.dialect == "postgresql" else as_json(keys).decode()
     if shape.by_cells and search.circle is not None:
         values |= _ranges(tx, search.circle.ranges)
-    if shape.words and not shape.place:
+    statement = page_statement(shape)
+    if shape.words and not shape.place and search.text_query is not None:
         top = -(-(offset + limit) // CHUNK) * CHUNK if _chunks(shape) else offset + limit
         values |= _tiers(tx, search.text_query) | {"top": top, "chunk": CHUNK, "counted": counted}
-    rows: Sequence[Any] = await tx.all(page_statement(shape), values)
-    return (rows[0][0] if rows else None), [row for row in rows if row[3] is not None]
+        whole = search.text_query.whole
+        if whole == search.text_query:
+            values["rest_top"] = 0
+        elif counted:
+            # Both databases merge all words that begin alike before they return the first store. Whole words suffice
+            # if they fill the count and the page.
+            rows = await tx.all(statement, values | _words(tx, whole) | {"rest_top": 0})
+            if rows[0][0] == counted:
+                return counted, _hits_of(rows)
+        values.setdefault("rest_top", top)
+    rows = await tx.all(statement, values)
+    return (rows[0][0] if rows else None), _hits_of(rows)
+
+
+def _hits_of(rows: Sequence[Any]) -> list[Hit]:
+    return [row for row in rows if row[3] is not None]
 
 
 def _shape(tx: Read, search: Search, *, open_now: bool = False) -> Shape:
@@ -387,7 +408,11 @@ def _words(tx: Read, text_query: TextQuery | None) -> Parameters:
     return {} if text_query is None else {"words": render_query(tx.dialect, text_query)}
 
 
-def _tiers(tx: Read, text_query: TextQuery | None) -> Parameters:
-    assert text_query is not None
-    best = render_query(tx.dialect, text_query.best)
-    return {"best": best, "rest": exclude(tx.dialect, render_query(tx.dialect, text_query), best)}
+def _tiers(tx: Read, text_query: TextQuery) -> Parameters:
+    best, whole = (render_query(tx.dialect, one) for one in (text_query.best, text_query.whole))
+    longer = exclude(tx.dialect, render_query(tx.dialect, text_query), whole)
+    return {
+        "best": best,
+        "whole": exclude(tx.dialect, whole, best),
+        "rest": exclude(tx.dialect, longer, best),
+    }

@@ -81,6 +81,11 @@ class TextQuery(NamedTuple):
         named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
         return self._replace(terms=named)
 
+    @property
+    def whole(self) -> "TextQuery":
+        """The same query for stores that have every term as a whole word."""
+        return self._replace(terms=tuple(term._replace(prefix=False) for term in self.terms))
+
 
 def category_of(text: str) -> str:
     """Return the mark of a category, which ignores case, width and blanks."""

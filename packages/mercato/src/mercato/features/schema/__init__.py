@@ -17,4 +17,4 @@ from mercato.platform.db.schema import Schema
 TABLES: Final = (catalogs, certification, discovery, orders, partners, requests, sign_in, stores, webhooks)
 """The modules that register the features' tables, beside those of the platform."""
 
-SCHEMA: Final = Schema(head="0012", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
+SCHEMA: Final = Schema(head="0013", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)

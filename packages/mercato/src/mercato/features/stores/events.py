@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from mercato.features.catalogs.ingest import EndedRun
+from mercato.features.catalogs.switches import EndedRun
 from mercato.features.partners import webhook_tokens
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
@@ -38,7 +38,7 @@ class StoreEvents(Struct, frozen=True):
     async def finished(self, tx: Write, finished: EndedRun) -> None:
         """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
         run = finished.run
-        if finished.built is not None:
+        if finished.switched:
             await publish_change(tx, run.owner.store_id)
         if not run.notified:
             return
@@ -56,6 +56,7 @@ class StoreEvents(Struct, frozen=True):
                 status=finished.status,
                 errors=finished.errors,
                 warnings=(*views.warnings_of(store), *finished.warnings),
+                rolled_back_from=finished.rolled_back_from or UNSET,
             ),
             traceparent=tracing.current(run.traceparent),
         )

@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct
 
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.ingest import NewRun
 from mercato.features.catalogs.runs import Owner, Run
 from mercato.features.partners.credentials import STORES_TOPIC
 from mercato.features.partners.model import Caller
@@ -203,15 +204,14 @@ class Onboardings(Struct, frozen=True):
         run_id = self.new_id()
         if after is not None and run_id <= after.id:
             run_id = UUID(int=after.id.int + 1)
-        return await ingest.accept(
-            tx,
-            _owner(onboarding),
-            url or onboarding.catalog_callback_url,
+        new = NewRun(
+            id=run_id,
+            owner=_owner(onboarding),
+            callback_url=url or onboarding.catalog_callback_url,
             notified=False,
             traceparent=trace,
-            now=self.clock(),
-            run_id=run_id,
         )
+        return await ingest.accept(tx, new, now=self.clock())
 
     async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
         async with self.db.write() as tx:

@@ -24,7 +24,14 @@ from sqlalchemy import (
     update,
 )
 
-from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
+from mercato.features.catalogs.tables import (
+    catalog_bodies,
+    catalog_owners,
+    catalog_periods,
+    catalog_runs,
+    catalog_sets,
+    catalog_uploads,
+)
 from mercato.features.catalogs.tables import catalog_owners as owners
 from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.partners.tables import partners
@@ -373,6 +380,9 @@ async def delete_onboardings(tx: Write, partner_id: UUID, *, limit: int) -> Sequ
     sets = select(catalog_sets.c.id).where(catalog_sets.c.owner_id.in_(owners))
     await tx.execute(delete(catalog_bodies).where(catalog_bodies.c.set_id.in_(sets)))
     await tx.execute(delete(catalog_sets).where(catalog_sets.c.owner_id.in_(owners)))
+    await tx.execute(delete(catalog_periods).where(catalog_periods.c.owner_id.in_(owners)))
+    runs = select(catalog_runs.c.id).where(catalog_runs.c.owner_id.in_(owners))
+    await tx.execute(delete(catalog_uploads).where(catalog_uploads.c.run_id.in_(runs)))
     await tx.execute(delete(catalog_runs).where(catalog_runs.c.owner_id.in_(owners)))
     await tx.execute(delete(onboardings).where(onboardings.c.id.in_(owners)))
     return gone

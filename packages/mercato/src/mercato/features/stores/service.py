@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, Struct, field, structs
 
-from mercato.features.catalogs import ingest
+from mercato.features.catalogs import ingest, uploads
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.errors import CatalogIngestNotFound
+from mercato.features.catalogs.ingest import NewRun
+from mercato.features.catalogs.periods import list_periods
 from mercato.features.catalogs.queries import CompiledCatalogs
-from mercato.features.catalogs.runs import OPEN, Owner, Run
+from mercato.features.catalogs.runs import OPEN, Owner, Period, Run, activation_fault
+from mercato.features.catalogs.switches import Switches
+from mercato.features.catalogs.uploads import Receive, Receiving
 from mercato.features.partners.model import Caller
 from mercato.features.partners.storage import StorageQuota
 from mercato.features.partners.vault import Vault
@@ -27,11 +31,13 @@ from mercato.platform import crash
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.errors import Problem
+from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.geo.gazetteer import Location
+from mercato.platform.outbound.document import NewDocument
 from mercato.platform.outbound.urls import origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.cursor import page_of
+from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
 from mercato_contract.stores import (
     AddressRequest,
     ItemAvailabilityRequest,
@@ -43,6 +49,7 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
+from mercato_contract.wire import parse_instant
 
 
 class Stores(Struct, frozen=True):
@@ -57,6 +64,9 @@ class Stores(Struct, frozen=True):
     runs_waiting: int
     vault: Vault
     quota: StorageQuota
+    switches: Switches
+    new_document: NewDocument
+    receiving: Receiving = field(default_factory=Receiving)
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
         """Raises StoreNotFound."""
@@ -180,24 +190,91 @@ class Stores(Struct, frozen=True):
             raise StoreNotFound(store_id)
         return await self.id_mappings.get(row.catalog_set_id)
 
-    async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
-        """Accept a catalog run. Raises StoreNotFound, ValidationFailed, RateLimited."""
+    async def notify(
+        self, caller: Caller, store_id: UUID, request: CatalogSetNotification, *, trace: str
+    ) -> Run:
+        """Accept a catalog run. Raises StoreNotFound, ValidationFailed, RateLimited, TooManyActivations."""
         store = await self.cache.get_own(caller, store_id)
-        refuse([("/callbackUrl", uri_fault(callback_url, "callbackUrl"))])
+        now, url, wanted = self.clock(), request.callback_url, request.activate_at
+        refuse(
+            [
+                ("/callbackUrl", uri_fault(url, "callbackUrl")),
+                ("/activateAt", None if wanted is None else activation_fault(wanted, now)),
+            ]
+        )
         async with self.db.write() as tx:
-            await self.quota.check(tx, caller.partner_id, now=self.clock())
-            run = await ingest.accept_notified(
-                tx,
-                Owner(id=store.onboarding_id, store_id=store.id, partner_id=store.partner_id),
-                callback_url,
-                waiting=self.runs_waiting,
-                traceparent=trace,
-                now=self.clock(),
-                run_id=self.new_id(),
-            )
+            await self.quota.check(tx, caller.partner_id, now=now)
+            run = await self._accept(tx, store, url, wanted, trace=trace, now=now)
             await audit(tx, "run", run.id, detail={"storeId": store.id})
-            crash.point("run.written")
             return run
+
+    async def replace_catalog(
+        self, caller: Caller, store_id: UUID, receive: Receive, *, activate_at: str | None, trace: str
+    ) -> Run:
+        """Accept a catalog run for the document in the body that `receive` reads. Raises what `notify` and it raise.
+
+        Everything that can be refused without the body is refused before it is read.
+        """
+        store = await self.cache.get_own(caller, store_id)
+        fault = None if activate_at is None else activation_fault(activate_at, self.clock())
+        if fault is not None:
+            raise ValidationFailed.at(None, fault)
+        async with self.db.read() as tx:
+            await self.quota.check(tx, caller.partner_id, now=self.clock())
+            await uploads.check_room(tx, caller.partner_id)
+        with self.receiving.slot(caller.partner_id), self.new_document() as document:
+            await uploads.receive_into(document, receive)
+            now = self.clock()
+            async with self.db.write() as tx:
+                await self.quota.take(tx, caller.partner_id, document.size, now=now)
+                await uploads.check_room(tx, caller.partner_id)
+                run = await self._accept(tx, store, "", activate_at, trace=trace, now=now)
+                await uploads.insert_upload(tx, run.id, caller.partner_id, document)
+                await audit(tx, "store", store.id, detail={"catalogIngestId": run.id})
+                return run
+
+    async def _accept(
+        self, tx: Write, store: StoreRow, url: str, activate_at: str | None, *, trace: str, now: datetime
+    ) -> Run:
+        new = NewRun(
+            id=self.new_id(),
+            owner=_owner_of(store),
+            callback_url=url,
+            traceparent=trace,
+            activate_at=None if activate_at is None else parse_instant(activate_at),
+        )
+        run = await ingest.accept_notified(tx, new, waiting=self.runs_waiting, now=now)
+        crash.point("run.written")
+        return run
+
+    async def activate_set(
+        self, caller: Caller, store_id: UUID, set_id: UUID, *, trace: str
+    ) -> CatalogSetActivated:
+        """Switch back to an earlier set. Raises StoreNotFound, CatalogSetNotFound, CatalogSetExpired."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.write() as tx:
+            left, run_id = await self.switches.roll_back(tx, _owner_of(store), set_id, traceparent=trace)
+            if run_id is not None:
+                detail = {"catalogSetId": set_id, "rolledBackFrom": left, "catalogIngestId": run_id}
+                await audit(tx, "store", store_id, detail=detail)
+        return CatalogSetActivated(catalog_set_id=set_id, rolled_back_from=left)
+
+    async def cancel_activation(self, caller: Caller, store_id: UUID, run_id: UUID) -> None:
+        """Cancel a scheduled switch. Raises StoreNotFound, CatalogIngestNotFound, ActivationNotPending."""
+        store = await self.cache.get_own(caller, store_id)
+        await self.get_run(caller, store_id, run_id)
+        async with self.db.write() as tx:
+            if await self.switches.cancel(tx, _owner_of(store), run_id):
+                await audit(tx, "run", run_id, detail={"storeId": store_id, "activation": "cancelled"})
+
+    async def list_sets(
+        self, caller: Caller, store_id: UUID, *, before: UUID | None, limit: int
+    ) -> tuple[Sequence[Period], str | None]:
+        """Return when the store served which set, the last one first, and the next cursor."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.read() as tx:
+            rows = await list_periods(tx, store.onboarding_id, before=before, limit=limit + 1)
+        return page_of(rows, limit, lambda period: period.id)
 
     async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:
         """Return a run of the caller's store. Raises StoreNotFound, CatalogIngestNotFound."""
@@ -234,6 +311,10 @@ async def set_status(
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
     await publish_change(tx, store_id)
     return True
+
+
+def _owner_of(store: StoreRow) -> Owner:
+    return Owner(id=store.onboarding_id, store_id=store.id, partner_id=store.partner_id)
 
 
 def _with_store_warnings(run: Run, store: StoreRow) -> Run:

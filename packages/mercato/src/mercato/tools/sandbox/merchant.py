@@ -25,7 +25,7 @@ PAUSE: Final = timedelta(seconds=1.5)
 LATE: Final = timedelta(seconds=1)
 """How long after its end a pause may still be seen."""
 
-RUNS: Final = 3
+RUNS: Final = 5
 """Catalog runs that the demo requests, each of which ends in one event."""
 
 # --- stores go live -----------------------------------------------------------------------------------
@@ -130,6 +130,29 @@ async def repeat(context: DemoContext) -> None:
         "An unchanged one is not downloaded",
         f"{spared} answer 304; {_set_words(same=same)}",
         ended["status"] == "succeeded" and spared == 1 and same,
+    )
+
+
+async def switch_back(context: DemoContext) -> None:
+    """Send a catalog with a mistake, and serve the one before it again."""
+    before, store = await context.set_id("ramen"), context.store("ramen")
+    mistaken = {"currency": "JPY", "items": {"ramen": {"name": "Ramen", "basePrice": "9"}}}
+    accepted = context.expect(
+        await context.partner.put(f"{store}/catalog", mistaken), 202, "A catalog is sent"
+    )
+    await context.event(accepted["catalogIngestId"])
+    sent = await context.set_id("ramen")
+    reply = await context.partner.post(f"{store}/catalog-sets/{before}/activate")
+    back = context.expect(reply, 200, "An earlier set is served again")
+    listed = (await context.partner.get(f"{store}/catalog-sets")).json()["catalogSets"]
+    event = await context.event(listed[0]["catalogIngestId"])
+    context.say(f"event {event.json()['type']}, rolledBackFrom {event.json()['data']['rolledBackFrom']}")
+    context.prove(
+        "A mistake in a catalog is undone at once",
+        f"the catalogSetId of before; {len(listed)} entries in the history",
+        back == {"catalogSetId": before, "rolledBackFrom": sent}
+        and await context.set_id("ramen") == before != sent
+        and [one["catalogSetId"] for one in listed] == [before, sent, before],
     )
 
 
@@ -251,6 +274,7 @@ STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] =
     ("A price changes", reprice),
     ("A broken catalog is published over a good one", stumble),
     ("A notification without a change", repeat),
+    ("A catalog is sent with a mistake, and the one before is served again", switch_back),
     ("A store pauses, and the clock resumes it", pause),
     ("An item sells out", sell_out),
     ("The signed events are verified", verify),

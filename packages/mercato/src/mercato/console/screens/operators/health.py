@@ -21,7 +21,7 @@ _PLACES: Final = {
     "due work": ("Jobs", "/console/jobs"),
     "dead work": ("Jobs", "/console/jobs"),
     "orders": ("Open orders", "/console/orders?state=open"),
-    "deliveries": ("Failed deliveries", "/console/deliveries?status=failed"),
+    "deliveries": ("Failed deliveries", "/console/webhooks?status=failed"),
 }
 """Where a check's details are, by its name."""
 

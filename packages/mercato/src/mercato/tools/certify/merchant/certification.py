@@ -11,6 +11,8 @@ from time import monotonic
 from typing import Final
 from uuid import UUID
 
+from msgspec import UNSET
+
 from mercato.features.catalogs.lint import lint
 from mercato.features.certification.report import Outcome
 from mercato.features.stores.events import SYNC_EVENTS
@@ -78,7 +80,11 @@ def rejects(event: Event) -> Run[Context]:
 
 
 async def _sync(
-    context: Context, status: RunStatus = RunStatus.SUCCEEDED, change: Change | None = None
+    context: Context,
+    status: RunStatus = RunStatus.SUCCEEDED,
+    change: Change | None = None,
+    *,
+    is_rollback: bool = False,
 ) -> Message:
     run_id = new_id()
     data = CatalogSyncWebhookData(
@@ -86,6 +92,7 @@ async def _sync(
         store_id=context.store.id,
         status=status,
         errors=(FAULT,) if status is RunStatus.FAILED else (),
+        rolled_back_from=new_id() if is_rollback else UNSET,
     )
     return context.message(
         SUFFIXES[SYNC_EVENTS[status]], SYNC_EVENTS[status], data, webhook_id=run_id, change=change
@@ -118,6 +125,7 @@ async def _placed_and_cancelled(context: Context) -> Message:
 EVENTS: Final[Mapping[str, Run[Context]]] = {
     "catalog-sync-succeeded": acknowledges(_sync),
     "catalog-sync-failed": acknowledges(partial(_sync, status=RunStatus.FAILED)),
+    "catalog-sync-rolled-back": acknowledges(partial(_sync, is_rollback=True)),
     "order-cancelled": acknowledges(_placed_and_cancelled),
     "unknown-order-cancelled": acknowledges(_cancelled),
     "cancelled-again": acknowledges(_placed_and_cancelled, times=2),

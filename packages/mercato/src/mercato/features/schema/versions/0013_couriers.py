@@ -5,8 +5,8 @@ from alembic import op
 
 from mercato.platform.db.types import Instant
 
-revision = "0012"
-down_revision = "0011"
+revision = "0013"
+down_revision = "0012"
 
 
 def upgrade() -> None:

@@ -1,0 +1,160 @@
+"""Documents that partners send: compressed while they arrive, kept in the database until their runs have read them.
+
+A piece has at most a megabyte, so that neither the request nor the run ever holds a document.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import bindparam, delete, func, insert, select
+
+from mercato.features.catalogs.tables import catalog_runs as runs
+from mercato.features.catalogs.tables import catalog_uploads as uploads
+from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.errors import RateLimited
+from mercato.platform.outbound.document import Document, in_thread
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+MiB: Final = 1024 * 1024
+
+CONCURRENCY: Final = 2
+"""Documents of one partner that a process receives at a time."""
+
+MAX_KEPT: Final = 64 * MiB
+"""Compressed bytes of one partner's documents that wait for their runs; the last one may exceed it."""
+
+PIECE: Final = MiB
+"""Bytes of a piece, compressed."""
+
+STEP: Final = 256 * 1024
+"""Bytes that are compressed at a time: in the documents' thread, which large documents thereby share."""
+
+LEVEL: Final = 3
+
+RETRY_AFTER: Final = 2
+"""Seconds for Retry-After when a partner sends too many at a time."""
+
+Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Reads a request's body and passes each chunk to the function."""
+
+_SIZE_KEPT: Final = prepared(
+    select(func.coalesce(func.sum(uploads.c.size), 0)).where(uploads.c.partner_id == bindparam("partner_id"))
+)
+_PIECE: Final = select(uploads.c.body).where(
+    uploads.c.run_id == bindparam("of_run"), uploads.c.place == bindparam("at_place")
+)
+_DELETE: Final = prepared(delete(uploads).where(uploads.c.run_id == bindparam("of_run")))
+
+
+class UploadGoneError(Exception):
+    """The document of a run is no longer kept."""
+
+    message = "The document that was sent is no longer kept. Send it again."
+
+
+class Receiving:
+    """Counts the documents that a process receives, by partner: one partner's leave room for the others'."""
+
+    def __init__(self) -> None:
+        self._running: Counter[UUID] = Counter()
+
+    @contextmanager
+    def slot(self, partner_id: UUID) -> Iterator[None]:
+        """Count a document during the block. Raises RateLimited before anything is read."""
+        if self._running[partner_id] >= CONCURRENCY:
+            raise RateLimited(
+                f"{CONCURRENCY} catalogs of this account are being received. Wait until one has arrived.",
+                retry_after=RETRY_AFTER,
+            )
+        self._running[partner_id] += 1
+        try:
+            yield
+        finally:
+            self._running[partner_id] -= 1
+            if not self._running[partner_id]:
+                del self._running[partner_id]
+
+
+async def receive_into(document: Document, receive: Receive) -> None:
+    """Read a body and write it, compressed, into the document. Raises what `receive` raises."""
+    compressor = zstd.ZstdCompressor(level=LEVEL)
+    waiting = bytearray()
+
+    async def write(chunk: bytes) -> None:
+        nonlocal waiting
+        waiting += chunk
+        if len(waiting) >= STEP:
+            step, waiting = waiting, bytearray()
+            await document.write(await in_thread(compressor.compress, step))
+
+    await receive(write)
+    # The rest is short: it takes about a millisecond.
+    await document.write(compressor.compress(waiting) + compressor.flush())
+
+
+async def check_room(tx: Read, partner_id: UUID) -> None:
+    """Raise RateLimited if the partner's documents that wait for their runs have too many bytes together."""
+    if int(await tx.scalar(_SIZE_KEPT, {"partner_id": partner_id})) >= MAX_KEPT:
+        raise RateLimited(
+            f"{MAX_KEPT:,} bytes of this account's catalogs wait for their runs. Poll these runs, then send again.",
+            retry_after=RETRY_AFTER,
+        )
+
+
+async def insert_upload(tx: Write, run_id: UUID, partner_id: UUID, document: Document) -> None:
+    """Keep a compressed document until its run has read it."""
+    place = 0
+    async for piece in _pieces(document):
+        row = {"run_id": run_id, "place": place, "partner_id": partner_id, "size": len(piece), "body": piece}
+        # Not prepared: a megabyte is written in a thread.
+        await tx.execute(insert(uploads).values(row))
+        place += 1
+
+
+async def _pieces(document: Document) -> AsyncIterator[bytes]:
+    if document.size <= PIECE:
+        yield await document.read()
+        return
+    file = await document.file()
+    while piece := await in_thread(file.read, PIECE):
+        yield piece
+
+
+async def read_upload(db: Database, run_id: UUID, document: Document) -> None:
+    """Write the document of a run into an empty one. Raises UploadGoneError."""
+    decompressor = zstd.ZstdDecompressor()
+    place = 0
+    while True:
+        async with db.read() as tx:
+            piece = await tx.scalar(_PIECE, {"of_run": run_id, "at_place": place})
+        if piece is None:
+            break
+        place += 1
+        while True:
+            part = await in_thread(decompressor.decompress, piece, STEP)
+            await document.write(part)
+            if decompressor.eof or decompressor.needs_input:
+                break
+            piece = b""
+    if not decompressor.eof:
+        raise UploadGoneError
+
+
+async def delete_upload(tx: Write, run_id: UUID) -> None:
+    """Delete the document of a run, if it has one."""
+    await tx.execute(_DELETE, {"of_run": run_id})
+
+
+async def delete_uploads_of(tx: Write, owner_id: UUID) -> None:
+    """Delete the documents of an owner's runs."""
+    of_owner = select(runs.c.id).where(runs.c.owner_id == owner_id)
+    await tx.execute(delete(uploads).where(uploads.c.run_id.in_(of_owner)))

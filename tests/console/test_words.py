@@ -1,0 +1,125 @@
+"""Words and lists: names of the navigation, short ids, times as people say them, and the account's time zone."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.api.trade import Time, trade
+from tests.console.test_screens import check_frame
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.service import Merchant, Service
+
+from mercato.console import times
+
+
+async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    await deal.placed()
+    browser, page = await enter_as_partner(mercato, deal.front)
+    assert {"Webhooks", "Refused requests"} <= set(page.navigation)
+    assert not {"Deliveries", "Requests"} & set(page.navigation)
+    for old, new, heading in (
+        ("deliveries", "webhooks", "Webhooks"),
+        ("deliveries?status=failed", "webhooks?status=failed", "Webhooks"),
+        ("requests", "refused-requests", "Refused requests"),
+        ("requests?errorCode=X%20Y&since=", "refused-requests?errorCode=X%20Y&since=", "Refused requests"),
+    ):
+        page = await browser.open(f"/console/{old}")
+        assert (page.heading, page.url) == (heading, f"{mercato.base}/console/{new}")
+    row = (await browser.open("/console/webhooks")).root.all("a", **{"class": "id"})[0].attributes["href"]
+    moved = await browser.open(row.replace("webhooks", "deliveries"))
+    assert (moved.status, moved.url) == (200, mercato.base + row)
+    assert (await browser.open("/console/deliveries/%0d%0aLocation:%20x")).status == 404
+
+
+async def test_lists_show_the_last_eight_characters_of_ids_and_copy_them_whole(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    order = (await deal.placed())["orderId"]
+    browser, _ = await enter_as_operator(mercato)
+    for path in ("orders", "webhooks", "catalogs"):
+        page = await browser.open(f"/console/{path}")
+        check_frame(page)
+        copied = [one.attributes["data-copy"] for one in page.root.all("button", **{"class": "copy"})]
+        links = page.root.all("a", **{"class": "id"})
+        assert copied == [one.attributes["title"] for one in links]
+        assert copied
+        assert [one.text for one in links] == [whole[-8:] for whole in copied]
+        assert all(one.attributes["href"].endswith(whole) for one, whole in zip(links, copied, strict=True))
+    page = await browser.open(f"/console/orders/{order}")
+    assert order in page.region("Details"), "whole on the page of the thing"
+
+
+async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_account_chooses(
+    mercato: Service, shop: Merchant, clock_ahead: Time
+):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    clock_ahead.ahead = timedelta(minutes=3)
+    browser, page = await enter_as_partner(mercato, deal.pos)
+    assert "Times are in UTC." in page.text
+    page = await browser.open("/console/orders")
+    (shown,) = page.root.all("td")[4].all("time")
+    assert shown.text == "3 min ago"
+    assert shown.attributes["title"].endswith(" UTC")
+    account = await browser.open("/console/account")
+    check_frame(account)
+    done = await browser.press(account, "Set time zone", timezone="Asia/Tokyo")
+    assert done.status_region == "Times are shown in Asia/Tokyo now."
+    assert "Times are in Asia/Tokyo." in done.text
+    (there,) = (await browser.open("/console/orders")).root.all("td")[4].all("time")
+    assert there.attributes["datetime"] == shown.attributes["datetime"]
+    at = datetime.fromisoformat(there.attributes["datetime"]) + timedelta(hours=9)
+    assert there.attributes["title"] == f"{at:%Y-%m-%d %H:%M:%S} Asia/Tokyo"
+    for unknown in ("Mars/Olympus", "../etc/passwd", "UTC\r\nX: y"):
+        assert (await browser.post("/console/account/timezone", {"timezone": unknown})).status == 422
+    assert "Asia/Tokyo" in (await browser.open("/console/orders")).text
+    browser.cookies = {
+        name: "x/y" if "timezone" in name else value for name, value in browser.cookies.items()
+    }
+    assert "Times are in UTC." in (await browser.open("/console/orders")).text
+
+
+@pytest.mark.parametrize(
+    ("age", "words"),
+    [
+        (timedelta(0), "just now"),
+        (timedelta(minutes=89), "89 min ago"),
+        (timedelta(hours=2), "2 h ago"),
+        (timedelta(days=3), "3 d ago"),
+        (timedelta(days=61), "2026-01-01 00:00:00"),
+        (timedelta(seconds=-1), "2026-01-01 00:00:00"),
+    ],
+)
+def test_the_age_of_an_instant_is_told_while_it_is_short(age: timedelta, words: str):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    context: Any = {"console": {"now": at + age, "timezone": "UTC"}}
+    assert f">{words}</time>" in times.since(context, at)
+
+
+async def test_operators_see_the_catalogs_of_all_merchants_without_what_is_theirs(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    secret = "/failed.json?token=private-token"  # a made-up one
+    shop.documents["/failed.json"] = {"currency": "private words", "items": 3}
+    await mercato.onboard(deal.pos, shop.base + secret, name="failing")
+    browser, page = await enter_as_operator(mercato)
+    assert "Catalogs" in page.navigation
+    page = await browser.open("/console/catalogs")
+    assert [row[0] for row in page.rows("Runs")] == ["failed", "succeeded"]
+    assert "private-token" not in page.body.decode()
+    run = page.root.all("a", **{"class": "id"})[0].attributes["href"]
+    shown = await browser.open(run)
+    check_frame(shown)
+    assert all(len(row) == 2 for row in shown.rows("Errors")), "without excerpts of the document"
+    assert "private-token" not in shown.body.decode()
+    failed = await browser.press(page, "Filter", status="failed", storeId="Test Store")
+    assert failed.rows("Runs") == [[failed.root.all("td")[0].text]], "the live store has no failed run"
+    none = await browser.press(page, "Filter", partner="nobody")
+    assert "No partner has this name or id." in none.text
+    front, _ = await enter_as_partner(mercato, deal.front)
+    assert (await front.open(run)).status == 404
+    other, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    assert (await other.open(run)).status == 404
