@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from mercato.features.compression import decompress
+from mercato.features.events.tables import events
 from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
@@ -23,6 +24,7 @@ async def text_of(tx: Read, *tables: Table) -> str:
 def _readable(table: Table, row: Any, bases: dict[Any, bytes]) -> bytes | None:
     if table is orders:
         return decompress(row.content)
-    if table in {deliveries, idempotency_keys} and row.body is not None:
+    # A delivery of an event has no body: the event's is sent.
+    if table in {deliveries, events, idempotency_keys} and row.body:
         return decompress(row.body, base=bases.get(row.order_id))
     return None

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import update
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
 from tests.service import CATALOG, Merchant, Service, merchant, service
 
 from mercato.features.catalogs import periods
+from mercato.features.events.sequencer import number
+from mercato.features.events.tables import sequencer
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.platform import clock
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS
@@ -92,6 +95,16 @@ async def test_a_busy_database_is_reported_as_its_page_says(
 
 
 @needs_a_shell
+async def test_an_old_cursor_is_refused_as_its_page_says(mercato: Service, tmp_path: Path, shop: Merchant):
+    here = await live(mercato, shop)
+    cursor = (await here.pos.get("/v1/commerce/events")).json()["nextCursor"]
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+        await tx.execute(update(sequencer).values(events_deleted_to=sequencer.c.last + 1))
+    assert await provoked("CURSOR_EXPIRED", here, tmp_path, CURSOR=cursor) == ["CURSOR_EXPIRED"]
+
+
+@needs_a_shell
 @only_sqlite
 async def test_a_bug_is_reported_as_its_page_says(
     mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
@@ -127,7 +140,12 @@ def test_every_code_has_one_page_and_every_example_is_run():
     assert sorted(pages) == sorted(PROBLEMS)
     for code, text in pages.items():
         assert f"# {code}\n" in text, f"{code}.md has the title of another code"
-    assert set(PREPARED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR", "CATALOGSET_EXPIRED"}
+    assert set(PREPARED) == {
+        "CATALOGSET_EXPIRED",
+        "CURSOR_EXPIRED",
+        "INTERNAL_ERROR",
+        "SERVICE_UNAVAILABLE",
+    }
 
 
 def test_every_placeholder_is_used_and_explained():

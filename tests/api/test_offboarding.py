@@ -64,7 +64,7 @@ async def test_a_suspended_partners_keys_answer_403_in_every_process_within_2_s(
         refused = await here.pos.get(STORES)
         assert (refused.status, refused.json()["errorCode"]) == (403, "FORBIDDEN")
         assert "suspended" in refused.json()["detail"]
-        await offboarding.resume(here.mercato.app.db, await owner(here))
+        await offboarding.resume(here.mercato.app.db, await owner(here), now=clock.now)
         await until_status(elsewhere, STORES, 200)
         assert (await here.pos.get(STORES)).status == 200
 
@@ -106,7 +106,7 @@ async def test_a_suspended_partners_stores_are_neither_found_nor_ordered_from_un
     assert (await here.front.post(VALIDATE, here.order())).status == 404
     placed = await here.place(here.order() | {"validatedOrderToken": token})
     assert (placed.status, placed.json()["errorCode"]) == (404, "STORE_NOT_FOUND")
-    await offboarding.resume(here.mercato.app.db, await owner(here))
+    await offboarding.resume(here.mercato.app.db, await owner(here), now=clock.now)
     assert await found(here.front) == 1
     assert (await here.place(here.order())).status == 201
 

@@ -245,7 +245,7 @@ async def test_a_store_is_listed_and_shown_even_if_its_partner_is_suspended(here
     assert here.shop.base in text
     assert "/hooks" not in text
     await operator("store", "pause", store_id)
-    await offboarding.resume(here.mercato.app.db, merchant.id)
+    await offboarding.resume(here.mercato.app.db, merchant.id, now=clock.now)
     assert (await here.pos.get(f"{STORES}/{store_id}/status")).json()["status"] == "paused"
 
 

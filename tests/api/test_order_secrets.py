@@ -20,7 +20,7 @@ from tests.stored import text_of
 
 from mercato.features.orders import queries
 from mercato.features.orders.record import OrderRow
-from mercato.features.orders.tables import order_submissions
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Write
 from mercato.platform.db.tables import metadata
 from mercato.platform.telemetry import configure_logs
@@ -149,7 +149,7 @@ async def test_a_card_is_stored_sealed_while_its_order_waits_and_then_deleted(he
     assert waiting.status == 503
     silent(await everything(here.mercato), *OF_THE_CARD)
     async with here.mercato.app.db.read() as tx:
-        assert len(await tx.all(select(order_submissions))) == 1
+        assert len(await tx.all(select(deliveries).where(deliveries.c.payment.is_not(None)))) == 1
     here.shop.answers["place"] = scripted(ECHO)
     refused = await here.place(order(here), key="k")
     assert (refused.status, refused.json()["errorCode"]) == (400, "PAYMENT_DECLINED")
@@ -171,7 +171,7 @@ async def test_a_card_is_stored_sealed_while_its_order_waits_and_then_deleted(he
     silent("\n".join(texts), *OF_THE_CARD)
     silent(await everything(here.mercato), *OF_THE_CARD)
     async with here.mercato.app.db.read() as tx:
-        assert await tx.all(select(order_submissions)) == []
+        assert await tx.all(select(deliveries).where(deliveries.c.payment.is_not(None))) == []
 
 
 @pytest.mark.parametrize("status", [200, 402, 500])

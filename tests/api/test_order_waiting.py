@@ -8,17 +8,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import select, update
+from sqlalchemy import delete, insert, or_, select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
 from tests.service import Merchant, Reply, service
 
 from mercato.features.orders import jobs as order_jobs
-from mercato.features.orders import placement, submission
+from mercato.features.orders import placement, queries, submission
 from mercato.features.orders.privacy import erase_customer
 from mercato.features.orders.tables import order_submissions
+from mercato.features.webhooks.tables import deliveries, delivery_attempts
 from mercato.platform.db.tables import jobs
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -82,13 +84,16 @@ async def received(shop: Merchant, path: str, count: int = 1) -> list[tuple[dict
 
 async def submissions(here: Trade) -> int:
     async with here.mercato.app.db.read() as tx:
-        return len(await tx.all(select(order_submissions)))
+        waiting = or_(deliveries.c.give_up_at.is_not(None), deliveries.c.payment.is_not(None))
+        earlier = await tx.all(select(order_submissions))
+        return len(await tx.all(select(deliveries.c.id).where(waiting))) + len(earlier)
 
 
 async def give_up(here: Trade, *, at: datetime) -> None:
     """Set when a waiting order is given up."""
     async with here.mercato.app.db.write() as tx:
-        await tx.execute(update(order_submissions).values(give_up_at=at))
+        waiting = deliveries.c.give_up_at.is_not(None)
+        await tx.execute(update(deliveries).where(waiting).values(give_up_at=at))
         await tx.execute(
             update(jobs)
             .where(jobs.c.kind.in_([submission.SUBMIT_KIND, submission.RESEND_KIND]))
@@ -119,6 +124,62 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     assert replayed.headers["Idempotent-Replayed"] == "true"
     assert replayed.body == joined.body
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
+
+
+async def stored_by_the_previous_release(here: Trade, order_id: str) -> None:
+    """Keep a waiting order's submission as the previous release does: sealed as a whole, in a table of its own."""
+    app, id_ = here.mercato.app, UUID(order_id)
+    async with app.db.write() as tx:
+        found = await app.placements.submitter.find(tx, await queries.get_order(tx, id_))
+        assert found is not None
+        body = found.call.body.decode()
+        row = {
+            "order_id": id_,
+            "url": found.base_url,
+            "body": app.vault.seal(body, context=f"order submission {order_id}"),
+            "give_up_at": found.give_up_at,
+        }
+        await tx.execute(insert(order_submissions).values(row))
+        await tx.execute(delete(deliveries).where(deliveries.c.id == found.delivery_id))
+        await tx.execute(
+            delete(delivery_attempts).where(delivery_attempts.c.delivery_id == found.delivery_id)
+        )
+        earlier = update(jobs).where(jobs.c.kind == submission.SUBMIT_KIND).values(kind="order.submit")
+        await tx.execute(earlier)
+
+
+async def test_an_order_that_the_previous_release_has_stored_is_joined_with_the_same_bytes(foreground: Trade):
+    here = foreground
+    is_silent(here.shop)
+    order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
+    await stored_by_the_previous_release(here, order_id)
+    assert order_id == unreachable(await here.place(here.order(payment=CARD), key="k"))
+    assert await submissions(here) == 1
+    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
+    joined = await here.place(here.order(payment=CARD), key="k")
+    assert (joined.status, joined.json()["orderId"]) == (201, order_id)
+    assert len({body for _, body in await received(here.shop, "/hooks/place", 3)}) == 1
+    assert await submissions(here) == 0
+    page = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()["deliveries"]
+    assert [(one["status"], one["attempts"]) for one in page] == [("succeeded", 2)]
+
+
+async def test_background_work_resends_an_order_that_the_previous_release_has_stored(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with running(database_url, tmp_path / "data", shop) as here:
+        await here.mercato.app.worker.stop(grace=placement.SLACK)
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
+        await stored_by_the_previous_release(here, order_id)
+        front = here.front.key
+    shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
+    async with service(database_url, tmp_path / "data") as mercato:
+        path = f"{ORDERS}/{order_id}"
+        client = replace(mercato.anonymous(), key=front)
+        await mercato.until(client, path, lambda order: order["partnerOrderId"] == "late")
+        async with mercato.app.db.read() as tx:
+            assert await tx.all(select(order_submissions)) == []
 
 
 async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erased(foreground: Trade):

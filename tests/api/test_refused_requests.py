@@ -18,6 +18,7 @@ from mercato.features.requests import log, queries
 from mercato.features.requests.queries import Filter, Refusal
 from mercato.features.requests.tables import refused_requests
 from mercato.features.upkeep import Upkeep
+from mercato.platform import clock
 from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato_contract.wire import rfc3339
@@ -289,7 +290,7 @@ async def test_a_suspended_partners_requests_are_listed_with_the_partner_and_its
         (None, 404, "commerce", commerce),
         ("getAccessToken", 400, "marketfront", marketfront),
     }
-    await offboarding.resume(mercato.app.db, made.id)
+    await offboarding.resume(mercato.app.db, made.id, now=clock.now)
     assert {one["errorCode"] for one in await listed(pos, COMMERCE, mercato)} == {"FORBIDDEN", "NOT_FOUND"}
 
 

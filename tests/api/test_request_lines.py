@@ -163,7 +163,7 @@ async def test_an_order_that_is_sent_again_and_given_up_has_a_line_for_both(
     assert found[0]["event"] == "order resent"
     assert found[-1]["event"] == "order given up"
     assert (found[-1]["order_id"], found[-1]["reason"]) == (order_id, "STORE_UNREACHABLE")
-    assert found[0]["action"] == "order.submit"
+    assert found[0]["action"] == "order.submission"
 
 
 async def test_an_endpoint_that_is_disabled_has_a_line(mercato: Service, shop: Merchant, lines: Lines):

@@ -26,6 +26,7 @@ import mercato.features.upkeep
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.tables import catalog_bodies, catalog_runs, catalog_sets
 from mercato.features.compression import decompress
+from mercato.features.events.tables import events
 from mercato.features.orders.privacy import erase_all, erase_customer, erase_validations
 from mercato.features.orders.tables import idempotency_keys, order_history, orders
 from mercato.features.upkeep import Upkeep
@@ -68,6 +69,7 @@ async def everything(here: Trade) -> str:
             tx,
             orders,
             deliveries,
+            events,
             delivery_attempts,
             order_history,
             idempotency_keys,
@@ -259,12 +261,18 @@ async def erase(database_url: str, name: str, *options: str) -> tuple[int, str]:
 async def compressed_bodies_about(here: Trade, name: str) -> list[bytes]:
     """Return the ends of stored bodies that contain the name; long ones aren't stored in one piece."""
     async with here.mercato.app.db.read() as tx:
-        rows = await tx.all(
-            select(deliveries.c.body, orders.c.content).join(
-                orders, orders.c.id == deliveries.c.order_id, isouter=True
+        rows = [
+            row
+            for table in (deliveries, events)
+            for row in await tx.all(
+                select(table.c.body, orders.c.content).join(
+                    orders, orders.c.id == table.c.order_id, isouter=True
+                )
             )
-        )
-    return [row.body[-32:] for row in rows if name.encode() in decompress(row.body, base=row.content)]
+        ]
+    return [
+        row.body[-32:] for row in rows if row.body and name.encode() in decompress(row.body, base=row.content)
+    ]
 
 
 async def raw(path: Path) -> bytes:

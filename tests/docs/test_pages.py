@@ -43,6 +43,7 @@ PAGES = (
     "price-a-cart.md",
     "place-an-order.md",
     "follow-an-order.md",
+    "read-events.md",
     "take-orders.md",
     "test-without-the-other-side.md",
     "certify.md",

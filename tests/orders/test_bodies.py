@@ -9,6 +9,7 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
 from mercato.features.orders.amounts import wire
+from mercato.features.orders.payment import payment_of, with_payment, without_payment
 from mercato.features.orders.record import (
     OrderContent,
     OrderRow,
@@ -92,8 +93,10 @@ def test_a_validate_call_has_the_order_and_its_store():
 
 def test_a_place_call_has_the_payment_byte_for_byte():
     sent = b'{ "type":"cardOnFile",  "amount": 10.50, "cardToken" : "tok_\\u00e4\\/1"}'
-    body = place_body(row(), payment=msgspec.Raw(sent), now=NOW)
+    bare = place_body(row(), now=NOW)
+    body = with_payment(bare, payment_of(msgspec.Raw(sent)))
     assert sent in body
+    assert without_payment(body) == bare
     told = json.loads(body)
     assert told["type"] == "order.place"
     assert set(told["data"]) == {"orderId", "storeId", "partnerStoreId", "order", "payment"}
@@ -103,12 +106,13 @@ def test_a_place_call_has_the_payment_byte_for_byte():
 
 def test_without_a_payment_the_member_is_absent():
     for payment in (UNSET, msgspec.Raw(b"null")):
-        assert "payment" not in json.loads(place_body(row(), payment=payment, now=NOW))["data"]
+        body = with_payment(place_body(row(), now=NOW), payment_of(payment))
+        assert "payment" not in json.loads(body)["data"]
 
 
 def test_an_absent_customer_is_absent_from_the_body():
     bare = row(customer=None, client_context=None)
-    told = json.loads(place_body(bare, payment=UNSET, now=NOW))["data"]["order"]
+    told = json.loads(place_body(bare, now=NOW))["data"]["order"]
     assert set(told) == {"cart", "fulfillment", "note", "amounts"}
 
 

@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE
 from mercato.app import GRACE
 from mercato.cli import doctor
 from mercato.features import doctor as checks
-from mercato.features.orders.tables import order_submissions, orders
+from mercato.features.orders.tables import orders
 from mercato.features.partners.vault import FILE
 from mercato.features.webhooks.tables import deliveries, endpoints
 from mercato.platform import clock, processes
@@ -189,12 +189,15 @@ def test_an_order_without_an_answer_is_reported_with_its_age(shell: Shell, datab
     }
     order |= dict.fromkeys(texts, "{}") | {"state": "open", "answer": "waiting", "total": 1, "content": b""}
     order |= {"sequence": 1, "entries": 1, "created_at": at, "updated_at": at}
-    waiting = {"order_id": order["id"], "url": "http://x", "body": b"", "give_up_at": clock.now()}
+    waiting: dict[str, Any] = dict.fromkeys(("id", "partner_id", "webhook_id"), uuid4())
+    waiting |= dict.fromkeys(("surface", "type", "url", "traceparent", "status"), "") | {"body": b""}
+    waiting |= dict.fromkeys(("partition", "attempts", "round", "attempts_before_round"), 0)
+    waiting |= {"created_at": at, "updated_at": at, "give_up_at": clock.now()}
     asyncio.run(
         write(
             database_url,
             insert(orders).values(**order),
-            insert(order_submissions).values(**waiting),
+            insert(deliveries).values(**waiting),
         )
     )
     shell.json("partner", "create", "Acme", "--kind", "both")

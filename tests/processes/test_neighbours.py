@@ -17,7 +17,6 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from msgspec import UNSET
 from msgspec.structs import replace
 from sqlalchemy import insert, select
 from tests.api.trade import Trade, trade
@@ -25,8 +24,8 @@ from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Service, merchant, service
 
 from mercato.features.orders import queries
-from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
-from mercato.features.orders.submission import schedule, submission_of
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.submission import schedule
 from mercato.features.partners.model import Surface
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks import outbox
@@ -120,9 +119,9 @@ async def insert_waiting(
     )
     version = await tx.scalar(select(stores.c.version).where(stores.c.id == store_id))
     await queries.insert_order(tx, order, store_version=version)
-    body = place_body(order, payment=UNSET, now=now)
-    submission = submission_of(order, base_url=url, body=body, give_up_at=now + timedelta(minutes=10))
-    await here.mercato.app.placements.submitter.store(tx, order, submission)
+    submission = await here.mercato.app.placements.submitter.store(
+        tx, order, base_url=url, payment=None, give_up_at=now + timedelta(minutes=10)
+    )
     await schedule(tx, submission.call, wait=timedelta(0))
 
 

@@ -8,7 +8,7 @@ from tests.prove.documents import version_of
 from tests.prove.records import ServiceCancellation, ServiceOrder, ServiceRecords, ServiceRun, Shop
 
 from mercato.features.catalogs.tables import catalog_runs
-from mercato.features.orders.tables import idempotency_keys, order_submissions, orders
+from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Database, Read
@@ -32,7 +32,7 @@ def _unfinished() -> dict[str, Select[Any]]:
         "delivery": select(
             deliveries.c.id, deliveries.c.type, deliveries.c.status, deliveries.c.next_attempt_at
         ).where(or_(deliveries.c.status == "pending", _failed_event())),
-        "submission": select(order_submissions.c.order_id),
+        "submission": select(deliveries.c.order_id).where(deliveries.c.give_up_at.is_not(None)),
         "order": select(orders.c.id, orders.c.answer).where(orders.c.answer == "waiting"),
         "cancellation": select(orders.c.id, orders.c.cancellation).where(
             orders.c.cancellation.like('%"status":"requested"%')

@@ -330,6 +330,17 @@ export class Commerce {
     return this.#service.perform("updateOrderStatus", { path: { orderId }, body: update }, options);
   }
 
+  // --- feeds
+
+  /**
+   * Return the events after a cursor, the oldest first, and the cursor to go on from: keep it.
+   *
+   * With `wait`, in whole seconds up to 25, an answer without an event is held until there is one.
+   */
+  listCommerceEvents(query?: Query<"listCommerceEvents">, options?: CallOptions): Promise<types.EventPage> {
+    return this.#service.perform("listCommerceEvents", { query: { ...query } }, options);
+  }
+
   // --- refused requests
 
   /** List the account's requests that were refused in the last 7 days, newest first. */

@@ -131,6 +131,26 @@ export class Marketfront {
     return poll(this.#service, "getMarketfrontOrder", { path: { orderId } }, closed, options);
   }
 
+  // --- feeds
+
+  /**
+   * Return the events after a cursor, the oldest first, and the cursor to go on from: keep it.
+   *
+   * With `wait`, in whole seconds up to 25, an answer without an event is held until there is one.
+   */
+  listMarketfrontEvents(query?: Query<"listMarketfrontEvents">, options?: CallOptions): Promise<types.EventPage> {
+    return this.#service.perform("listMarketfrontEvents", { query: { ...query } }, options);
+  }
+
+  /**
+   * Return the stores that changed after a cursor, one entry a store, and the cursor to go on from: keep it.
+   *
+   * Without a cursor, every store once. With `wait`, an answer without a change is held until there is one.
+   */
+  listStoreChanges(query?: Query<"listStoreChanges">, options?: CallOptions): Promise<types.StoreChangePage> {
+    return this.#service.perform("listStoreChanges", { query: { ...query } }, options);
+  }
+
   // --- refused requests
 
   /** List the account's requests that were refused in the last 7 days, newest first. */

@@ -218,6 +218,8 @@ CREATE TABLE deliveries (
   faults INTEGER DEFAULT 0 NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
+  give_up_at BIGINT,
+  payment BYTEA,
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -230,6 +232,8 @@ CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, partner_id, surface
 CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
 
 CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
+
+CREATE INDEX ix_deliveries_unanswered ON deliveries (created_at) WHERE give_up_at IS NOT NULL;
 
 CREATE TABLE delivery_attempts (
   delivery_id UUID NOT NULL,
@@ -391,8 +395,6 @@ CREATE TABLE orders (
   updated_at BIGINT NOT NULL,
   cancellation TEXT,
   notes TEXT,
-  courier TEXT,
-  estimated_delivery_at BIGINT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 

@@ -1,5 +1,6 @@
 """What both surfaces have: operations for either key, and the requests whose path alone differs."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -36,6 +37,23 @@ def refused_requests(
     """Return the account's requests that were refused in the last 7 days, newest first."""
     which = {"errorCode": error_code, "since": since, "storeId": store_id}
     return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+
+def events(
+    _: object,
+    *,
+    after: str | None = None,
+    types: Sequence[str] = (),
+    store_id: Id | None = None,
+    limit: int | None = None,
+    wait: int | None = None,
+) -> Sent:
+    """Return the events after a cursor, the oldest first, and the cursor to go on from: keep it.
+
+    With `wait`, in whole seconds up to 25, an answer without an event is held until there is one.
+    """
+    which = {"types": ",".join(types) or None, "storeId": store_id}
+    return Sent(query={"after": after, **which, "limit": limit, "wait": wait})
 
 
 def webhook_deliveries(

@@ -19,6 +19,7 @@ from mercato_contract.catalogs import (
     CatalogValidation,
     StoreIds,
 )
+from mercato_contract.feeds import EventPage
 from mercato_contract.orders import (
     CommerceOrder,
     OrderPage,
@@ -247,6 +248,10 @@ class Commerce:
     def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:
         """Update an order's status, close it, or say when it will be ready, and who brings it when."""
         return Sent(ids=(order_id,), body=update)
+
+    # --- feeds
+
+    list_commerce_events = operation("GET", "/v1/commerce/events", EventPage)(both.events)
 
     # --- refused requests, webhooks
 

@@ -21,6 +21,7 @@ from mercato_contract.carts import (
 )
 from mercato_contract.catalogs import CatalogSet
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
+from mercato_contract.feeds import EventPage, StoreChangePage
 from mercato_contract.orders import (
     CancelOrderRequest,
     CommerceCart,
@@ -156,6 +157,21 @@ class Marketfront:
     def get_marketfront_order_timeline(self, order_id: Id) -> Sent:
         """Return the history of an order, with every webhook attempt."""
         return Sent(ids=(order_id,))
+
+    # --- feeds
+
+    list_marketfront_events = operation("GET", "/v1/marketfront/events", EventPage)(both.events)
+
+    @operation("GET", STORES + "/changes", StoreChangePage)
+    def list_store_changes(
+        self, *, after: str | None = None, limit: int | None = None, wait: int | None = None
+    ) -> Sent:
+        """Return the stores that changed after a cursor, one entry a store, and the cursor to go on from: keep it.
+
+        Without a cursor, every store once. With `wait`, in whole seconds up to 25, an answer without a change is held
+        until there is one.
+        """
+        return Sent(query={"after": after, "limit": limit, "wait": wait})
 
     # --- refused requests, webhooks
 

@@ -7,6 +7,7 @@ from mercato_contract.console import *
 from mercato_contract.debugger.findings import SignatureExplanation as SignatureExplanation
 from mercato_contract.discovery import *
 from mercato_contract.events import *
+from mercato_contract.feeds import *
 from mercato_contract.orders import *
 from mercato_contract.problems import *
 from mercato_contract.requests import *

@@ -96,3 +96,9 @@ def target(webhook_url: str, suffix: str) -> str:
     parts = urlsplit(webhook_url)
     path = f"{parts.path.rstrip('/')}/{suffix.strip('/')}"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def base_of(url: str, suffix: str) -> str:
+    """Return a URL whose `target` with the suffix is this one."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix(f"/{suffix}"), parts.query, ""))

@@ -20,6 +20,10 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
+from mercato.features.events import cursors
+from mercato.features.events.feed import Feeds
+from mercato.features.events.sequencer import Sequencer
+from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import search as order_search
@@ -165,6 +169,8 @@ async def running(
             "metrics": app.metrics.run,
             "traffic": app.traffic.run,
             "memory": trim_memory,
+            "events": app.sequencer.run,
+            "waiting readers": app.feeds.waiters.run,
             "phone numbers": partial(asyncio.to_thread, order_search.load),
         }
         if db.replica is not None:
@@ -296,6 +302,7 @@ def build(
     calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
     ordering = _ordering(core, vault=vault, menus=menus, calls=calls, quota=quota, metrics=metrics)
     limiter = limiter_of(settings, now)
+    waiters = Waiters(db)
     return Services(
         **vars(core),
         metrics=metrics,
@@ -335,7 +342,7 @@ def build(
         cancellations=ordering.cancellations,
         worker=Worker(
             db,
-            _handlers(core, ingest, TimezoneLookup(db), sender, ordering)
+            _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering)
             | switches.handlers()
             | Reindex(db).handlers()
             | order_search.Reindex(db, ordering.placements.contacts).handlers(),
@@ -347,6 +354,8 @@ def build(
         ),
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
+        feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
+        sequencer=Sequencer(db, now, waiters.wake),
         sign_on=_sign_on(settings, vault, now),
     )
 

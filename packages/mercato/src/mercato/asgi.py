@@ -7,6 +7,7 @@ from typing import Any, Final
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
 from mercato.api.console import console
+from mercato.api.feeds import commerce_feeds, marketfront_feeds
 from mercato.api.oauth import oauth
 from mercato.api.orders import commerce_orders, marketfront_orders
 from mercato.api.requests import commerce_requests, marketfront_requests
@@ -65,6 +66,7 @@ def operations() -> list[Operation]:
         *commerce_catalogs,
         *commerce_stores,
         *commerce_orders,
+        *commerce_feeds,
         *commerce_webhooks,
         *commerce_requests,
         *discovery,
@@ -72,6 +74,7 @@ def operations() -> list[Operation]:
         *marketfront_stores,
         *carts,
         *marketfront_orders,
+        *marketfront_feeds,
         *marketfront_webhooks,
         *marketfront_requests,
         *debugger,

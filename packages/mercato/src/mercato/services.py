@@ -7,6 +7,8 @@ from mercato.features.catalogs.building.builder import Builder
 from mercato.features.catalogs.check import Checker
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
+from mercato.features.events.feed import Feeds
+from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.lifecycle import Lifecycle
@@ -90,5 +92,7 @@ class Services(Core):
     write_probe: WriteProbe
     request_log: RequestLog
     validation_log: ValidationLog
+    feeds: Feeds
+    sequencer: Sequencer
     traffic: Traffic
     sign_on: "SignOn | None"

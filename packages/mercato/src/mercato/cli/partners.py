@@ -231,7 +231,7 @@ async def resume(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
     async with opened(data_dir) as core:
         async with core.db.read() as tx:
             found = await accounts.get_partner_named(tx, name)
-        await offboarding.resume(core.db, found.id)
+        await offboarding.resume(core.db, found.id, now=core.clock)
     note(f"{found.name} is no longer suspended.")
 
 

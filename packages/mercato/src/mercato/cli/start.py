@@ -128,6 +128,7 @@ async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.E
             _settle_memory()
             print(ready, flush=True)
             await stop.wait()
+            app.feeds.waiters.close()
             # Jobs and requests drain at the same time, each within its own timeout.
             draining = asyncio.create_task(app.worker.stop(grace=GRACE))
         await draining

@@ -126,7 +126,7 @@ async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) ->
     by_id = {kind: await _find_by_id(tx, kind, words, scope, limit=MAX_MATCHES) for kind in _IDS}
     return Found(
         orders=_first(await _find_orders(tx, words, scope, contacts), by_id["order"]),
-        stores=_first(by_id["store"], await _find_stores(tx, words, scope, limit=MAX_MATCHES)),
+        stores=_first(by_id["store"], await find_stores(tx, words, scope, limit=MAX_MATCHES)),
         partners=_first(by_id["partner"], await _find_partners(tx, words, scope)),
         deliveries=_first(by_id["delivery"], await _find_webhooks(tx, words, scope)),
         requests=_first(by_id["request"], await _find_requests(tx, words, scope)),
@@ -198,7 +198,7 @@ async def _find_by_key(tx: Read, words: str, scope: Scope) -> list[UUID]:
 # --- stores ---------------------------------------------------------------------------------------
 
 
-async def _find_stores(tx: Read, words: str, scope: Scope, *, limit: int) -> list[UUID]:
+async def find_stores(tx: Read, words: str, scope: Scope, *, limit: int) -> list[UUID]:
     """Return the stores whose names have the words, those of exactly this name or merchant's id first."""
     exact = await _find_stores_named(tx, words, scope, limit=limit)
     if scope.only_own_stores or scope.store_id is not None:

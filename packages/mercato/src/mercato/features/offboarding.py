@@ -4,6 +4,8 @@ Each step is a transaction of its own, so that servers can write in between. Aft
 continues.
 """
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -12,6 +14,8 @@ from sqlalchemy import ColumnElement, Table, func, or_, select
 
 from mercato.features.certification import queries as certification
 from mercato.features.discovery.index import remove
+from mercato.features.events import retention as events
+from mercato.features.events.log import ALL_KINDS
 from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
 from mercato.features.partners.model import OpenOrdersError
@@ -26,6 +30,7 @@ from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read
+from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.orders import OrderState
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -74,14 +79,14 @@ async def suspend(db: Database, partner_id: UUID, *, now: Clock) -> None:
         partner = await accounts.get_partner(tx, partner_id)
         if partner.suspended_at is None:
             await accounts.set_suspended(tx, partner_id, now())
-    await _refresh_stores(db, partner_id)
+    await _refresh_stores(db, partner_id, (StoreChangeKind.GONE,), at=now())
 
 
-async def resume(db: Database, partner_id: UUID) -> None:
+async def resume(db: Database, partner_id: UUID, *, now: Clock) -> None:
     """Undo `suspend`. Raises UnknownPartnerError."""
     async with db.write() as tx:
         await accounts.set_suspended(tx, partner_id, None)
-    await _refresh_stores(db, partner_id)
+    await _refresh_stores(db, partner_id, ALL_KINDS, at=now())
 
 
 async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
@@ -98,6 +103,10 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
     while more:
         async with db.write() as tx:
             more = await webhooks.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
+    more = True
+    while more:
+        async with db.write() as tx:
+            more = await events.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
     more = True
     while more:
         async with db.write() as tx:
@@ -118,14 +127,16 @@ async def _delete_stores(db: Database, partner_id: UUID) -> bool:
     return bool(gone)
 
 
-async def _refresh_stores(db: Database, partner_id: UUID) -> None:
+async def _refresh_stores(
+    db: Database, partner_id: UUID, kinds: Sequence[StoreChangeKind], *, at: datetime
+) -> None:
     """Show or hide the partner's stores everywhere, depending on its suspension."""
     after: UUID | None = None
     while True:
         async with db.write() as tx:
             found = await queries.list_store_ids(tx, partner_id, after=after, limit=STORES)
             for store_id in found:
-                await publish_change(tx, store_id)
+                await publish_change(tx, store_id, kinds, at=at)
         if not found:
             return
         after = found[-1]

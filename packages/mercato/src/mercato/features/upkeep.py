@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import periods
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.events import retention as events
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.orders.search import reindex_if_missing
@@ -98,10 +99,14 @@ class Upkeep(Struct, frozen=True):
         audit_before = now - timedelta(days=self.audit_days)
         requests_before = now - timedelta(days=requests.DAYS)
         deliveries_before = now - timedelta(days=self.delivery_days)
+        # A delivery needs its event's body to the end of its retries.
+        events_before = now - max(events.KEPT, timedelta(days=self.delivery_days) + events.RETRIES)
         return (
             lambda tx: periods.prune_sets(tx, before=sets_before, limit=BATCH),
             lambda tx: periods.prune_periods(tx, before=audit_before, limit=BATCH),
             lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
+            lambda tx: events.prune_events(tx, before=events_before, limit=BATCH),
+            lambda tx: events.prune_gone_stores(tx, before=events_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),

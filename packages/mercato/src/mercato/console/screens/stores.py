@@ -9,24 +9,31 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from mercato.console.filters import Filters, partner_of, read_filters
+from mercato.console.filters import Filters, partner_of, read_filters, scope_of
 from mercato.console.forms import read_query
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
+from mercato.console.store_words import StoreState, state_of
 from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.doctor import FAILING_WINDOW
+from mercato.features.lookup import find_stores
 from mercato.features.partners.model import Surface
 from mercato.features.stores import operators
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
-from mercato.features.stores.operators import StoreFilter
+from mercato.features.stores.operators import StoreFilter, StoreSummary
+from mercato.features.stores.search import find_openings
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
+from mercato.features.webhooks.endpoints import list_failing_stores
 from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.cursor import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.stores import (
+    Address,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
     StoreStatusUpdate,
@@ -36,6 +43,9 @@ from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant
 
 screens: Final = Screens(EVERYBODY)
+
+MAX_EXAMINED: Final = 200
+"""Stores that a page examines of those that are open, or in trouble: both depend on the present time."""
 
 MAX_ITEMS: Final = 50
 """Items of a store that a page shows; a search narrows them."""
@@ -55,6 +65,9 @@ class StoresQuery(Wire):
 
     side: Surface | None = None
     status: StoreStatusValue | None = None
+    name: Annotated[str, Meta(max_length=200)] | None = None
+    open_now: bool = False
+    in_trouble: bool = False
     query: Annotated[str, Meta(max_length=200)] | None = None
     offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
     cursor: Cursor | None = None
@@ -95,6 +108,7 @@ async def list_stores(visit: Visit) -> Page:
     query = filters.query
     if not visit.is_operator and visit.caller_of(query.side).surface is Surface.MARKETFRONT:
         return await _discover(visit, filters)
+    now = visit.app.clock()
     async with visit.app.db.read() as tx:
         wanted = StoreFilter(
             partner_id=await partner_of(tx, visit, filters),
@@ -102,12 +116,49 @@ async def list_stores(visit: Visit) -> Page:
             status=query.status,
             before=read_cursor(query.cursor),
         )
-        now = visit.app.clock()
-        rows = [] if filters.faults else await operators.list_stores(tx, wanted, limit=PAGE + 1, now=now)
-    page, cursor = page_of(rows, PAGE, lambda row: row.id)
-    filters.listed(page)
-    values = {"stores": page, "next_cursor": cursor, "search": filters, "statuses": list(StoreStatusValue)}
+        rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, query, wanted, now)
+        states = await _states(tx, rows, now)
+    chosen = [row for row in rows if _is_chosen(query, states[row.id])]
+    filters.listed(chosen, cursor)
+    values = {
+        "stores": chosen,
+        "states": states,
+        "next_cursor": cursor,
+        "search": filters,
+        "statuses": list(StoreStatusValue),
+        "most": MAX_EXAMINED if query.open_now or query.in_trouble else None,
+    }
     return Page("stores.html", "Stores", values)
+
+
+async def _examine(
+    tx: Read, visit: Visit, query: StoresQuery, wanted: StoreFilter, now: datetime
+) -> tuple[Sequence[StoreSummary], str | None]:
+    """Return the stores of a page before what depends on the present time, and the cursor of the next one."""
+    if query.name is not None:
+        scope = scope_of(visit, Surface.COMMERCE)
+        found = await find_stores(tx, query.name, scope, limit=PAGE)
+        rows = await operators.list_stores_of(tx, found, now=now)
+        own = [row for row in rows if wanted.partner_id in {None, row.partner_id}]
+        return [row for row in own if wanted.status in {None, row.status}], None
+    limit = MAX_EXAMINED if query.open_now or query.in_trouble else PAGE
+    rows = await operators.list_stores(tx, wanted, limit=limit + 1, now=now)
+    return page_of(rows, limit, lambda row: row.id)
+
+
+async def _states(
+    tx: Read, rows: Sequence[StoreSummary], now: datetime, *, with_calls: bool = True
+) -> dict[UUID, StoreState]:
+    if not rows:
+        return {}
+    openings = await find_openings(tx, [row.id for row in rows], now=now)
+    since = now - FAILING_WINDOW
+    failing = {one.store_id for one in await list_failing_stores(tx, since=since)} if with_calls else set()
+    return {row.id: state_of(row, openings.get(row.id), failing=row.id in failing, now=now) for row in rows}
+
+
+def _is_chosen(query: StoresQuery, state: StoreState) -> bool:
+    return (not query.open_now or state.kind == "good") and (not query.in_trouble or state.is_trouble)
 
 
 async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
@@ -137,11 +188,19 @@ async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
 async def show_store(visit: Visit) -> Page:
     query, now = visit.filters(StoreQuery), visit.app.clock()
     row = await _store(visit)
+    async with visit.app.db.read() as tx:
+        found = await operators.list_stores_of(tx, [row.id], now=now)
+        # Of a store that isn't theirs storefronts learn whether it is open, not how its calls go.
+        states = await _states(tx, found, now, with_calls=_owns(visit, row) or visit.is_operator)
+    if row.id not in states:
+        raise StoreNotFound(row.id)
     catalog = await visit.app.compiled.get(row.catalog_set_id)
     at = None if query.at is None else _instant(query.at)
     owns = _owns(visit, row)
     values = {
         "store": row,
+        "state": states[row.id],
+        "address": _one_line(row.address),
         "query": query,
         "now": availability_of(row, catalog, now),
         "then": None if at is None else availability_of(row, catalog, at),
@@ -187,6 +246,18 @@ async def set_item_availability(visit: Visit) -> Done:
 
 
 # --- the store -----------------------------------------------------------------------------------------
+
+
+def _one_line(address: Address) -> str | None:
+    parts = (
+        address.street,
+        address.address2,
+        address.postal_code,
+        address.city,
+        address.state,
+        address.country,
+    )
+    return ", ".join(part for part in parts if part) or None
 
 
 async def _store(visit: Visit) -> StoreRow:

@@ -51,7 +51,7 @@ from mercato.features.orders.store_replies import (
     ReplyParser,
     read_cancel,
 )
-from mercato.features.orders.submission import call_until_final, end_record
+from mercato.features.orders.submission import call_until_final, end_submission
 from mercato.features.orders.validation import RETRY_SECONDS
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
@@ -200,11 +200,11 @@ class Cancellations(Struct, frozen=True):
         await audit(tx, "order", order.id, detail={"cancellation": cancellation.reason})
         url = await queries.find_webhook_url(tx, order.store_id)
         if order.answer is StoreAnswer.WAITING:
-            await end_record(tx, order.id, delivered=False, now=now)
-            order = await self._cancel(tx, order, cancellation, now=now, webhook_url=url)
+            await end_submission(tx, order, delivered=False, now=now)
+            order = await self._cancel(tx, order, cancellation, now=now, tells_store=True, webhook_url=url)
         elif url is None:
             if order.status is OrderStatus.PENDING:
-                order = await self._cancel(tx, order, cancellation, now=now)
+                order = await self._cancel(tx, order, cancellation, now=now, tells_store=True)
             else:
                 order = await self._end(
                     tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=_NO_STORE_URL
@@ -370,11 +370,14 @@ class Cancellations(Struct, frozen=True):
         cancellation: StoredCancellation,
         *,
         now: datetime,
+        tells_store: bool = False,
         webhook_url: str | None = None,
     ) -> OrderRow:
-        """Return the cancelled order. With a `webhook_url` its store, which hasn't consented, is told durably."""
+        """Return the cancelled order. A store that hasn't consented is told durably."""
         accepted = replace(cancellation, status=CancellationStatus.ACCEPTED, at=now)
-        change = OrderCancelledByStorefront(at=now, cancellation=accepted, webhook_url=webhook_url)
+        change = OrderCancelledByStorefront(
+            at=now, cancellation=accepted, tells_store=tells_store, webhook_url=webhook_url
+        )
         return await self.lifecycle.apply(tx, order, change)
 
     async def _end_without_answer(

@@ -16,13 +16,14 @@ from mercato.features.orders import queries
 from mercato.features.orders.lifecycle import CANCELLED, STORE_UNREACHABLE, Lifecycle, OrderGivenUp
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.submission import (
+    EARLIER_KINDS,
     RESEND_KIND,
     SUBMIT_KIND,
     Submission,
     SubmissionOutcome,
     SubmitJob,
     Submitter,
-    end_record,
+    end_submission,
     schedule,
 )
 from mercato.platform import crash
@@ -75,7 +76,8 @@ class OrderJobs(Struct, frozen=True):
             on_dead=self.end,
         )
         cancelled = Handler(fn=self.record_cancelled, payload=CancelledJob)
-        return {SUBMIT_KIND: attempt, RESEND_KIND: attempt, CANCELLED_KIND: cancelled}
+        attempts = dict.fromkeys((SUBMIT_KIND, RESEND_KIND, *EARLIER_KINDS), attempt)
+        return attempts | {CANCELLED_KIND: cancelled}
 
     async def resend(self, job: Job[SubmitJob]) -> Outcome:
         """Make one attempt, and cancel the order if it was the last one."""
@@ -127,14 +129,14 @@ class OrderJobs(Struct, frozen=True):
         log.error("order submission failed", order_id=str(job.payload.order_id), reason=reason)
         stored = await queries.find_submission(tx, job.payload.order_id)
         if stored is not None:
-            await self._cancel(tx, job.payload.order_id, stored[0])
+            await self._cancel(tx, job.payload.order_id, stored.base_url)
 
     async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
         order = await queries.get_order(tx, order_id, lock=True)
         if order.answer is StoreAnswer.WAITING:
             now = self.clock()
-            await end_record(tx, order_id, delivered=False, now=now)
-            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, webhook_url=url))
+            await end_submission(tx, order, delivered=False, now=now)
+            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, tells_store=True, webhook_url=url))
             detail = {"cancelReason": STORE_UNREACHABLE}
             await audit(tx, "order", order.id, partner_id=order.partner_id, detail=detail)
 

@@ -51,14 +51,15 @@ GIVEN_UP: Final = "order given up"
 class OrderChange(Struct, frozen=True, kw_only=True):
     """Something that happens to an order.
 
-    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. With a
-    `webhook_url` the store gets `order.cancelled`.
+    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. If it
+    `tells_store`, the merchant gets `order.cancelled`: in its feed, and at the `webhook_url` if there is one.
     """
 
     entry: ClassVar[str]
     milestone: ClassVar[str | None] = None
     at: datetime
     actor: Actor
+    tells_store: bool = False
     webhook_url: str | None = None
 
     def apply_to(self, order: OrderRow) -> OrderRow:
@@ -294,7 +295,7 @@ class Lifecycle(Struct, frozen=True):
         """Return the changed order: with an entry in its history, and its events.
 
         The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
-        if the row isn't as it was stored. An order that no longer waits for its store loses its submission.
+        if the row isn't as it was stored.
         """
         [changed] = await self.apply_all(tx, [(order, change)], if_unchanged=if_unchanged)
         return changed
@@ -304,12 +305,15 @@ class Lifecycle(Struct, frozen=True):
     ) -> list[OrderRow]:
         """Do the same with changes of different orders that happen at one instant, in few statements."""
         applied = [_apply(order, change) for order, change in changes]
+        event_urls: dict[UUID, str | None] = {}
         if if_unchanged:
             for (order, _), changed in zip(changes, applied, strict=True):
-                if not await queries.update_unchanged(tx, order, changed):
+                updated = await queries.update_unchanged(tx, order, changed)
+                if updated is None:
                     raise ConcurrentUpdate
+                event_urls[order.storefront_id] = updated.event_url
         # Read and enqueue before anything is deferred, so that deferred statements stay together.
-        events = await self._events(tx, changes, applied)
+        events = await self._events(tx, changes, applied, event_urls)
         if events:
             await push_all(tx, events, now=changes[0][1].at)
         for (order, change), changed in zip(changes, applied, strict=True):
@@ -326,28 +330,27 @@ class Lifecycle(Struct, frozen=True):
             )
             if changed.partner_order_id is not None and changed.partner_order_id != order.partner_order_id:
                 search.add_number(tx, order.id, changed.partner_order_id)
-            if order.answer is StoreAnswer.WAITING and changed.answer is not order.answer:
-                await queries.delete_submission(tx, order.id)
             if change.milestone is not None:
                 tx.after_commit(partial(self.record, change.milestone, changed, change.actor))
         return applied
 
     async def _events(
-        self, tx: Write, changes: Sequence[tuple[OrderRow, OrderChange]], applied: Sequence[OrderRow]
+        self,
+        tx: Write,
+        changes: Sequence[tuple[OrderRow, OrderChange]],
+        applied: Sequence[OrderRow],
+        event_urls: dict[UUID, str | None],
     ) -> list[tuple[NewEvent, Recipient]]:
-        """Return the events of the changes, those to the storefront first."""
-        urls: dict[UUID, str | None] = {}
+        """Return the events of the changes. Those storefronts' event URLs that aren't known yet are read."""
         events: list[tuple[NewEvent, Recipient]] = []
         for (order, change), changed in zip(changes, applied, strict=True):
             if changed.sequence > order.sequence:
-                if order.storefront_id not in urls:
-                    urls[order.storefront_id] = await find_event_url(tx, order.storefront_id)
-                event_url = urls[order.storefront_id]
-                if event_url is not None:
-                    to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_url)
-                    type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
-                    events.append((self._event(changed, type_, event_data(changed)), to))
-            if change.webhook_url is not None:
+                if order.storefront_id not in event_urls:
+                    event_urls[order.storefront_id] = await find_event_url(tx, order.storefront_id)
+                to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_urls[order.storefront_id])
+                type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
+                events.append((self._event(changed, type_, event_data(changed)), to))
+            if change.tells_store:
                 to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
                 type_, data = EventType.ORDER_CANCELLED, cancelled_data(changed)
                 events.append((self._event(changed, type_, data), to))

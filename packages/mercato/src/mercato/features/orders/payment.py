@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from mercato.platform.wire.parts import read_json
 from mercato_contract.orders import NOT_AN_OBJECT
@@ -25,6 +25,11 @@ _as_written: Final = msgspec.json.Decoder(float_hook=str)
 """Decodes numbers that aren't int64 as their text."""
 
 
+def payment_of(member: msgspec.Raw | UnsetType) -> bytes | None:
+    """Return the payment of a request byte for byte; None if it has none."""
+    return None if member is UNSET or bytes(member).strip() == b"null" else bytes(member)
+
+
 def without_payment(body: bytes) -> bytes:
     """Return the body of a place webhook without its payment, for storing and showing."""
     if _MEMBER not in body:
@@ -33,6 +38,11 @@ def without_payment(body: bytes) -> bytes:
     data = _members(envelope["data"])
     data.pop("payment", None)
     return as_json(envelope | {"data": data})
+
+
+def with_payment(body: bytes, payment: bytes | None) -> bytes:
+    """Return the body of a place webhook with the payment as its last member: the opposite of `without_payment`."""
+    return body if payment is None else b"%s,%s%s}}" % (body[:-2], _MEMBER, payment)
 
 
 def carries_payment(body: bytes) -> bool:

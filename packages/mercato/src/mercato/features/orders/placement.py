@@ -38,6 +38,7 @@ from mercato.features.orders.idempotency import (
     UnansweredOrder,
 )
 from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
+from mercato.features.orders.payment import payment_of
 from mercato.features.orders.plan import (
     PlacementContext,
     Plan,
@@ -54,7 +55,7 @@ from mercato.features.orders.plan import (
     unanswered,
 )
 from mercato.features.orders.queries import StoreChanged
-from mercato.features.orders.record import OrderRow, StoreAnswer, order_of, place_body
+from mercato.features.orders.record import OrderRow, StoreAnswer, order_of
 from mercato.features.orders.search import ContactKeys
 from mercato.features.orders.store_replies import Quote, Rejection
 from mercato.features.orders.submission import (
@@ -62,7 +63,6 @@ from mercato.features.orders.submission import (
     Submission,
     Submitter,
     schedule,
-    submission_of,
 )
 from mercato.features.orders.validation import Validations
 from mercato.features.partners.model import Caller
@@ -296,14 +296,14 @@ class Placements(Struct, frozen=True):
         if store.webhook_url is None:
             order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
             return Decided(await self._decide(tx, context, claim, order))
-        submission = submission_of(
+        submission = await self.submitter.store(
+            tx,
             order,
             base_url=store.webhook_url,
-            body=place_body(order, payment=context.request.payment, now=now),
+            payment=payment_of(context.request.payment),
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
-        await self.submitter.store(tx, order, submission)
         await schedule(tx, submission.call, wait=context.keyed.lease)
         crash.point("order.written")
         return StoredSubmission(claim, submission, order)

@@ -1,35 +1,47 @@
 """The customers of orders: erased on request and after some time, and masked for operators.
 
-Erasing takes the customer, its device, its address, its notes and its courier; the rest of the order stays. The order's
-webhook bodies and pinned replies are deleted too, because they contain the same. Operators see neither, nor what
-partners wrote of them.
+Erasing takes the customer, its device, its address, its notes and its courier; the rest of the order stays, and so do
+its events in the feeds, without these. The order's webhook bodies and pinned replies are deleted, because they contain
+the same. Operators see neither, nor what partners wrote of them.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
+from mercato.features.events.retention import rewrite_of_orders
 from mercato.features.orders.record import Notes, OrderRow, StoreAnswer, StoredCancellation, with_notes
 from mercato.features.orders.search import forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
+from mercato.features.webhooks.model import Envelope
 from mercato.features.webhooks.operators import HIDDEN
 from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.patterns import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
-from mercato_contract.orders import ClientContext, Customer, DeliveryFulfillment, Fulfillment, TimelineEntry
+from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
+from mercato_contract.orders import (
+    ClientContext,
+    Customer,
+    DeliveryFulfillment,
+    Fulfillment,
+    Order,
+    TimelineEntry,
+)
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.wire import Wire, as_json
+
+_O = TypeVar("_O", Order, WebhookOrder)
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CODE: Final = re.compile(r"[A-Z0-9_]+", re.ASCII)
@@ -210,6 +222,39 @@ def _without_message(text: str | None) -> str | None:
     return as_json(replace(_cancellation.decode(text), message=None)).decode()
 
 
+_envelope: Final = msgspec.json.Decoder(Envelope)
+_storefront_event: Final = msgspec.json.Decoder(OrderEventData)
+_merchant_event: Final = msgspec.json.Decoder(OrderCancelledData)
+
+
+def _event_without_customer(type_: str, body: bytes) -> bytes:
+    """Return the body of an event that stays in the feed, so that its readers miss none."""
+    told = _envelope.decode(body)
+    data: OrderEventData | OrderCancelledData
+    if type_ == EventType.ORDER_CANCELLED:
+        about = _merchant_event.decode(told.data)
+        data = replace(about, order=_order_without_customer(about.order))
+    else:
+        event = _storefront_event.decode(told.data)
+        order, cancellation = _order_without_customer(event.order), event.order.cancellation
+        order = replace(order, courier=None)
+        if cancellation is not None:
+            order = replace(order, cancellation=replace(cancellation, message=None))
+        data = replace(event, order=order)
+    return as_json(replace(told, data=msgspec.Raw(as_json(data))))
+
+
+def _order_without_customer(order: _O) -> _O:
+    return replace(
+        order,
+        cart=with_notes(order.cart, None),
+        note=None,
+        customer=UNSET,
+        client_context=UNSET,
+        fulfillment=without_address(order.fulfillment),
+    )
+
+
 async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
     if not rows:
         return
@@ -229,6 +274,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
         )
     await forget_customers(tx, ids)
     await delete_of_orders(tx, ids)
+    await rewrite_of_orders(tx, ids, _event_without_customer)
     # The keys keep their orders: a repeat of the request gets the erased order.
     await tx.execute(
         update(keys)

@@ -8,8 +8,20 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
+from sqlalchemy import (
+    Row,
+    Select,
+    UpdateBase,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders.errors import OrderNotFound
@@ -26,14 +38,18 @@ from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import order_submissions as submissions
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.tables import partners
 from mercato.features.stores.tables import stores
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.types import Instant
+from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import ClientContext, Courier, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
-from mercato_contract.wire import as_json
+from mercato_contract.signing import base_of
+from mercato_contract.wire import as_json, redacted
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
@@ -72,8 +88,25 @@ _INSERT_ORDER: Final = prepared(
 _FIND: Final = prepared(select(orders).where(*_BY_ID))
 _LOCK: Final = prepared(_FIND.with_for_update())
 _FIND_BY_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("where_token")))
-_INSERT_SUBMISSION: Final = prepared_insert(submissions)
-_DELETE_SUBMISSION: Final = prepared(
+_FIND_SUBMISSION: Final = prepared(
+    select(
+        deliveries.c.id,
+        deliveries.c.url,
+        stores.c.webhook_url,
+        deliveries.c.body,
+        orders.c.content,
+        deliveries.c.payment,
+        deliveries.c.give_up_at,
+    )
+    .join_from(deliveries, orders, orders.c.id == deliveries.c.order_id)
+    .join(stores, stores.c.id == orders.c.store_id)
+    .where(
+        deliveries.c.order_id == bindparam("where_order"),
+        deliveries.c.type == literal_column(f"'{EventType.ORDER_PLACE}'"),
+        deliveries.c.give_up_at.is_not(None),
+    )
+)
+_DELETE_EARLIER_SUBMISSION: Final = prepared(
     delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
 )
 _INSERT_ENTRY: Final = prepared_insert(history)
@@ -169,6 +202,20 @@ async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
     return await tx.scalar(select(orders.c.id).where(*its)) is not None
 
 
+_EVENT_URL: Final = (
+    select(partners.c.event_url)
+    .where(partners.c.id == orders.c.storefront_id)
+    .scalar_subquery()
+    .label("event_url")
+)
+
+
+class Updated(Struct, frozen=True):
+    """An order that was updated. `event_url` is its storefront's."""
+
+    event_url: str | None
+
+
 async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]) -> dict[UUID, OrderRow]:
     """Return those of the orders that are of the caller's stores, or placed by the caller, with their rows locked.
 
@@ -179,10 +226,11 @@ async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]
     return {row.id: _order(row) for row in rows}
 
 
-async def update_unchanged(tx: Write, before: OrderRow, after: OrderRow) -> bool:
-    """Write the members that differ; return whether the order was still as it was stored."""
+async def update_unchanged(tx: Write, before: OrderRow, after: OrderRow) -> Updated | None:
+    """Write the members that differ. Return None if the order isn't any more as it was stored."""
     statement, values = _update_of(before, after, if_unchanged=True)
-    return (await tx.execute(statement, values)).rowcount == 1
+    row = (await tx.execute(statement, values)).first()
+    return None if row is None else Updated(row.event_url)
 
 
 def update_order(tx: Write, before: OrderRow, after: OrderRow) -> None:
@@ -190,7 +238,9 @@ def update_order(tx: Write, before: OrderRow, after: OrderRow) -> None:
     tx.defer(*_update_of(before, after, if_unchanged=False))
 
 
-def _update_of(before: OrderRow, after: OrderRow, *, if_unchanged: bool) -> tuple[Update, dict[str, object]]:
+def _update_of(
+    before: OrderRow, after: OrderRow, *, if_unchanged: bool
+) -> tuple[UpdateBase, dict[str, object]]:
     pairs = zip(_COLUMNS, _values_of(before), _values_of(after), strict=True)
     values: dict[str, object] = {name: new for name, old, new in pairs if new is not old}
     statement = _update(tuple(values), if_unchanged=if_unchanged)
@@ -198,9 +248,13 @@ def _update_of(before: OrderRow, after: OrderRow, *, if_unchanged: bool) -> tupl
 
 
 @cache
-def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> Update:
+def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> UpdateBase:
     """Return the update of these columns: there are a handful of such sets."""
-    return prepared_update(orders, *columns, where=_UNCHANGED if if_unchanged else _BY_ID)
+    values: dict[str, Any] = {name: bindparam(name) for name in columns}
+    if not if_unchanged:
+        return prepared(update(orders).where(*_BY_ID).values(values))
+    # What an event needs besides the order, without a statement of its own.
+    return prepared(update(orders).where(*_UNCHANGED).values(values).returning(_EVENT_URL))
 
 
 def _side(caller: Caller) -> Any:
@@ -238,19 +292,39 @@ def _order(row: Row[Any]) -> OrderRow:
 # --- submissions ----------------------------------------------------------------------------------
 
 
-async def insert_submission(
-    tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
-) -> None:
-    """Store the sealed body until the store has answered or the order is given up."""
-    row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
-    tx.defer(_INSERT_SUBMISSION, row)
+@redacted("body", "payment")
+class StoredSubmission(Struct, frozen=True, kw_only=True):
+    """The call that places an order, as its delivery holds it: `payment` is sealed.
+
+    The previous release kept it apart: then there is no `delivery_id`, no body, and `payment` is the whole body.
+    """
+
+    delivery_id: UUID | None
+    base_url: str
+    body: bytes
+    payment: bytes | None
+    give_up_at: datetime
 
 
-async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
-    """Return the URL, the sealed body, and when to give up; None once the store has answered.
+async def find_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
+    """Return the submission; None once the store has answered.
 
     The URL is the store's current one: a merchant who fixes it gets the waiting orders.
     """
+    row = await tx.first(_FIND_SUBMISSION, {"where_order": order_id})
+    if row is None:
+        return await _find_earlier_submission(tx, order_id)
+    return StoredSubmission(
+        delivery_id=row.id,
+        base_url=row.webhook_url or base_of(row.url, SUFFIXES[EventType.ORDER_PLACE]),
+        body=decompress(row.body, base=row.content),
+        payment=row.payment,
+        give_up_at=row.give_up_at,
+    )
+
+
+async def _find_earlier_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
+    # Of orders that the previous release has stored. The next release drops the table.
     row = await tx.first(
         select(
             func.coalesce(stores.c.webhook_url, submissions.c.url).label("url"),
@@ -261,22 +335,26 @@ async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetim
         .join(stores, stores.c.id == orders.c.store_id)
         .where(submissions.c.order_id == order_id)
     )
-    return None if row is None else (row.url, row.body, row.give_up_at)
+    if row is None:
+        return None
+    return StoredSubmission(
+        delivery_id=None, base_url=row.url, body=b"", payment=row.body, give_up_at=row.give_up_at
+    )
 
 
 async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
     """Return how many orders wait for their store's answer, and when the oldest was placed."""
     row = await tx.first(
-        select(func.count(), func.min(orders.c.created_at, type_=Instant)).join_from(
-            submissions, orders, orders.c.id == submissions.c.order_id
+        select(func.count(), func.min(deliveries.c.created_at, type_=Instant)).where(
+            deliveries.c.give_up_at.is_not(None)
         )
     )
     return (0, None) if row is None else (row[0], row[1])
 
 
-async def delete_submission(tx: Write, order_id: UUID) -> None:
-    """Delete the sealed body, and the card token with it."""
-    tx.defer(_DELETE_SUBMISSION, {"where_order": order_id})
+async def delete_earlier_submission(tx: Write, order_id: UUID) -> None:
+    """Delete the sealed body that the previous release stored, and the card token with it."""
+    tx.defer(_DELETE_EARLIER_SUBMISSION, {"where_order": order_id})
 
 
 # --- history --------------------------------------------------------------------------------------

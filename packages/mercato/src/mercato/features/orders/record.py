@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import TypeVar
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
@@ -44,6 +43,8 @@ from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire, rfc3339, uuid_text
 
 _Order = TypeVar("_Order", Order, CommerceOrder)
+_Cart = TypeVar("_Cart", OrderCart, CommerceCart)
+_Line = TypeVar("_Line", OrderLine, CommerceLine)
 
 
 class StoreAnswer(StrEnum):
@@ -190,12 +191,12 @@ def _notes_of(lines: Sequence[CommerceLine]) -> Iterator[tuple[UUID, str]]:
             yield from _notes_of(group.line_items)
 
 
-def with_notes(cart: CommerceCart, notes: Notes | None) -> CommerceCart:
+def with_notes(cart: _Cart, notes: Notes | None) -> _Cart:
     """Return the cart with these notes on its lines, and no others."""
     return replace(cart, line_items=_with_notes(cart.line_items, {} if notes is None else notes.lines))
 
 
-def _with_notes(lines: Sequence[CommerceLine], notes: Mapping[UUID, str]) -> tuple[CommerceLine, ...]:
+def _with_notes(lines: Sequence[_Line], notes: Mapping[UUID, str]) -> tuple[_Line, ...]:
     return tuple(
         replace(
             line,
@@ -290,15 +291,13 @@ def _cancellation(stored: StoredCancellation) -> Cancellation:
 # --- webhook bodies -------------------------------------------------------------------------------
 
 
-def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
-    """Return the body of a place call, the same for every attempt."""
-    has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
+def place_body(row: OrderRow, *, now: datetime) -> bytes:
+    """Return the body of a place call without its payment, the same for every attempt."""
     data = OrderPlaceData(
         order_id=row.id,
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         order=_webhook_order(row),
-        payment=payment if has_payment else UNSET,
     )
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
 

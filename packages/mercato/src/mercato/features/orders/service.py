@@ -19,7 +19,7 @@ from mercato.features.orders.lifecycle import (
     OrderUpdated,
 )
 from mercato.features.orders.record import OrderRow, StoreAnswer
-from mercato.features.orders.submission import end_record
+from mercato.features.orders.submission import end_submission
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
@@ -128,7 +128,9 @@ class Orders(Struct, frozen=True):
             progress = transitions.change(_progress(row), request, self.clock())
             if progress is not None:
                 url = await queries.find_webhook_url(tx, row.store_id)
-                change = OrderCancelledByOperator(at=progress.at, progress=progress, webhook_url=url)
+                change = OrderCancelledByOperator(
+                    at=progress.at, progress=progress, tells_store=True, webhook_url=url
+                )
                 [row] = await self._apply_all(tx, [(row, change)])
                 await enqueue(tx, CANCELLED_KIND, CancelledJob(order_id=row.id))
                 detail = {"state": row.state, "cancelReason": row.cancel_reason}
@@ -138,7 +140,7 @@ class Orders(Struct, frozen=True):
     async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderUpdated]]) -> list[OrderRow]:
         for row, change in changes:
             if row.answer is StoreAnswer.WAITING:
-                await end_record(tx, row.id, delivered=change.actor is Actor.MERCHANT, now=change.at)
+                await end_submission(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
         applied = await self.lifecycle.apply_all(tx, changes)
         if applied:
             crash.point("order.moved")

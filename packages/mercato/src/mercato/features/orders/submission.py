@@ -25,9 +25,10 @@ from mercato.features.orders.payment import (
     carries_payment,
     contains_secret,
     secrets_in,
+    with_payment,
     without_payment,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.features.orders.store_replies import (
     Acceptance,
     InvalidReply,
@@ -39,6 +40,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import find_store_call, record_store_call, update_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall, masked
+from mercato.features.webhooks.retention import delete_store_call
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import enqueue
@@ -58,11 +60,17 @@ FIRST_WAIT: Final = 0.5
 MIN_ATTEMPT_SECONDS: Final = 1.0
 """No further attempt starts with less time left."""
 
-SUBMIT_KIND: Final = "order.submit"
+SUBMIT_KIND: Final = "order.submission"
 """The job of an order's first background attempt."""
 
-RESEND_KIND: Final = "order.resend"
+RESEND_KIND: Final = "order.resubmission"
 """The job of every further attempt."""
+
+EARLIER_KINDS: Final = ("order.submit", "order.resend")
+"""The kinds of the previous release, which would find no submission in a delivery and so must not run its jobs.
+
+Jobs that it has enqueued run here. The next release needs them no longer.
+"""
 
 STORE_PARTITIONS: Final = 8
 """Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
@@ -73,7 +81,7 @@ R = TypeVar("R")
 
 
 class SubmitJob(Wire, frozen=True):
-    """The order to submit. Its body is stored, sealed, beside the order."""
+    """The order to submit. Its body is a delivery's, and its payment is sealed there."""
 
     order_id: UUID
     attempted_at: datetime | None = None
@@ -98,14 +106,20 @@ async def schedule(
 
 
 class Submission(Struct, frozen=True, kw_only=True):
-    """The call that submits an order, the same for every attempt. It isn't made after `give_up_at`."""
+    """The call that submits an order, the same for every attempt. It isn't made after `give_up_at`.
 
+    `delivery_id` is its record; None if the previous release has stored the order.
+    """
+
+    delivery_id: UUID | None
     base_url: str
     call: StoreCall
     give_up_at: datetime
 
 
-def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: datetime) -> Submission:
+def submission_of(
+    order: OrderRow, *, delivery_id: UUID | None, base_url: str, body: bytes, give_up_at: datetime
+) -> Submission:
     """Return the submission of an order. Its repr redacts the body, which may hold a card's token."""
     has_payment = carries_payment(body)
     call = StoreCall(
@@ -118,7 +132,7 @@ def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: da
         hidden=secrets_in(body) if has_payment else (),
         carries_payment=has_payment,
     )
-    return Submission(base_url=base_url, call=call, give_up_at=give_up_at)
+    return Submission(delivery_id=delivery_id, base_url=base_url, call=call, give_up_at=give_up_at)
 
 
 class SubmissionOutcome(Struct, frozen=True):
@@ -138,21 +152,52 @@ class Submitter(Struct, frozen=True):
     calls: StoreCalls
     lifecycle: Lifecycle
 
-    async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
-        """Store the submission, sealed, in the transaction that stores its order."""
-        sealed = self.vault.seal(submission.call.body.decode(), context=f"order submission {order.id}")
-        await queries.insert_submission(
-            tx, order.id, url=submission.base_url, body=sealed, give_up_at=submission.give_up_at
+    async def store(
+        self, tx: Write, order: OrderRow, *, base_url: str, payment: bytes | None, give_up_at: datetime
+    ) -> Submission:
+        """Store the submission in the transaction that stores its order: as a delivery, with the payment sealed."""
+        body, delivery_id = place_body(order, now=order.created_at), self.new_id()
+        submission = submission_of(
+            order,
+            delivery_id=delivery_id,
+            base_url=base_url,
+            body=with_payment(body, payment),
+            give_up_at=give_up_at,
         )
+        sealed = None if payment is None else self.vault.seal(payment.decode(), context=_payment(order))
+        await record_store_call(
+            tx,
+            submission.call,
+            delivery_id=delivery_id,
+            type=EventType.ORDER_PLACE,
+            body=body,
+            results=(),
+            status=DeliveryStatus.PENDING,
+            now=order.created_at,
+            order_id=order.id,
+            order_content=order.content,
+            give_up_at=give_up_at,
+            payment=sealed,
+        )
+        return submission
 
     async def find(self, tx: Read, order: OrderRow) -> Submission | None:
         """Return the order's submission; None once its store has answered."""
         stored = await queries.find_submission(tx, order.id)
         if stored is None:
             return None
-        url, sealed, give_up_at = stored
-        body = self.vault.open(sealed, context=f"order submission {order.id}").encode()
-        return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
+        body, sealed = stored.body, stored.payment
+        if stored.delivery_id is None and sealed is not None:
+            body = self.vault.open(sealed, context=f"order submission {order.id}").encode()
+        elif sealed is not None:
+            body = with_payment(body, self.vault.open(sealed, context=_payment(order)).encode())
+        return submission_of(
+            order,
+            delivery_id=stored.delivery_id,
+            base_url=stored.base_url,
+            body=body,
+            give_up_at=stored.give_up_at,
+        )
 
     async def attempt(self, submission: Submission, seconds: float) -> tuple[CallResult, PlaceReply]:
         """Make one call."""
@@ -203,9 +248,7 @@ class Submitter(Struct, frozen=True):
         order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
         # After the wait for the lock: other changes of the order came first.
         now = self.clock()
-        if order.client_context is not None:
-            # The log would name a customer who was erased meanwhile.
-            await self._log(tx, submission, outcome, order, now)
+        await self._log(tx, submission, outcome, order, now)
         waits = order.answer is StoreAnswer.WAITING
         match reply:
             case Acceptance() if waits:
@@ -239,34 +282,65 @@ class Submitter(Struct, frozen=True):
     async def _log(
         self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime
     ) -> None:
-        """Write the calls into the merchant's delivery log, without the payment.
+        """Write the calls into the merchant's delivery log, and erase the payment if the order no longer waits.
 
-        The transaction has locked the order, so that of two concurrent submissions one creates the log's entry and the
-        other extends it.
+        The transaction has locked the order, so that two concurrent submissions count their calls one after the other.
         """
-        status, call = _log_status(outcome.reply, before.answer), submission.call
-        created = await record_store_call(
+        status = _log_status(outcome.reply, before.answer)
+        if submission.delivery_id is None:
+            await self._log_earlier(tx, submission, outcome, before, status, now)
+        elif before.client_context is not None:
+            await update_store_call(tx, submission.delivery_id, outcome.calls, status=status, now=now)
+        elif status is not DeliveryStatus.PENDING:
+            # The log would name a customer who was erased meanwhile.
+            await delete_store_call(tx, submission.delivery_id)
+
+    async def _log_earlier(
+        self,
+        tx: Write,
+        submission: Submission,
+        outcome: SubmissionOutcome,
+        before: OrderRow,
+        status: DeliveryStatus,
+        now: datetime,
+    ) -> None:
+        """Do the same for an order that the previous release has stored: it has a delivery after its first call."""
+        if status is not DeliveryStatus.PENDING:
+            await queries.delete_earlier_submission(tx, before.id)
+        if before.client_context is None:
+            return
+        call, delivery_id = submission.call, await find_store_call(tx, before.id)
+        if delivery_id is not None:
+            await update_store_call(tx, delivery_id, outcome.calls, status=status, now=now)
+            return
+        await record_store_call(
             tx,
             call,
             delivery_id=self.new_id(),
             type=EventType.ORDER_PLACE,
-            body=without_payment(call.body) if call.carries_payment else call.body,
+            body=without_payment(call.body),
             results=outcome.calls,
             order_id=before.id,
             order_content=before.content,
             status=status,
             now=now,
-            once=True,
         )
-        delivery_id = None if created else await find_store_call(tx, before.id)
-        if delivery_id is not None:
-            await update_store_call(tx, delivery_id, outcome.calls, status=status, now=now)
 
 
-async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetime) -> None:
-    """Close the delivery log of a placement that ended without its store's answer."""
-    delivery_id = await find_store_call(tx, order_id)
-    if delivery_id is not None:
+def _payment(order: OrderRow) -> str:
+    """Return the context in which the order's payment is sealed."""
+    return f"order payment {order.id}"
+
+
+async def end_submission(tx: Write, order: OrderRow, *, delivered: bool, now: datetime) -> None:
+    """End the submission of an order that waits no longer, without its store's answer, and erase the payment."""
+    await queries.delete_earlier_submission(tx, order.id)
+    delivery_id = await find_store_call(tx, order.id)
+    if delivery_id is None:
+        return
+    if order.client_context is None:
+        await delete_store_call(tx, delivery_id)
+    else:
         status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
         await update_store_call(tx, delivery_id, (), status=status, now=now)
 

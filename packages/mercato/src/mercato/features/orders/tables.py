@@ -73,7 +73,8 @@ orders_one_for_each_token = Index(
     postgresql_where=_with_token,
 )
 
-# The request that the store gets, sealed (it may hold a card's token) until the store has answered.
+# Where the previous release keeps the request that the store gets, sealed until the store has answered. Now a delivery
+# holds it; the next release drops the table.
 order_submissions = Table(
     "order_submissions",
     metadata,

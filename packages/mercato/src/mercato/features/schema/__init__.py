@@ -6,6 +6,7 @@ from typing import Final
 from mercato.features.catalogs import tables as catalogs
 from mercato.features.certification import tables as certification
 from mercato.features.discovery import tables as discovery
+from mercato.features.events import tables as events
 from mercato.features.orders import tables as orders
 from mercato.features.partners import tables as partners
 from mercato.features.requests import tables as requests
@@ -14,7 +15,18 @@ from mercato.features.stores import tables as stores
 from mercato.features.webhooks import tables as webhooks
 from mercato.platform.db.schema import Schema
 
-TABLES: Final = (catalogs, certification, discovery, orders, partners, requests, sign_in, stores, webhooks)
+TABLES: Final = (
+    catalogs,
+    certification,
+    discovery,
+    events,
+    orders,
+    partners,
+    requests,
+    sign_in,
+    stores,
+    webhooks,
+)
 """The modules that register the features' tables, beside those of the platform."""
 
-SCHEMA: Final = Schema(head="0013", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
+SCHEMA: Final = Schema(head="0015", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)

@@ -7,6 +7,8 @@ transaction. An acknowledged change then applies in every process: an order is s
 checked against, and a validation reads the version first.
 """
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +17,7 @@ from msgspec import Struct
 from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.catalogs.queries import CompiledCatalogs, find_owner_of_set
+from mercato.features.events.log import mark_store
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries, search
 from mercato.features.stores.errors import StoreNotFound
@@ -22,6 +25,7 @@ from mercato.features.stores.model import StoreRow
 from mercato.platform.cache import Cache
 from mercato.platform.db.changes import ChangeFeed, announce
 from mercato.platform.db.engine import Database, Write
+from mercato_contract.feeds import StoreChangeKind
 
 TOPIC: Final = "store"
 """The change feed's topic for a change of a store or of its current set."""
@@ -102,21 +106,26 @@ class Menus(Struct, frozen=True):
 # --- changes --------------------------------------------------------------------------------------
 
 
-async def publish_change(tx: Write, store_id: UUID) -> None:
+async def publish_change(
+    tx: Write, store_id: UUID, kinds: Sequence[StoreChangeKind], *, at: datetime
+) -> None:
     """Publish the change of a store or of its current set: call this after all writes of the change.
 
-    Its search entry is rewritten in the same transaction. The store may not exist yet.
+    `kinds` tell storefronts what changed. Its search entry is rewritten in the same transaction. The store may not
+    exist yet.
     """
     # This locks the store's row before any other, so that two changes never deadlock.
-    if await invalidate(tx, store_id):
+    if await invalidate(tx, store_id, kinds, at=at):
         await search.refresh(tx, store_id)
 
 
-async def invalidate(tx: Write, store_id: UUID) -> bool:
+async def invalidate(tx: Write, store_id: UUID, kinds: Sequence[StoreChangeKind], *, at: datetime) -> bool:
     """Increment the store's version and evict it from caches: for a change that no search entry depends on.
 
     Returns whether the store exists.
     """
     exists = await queries.increment_version(tx, store_id)
     await announce(tx, TOPIC, str(store_id))
+    if exists and kinds:
+        mark_store(tx, store_id, kinds, at=at)
     return exists

@@ -23,6 +23,7 @@ from mercato.platform.telemetry import tracing
 from mercato.platform.wire.checks import refuse
 from mercato_contract.catalogs import RunStatus
 from mercato_contract.events import CatalogSyncWebhookData, EndpointChangedData, EndpointKind, EventType
+from mercato_contract.feeds import StoreChangeKind
 
 SYNC_EVENTS: Final = {
     RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
@@ -36,14 +37,14 @@ class StoreEvents(Struct, frozen=True):
     new_id: MakeId
 
     async def finished(self, tx: Write, finished: EndedRun) -> None:
-        """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
+        """Publish the store's change, and push the event if the partner requested the run."""
         run = finished.run
         if finished.switched:
-            await publish_change(tx, run.owner.store_id)
+            await publish_change(tx, run.owner.store_id, (StoreChangeKind.CATALOG,), at=finished.at)
         if not run.notified:
             return
         store = await queries.find_store(tx, run.owner.store_id)
-        if store is None or store.webhook_url is None:
+        if store is None:
             return
         event = NewEvent(
             delivery_id=self.new_id(),

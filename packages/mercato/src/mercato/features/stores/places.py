@@ -15,9 +15,11 @@ from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.features.stores.views import address_parts
 from mercato.platform import jobs
+from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.geo.gazetteer import Location, locate
 from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome
+from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.stores import Address
 from mercato_contract.wire import Wire
 
@@ -61,6 +63,7 @@ class TimezoneLookup(Struct, frozen=True):
     """Looks time zones up and stores them."""
 
     db: Database
+    clock: Clock
 
     def handlers(self) -> Handlers:
         """Return the handlers of both kinds of job."""
@@ -80,7 +83,7 @@ class TimezoneLookup(Struct, frozen=True):
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             if await queries.set_onboarding_timezone(tx, onboarding, zone):
-                await publish_change(tx, onboarding.store_id)
+                await publish_change(tx, onboarding.store_id, (StoreChangeKind.PROFILE,), at=self.clock())
         return Done()
 
     async def set_store_timezone(self, job: Job[StoreTimezoneJob]) -> Outcome:
@@ -93,7 +96,7 @@ class TimezoneLookup(Struct, frozen=True):
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             if await queries.set_store_timezone(tx, store, zone):
-                await publish_change(tx, store.id)
+                await publish_change(tx, store.id, (StoreChangeKind.PROFILE,), at=self.clock())
         return Done()
 
 

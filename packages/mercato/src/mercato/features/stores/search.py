@@ -4,7 +4,7 @@ When the shape of the card changes, a background job rewrites the stored cards. 
 both shapes; a server of the previous release, which may run beside it, leaves cards of a later version alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -159,6 +159,31 @@ class ClosedStore(Struct, frozen=True):
     name: str
     timezone: str
     opens: str | None
+
+
+class Opening(Struct, frozen=True):
+    """Whether a store's hours are open now, without regard to a pause, and when that changes next, if it does."""
+
+    is_open: bool
+    changes_at: datetime | None
+    timezone: str
+
+
+async def find_openings(tx: Read, store_ids: Sequence[UUID], *, now: datetime) -> dict[UUID, Opening]:
+    """Return the openings of those stores that searches find."""
+    c = store_search.c
+    rows = await tx.all(
+        select(c.store_id, opening_hours.c.timezone, opening_hours.c.spans)
+        .join(opening_hours, opening_hours.c.key == c.hours_key)
+        .where(c.store_id.in_(store_ids))
+    )
+    hours = Openings(now)
+    found = {}
+    for row in rows:
+        is_open = hours.is_open(row.timezone, row.spans)
+        opens_at, closes_at = hours.next_change(row.timezone, row.spans, paused_until=0)
+        found[row.store_id] = Opening(is_open, closes_at if is_open else opens_at, row.timezone)
+    return found
 
 
 async def list_closed(

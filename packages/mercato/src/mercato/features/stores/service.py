@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, Struct, field, structs
@@ -38,6 +39,7 @@ from mercato.platform.outbound.urls import origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.cursor import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
+from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.stores import (
     AddressRequest,
     ItemAvailabilityRequest,
@@ -50,6 +52,9 @@ from mercato_contract.stores import (
     StoreUpdate,
 )
 from mercato_contract.wire import parse_instant
+
+_UNSEEN: Final = {"webhook_url"}
+"""Members of a store that storefronts don't see."""
 
 
 class Stores(Struct, frozen=True):
@@ -122,7 +127,8 @@ class Stores(Struct, frozen=True):
             )
             members = sorted(change.members) if token is None else [*sorted(change.members), "webhook_token"]
             await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
-            await publish_change(tx, store_id)
+            kinds = (StoreChangeKind.PROFILE,) if set(change.members) - _UNSEEN else ()
+            await publish_change(tx, store_id, kinds, at=now)
         return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
@@ -177,7 +183,7 @@ class Stores(Struct, frozen=True):
                 raise StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
             await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
-            await invalidate(tx, store_id)
+            await invalidate(tx, store_id, (StoreChangeKind.ITEMS,), at=now)
             after = await queries.find_store(tx, store_id)
         assert after is not None
         return after.unavailable_at(now)
@@ -309,7 +315,7 @@ async def set_status(
     if not await queries.update_store(tx, partner_id, store_id, change, now=now):
         return False
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
-    await publish_change(tx, store_id)
+    await publish_change(tx, store_id, (StoreChangeKind.STATUS,), at=now)
     return True
 
 

@@ -11,12 +11,14 @@ from sqlalchemy import (
     ARRAY,
     Executable,
     Integer,
+    LargeBinary,
     Update,
     Uuid,
     and_,
     bindparam,
     case,
     func,
+    insert,
     literal_column,
     null,
     select,
@@ -24,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
 from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
@@ -40,6 +43,10 @@ ENDPOINT_OF_DELIVERY: Final = and_(
 ORDER_OF_DELIVERY: Final = orders.c.id == deliveries.c.order_id
 BASE: Final = orders.c.content.label("base")
 """The stored order, which the body of a delivery about it is compressed with."""
+
+EVENT_OF_DELIVERY: Final = events.c.id == deliveries.c.webhook_id
+BODY: Final = func.coalesce(events.c.body, deliveries.c.body, type_=LargeBinary)
+"""Every delivery of an event sends the event's bytes. Calls to stores, and what was sent again, have their own."""
 
 
 class Due(Struct, frozen=True):
@@ -89,9 +96,7 @@ _SAME_KEY: Final = (
 # No clock needed: a running job is due, and so is every delivery that was due at the same time or before.
 _IS_DUE: Final = (*_SAME_KEY, deliveries.c.due_at <= bindparam("through", type_=Instant))
 
-_SIZE: Final = func.length(deliveries.c.body) + func.coalesce(
-    func.length(orders.c.content), literal_column("0")
-)
+_SIZE: Final = func.length(BODY) + func.coalesce(func.length(orders.c.content), literal_column("0"))
 _IS_SMALL: Final = literal_column(str(LARGE)) >= _SIZE
 _DUE: Final = prepared(
     select(
@@ -100,7 +105,7 @@ _DUE: Final = prepared(
         deliveries.c.surface,
         deliveries.c.webhook_id,
         deliveries.c.url,
-        case((_IS_SMALL, deliveries.c.body)).label("body"),
+        case((_IS_SMALL, BODY)).label("body"),
         case((_IS_SMALL, orders.c.content)).label("base"),
         deliveries.c.traceparent,
         deliveries.c.round,
@@ -112,13 +117,15 @@ _DUE: Final = prepared(
     )
     .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .join(events, EVENT_OF_DELIVERY, isouter=True)
     .where(*_IS_DUE)
     .order_by(deliveries.c.due_at, deliveries.c.job_id)
     .limit(bindparam("limit", type_=Integer))
 )
 _BODY: Final = prepared(
-    select(deliveries.c.body, BASE)
+    select(BODY.label("body"), BASE)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
+    .join(events, EVENT_OF_DELIVERY, isouter=True)
     .where(deliveries.c.id == bindparam("where_id"))
 )
 
@@ -216,10 +223,35 @@ async def update_delivery(
     return updated.rowcount == 1
 
 
-def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, first: int) -> None:
-    """Insert attempts, numbered from `first`, before the transaction commits."""
-    for number, result in enumerate(results, first):
+_INSERT_NEXT_ATTEMPT: Final = prepared(
+    insert(delivery_attempts).from_select(
+        delivery_attempts.c.keys(),
+        select(
+            deliveries.c.id,
+            deliveries.c.attempts + bindparam("number", type_=Integer),
+            *(
+                bindparam(name, type_=delivery_attempts.c[name].type)
+                for name in ("at", "status", "ms", "error", "reply")
+            ),
+        ).where(deliveries.c.id == bindparam("where_id")),
+    )
+)
+
+
+def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult]) -> None:
+    """Insert the first attempts of a new delivery before the transaction commits."""
+    for number, result in enumerate(results, 1):
         tx.defer(_INSERT_ATTEMPT, _attempt_row(delivery_id, number, result))
+
+
+def insert_next_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult]) -> None:
+    """Insert further attempts of a delivery, unless it was deleted, before the transaction commits.
+
+    They are numbered from its number of attempts, which is raised after them.
+    """
+    for number, result in enumerate(results, 1):
+        row = _attempt_row(delivery_id, number, result)
+        tx.defer(_INSERT_NEXT_ATTEMPT, row | {"where_id": row.pop("delivery_id")})
 
 
 def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts
+from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts, insert_next_attempts
 from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
 from mercato.features.webhooks.queries import DeliveryFilter, NewDelivery
@@ -50,12 +50,13 @@ async def record_store_call(
     now: datetime,
     order_id: UUID | None = None,
     order_content: bytes = b"",
-    once: bool = False,
-) -> bool:
+    give_up_at: datetime | None = None,
+    payment: bytes | None = None,
+) -> None:
     """Write a call to a store (`order.validate`, `order.place`) into its partner's log; the sender never sends it.
 
-    `body` is what the partner may read later: without the payment. With `once`, nothing is written and False returned
-    if the order has a call of the type already; the transaction has to lock the order.
+    `body` is what the partner may read later: without the payment. A call that is written before it is made has
+    `give_up_at`, and its payment, sealed, until it has ended.
     """
     attempts = [result for result in results if result.was_sent]
     delivery = NewDelivery(
@@ -75,26 +76,24 @@ async def record_store_call(
         attempts=len(attempts),
         created_at=now,
         updated_at=now,
+        give_up_at=give_up_at,
+        payment=payment,
     )
-    if not once:
-        queries.insert_delivery(tx, delivery)
-    elif not await queries.insert_first(tx, delivery):
-        return False
-    insert_attempts(tx, delivery_id, attempts, first=1)
-    return True
+    queries.insert_delivery(tx, delivery)
+    insert_attempts(tx, delivery_id, attempts)
 
 
 async def update_store_call(
     tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, status: DeliveryStatus, now: datetime
 ) -> None:
-    """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned."""
+    """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned.
+
+    The transaction must have locked the call's order, so that no other adds to it.
+    """
     attempts = [result for result in results if result.was_sent]
     error = _last_error(results, status) if results or status is DeliveryStatus.SUCCEEDED else UNSET
-    total = await queries.update_store_call(
-        tx, delivery_id, added=len(attempts), status=status, error=error, now=now
-    )
-    if total is not None:
-        insert_attempts(tx, delivery_id, attempts, first=total - len(attempts) + 1)
+    insert_next_attempts(tx, delivery_id, attempts)
+    queries.update_store_call(tx, delivery_id, added=len(attempts), status=status, error=error, now=now)
 
 
 def _last_error(results: Sequence[CallResult], status: DeliveryStatus) -> str | None:

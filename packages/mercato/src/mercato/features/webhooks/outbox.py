@@ -1,4 +1,4 @@
-"""The outbox: stores an event for a partner, and the job that sends it, in the transaction that causes the event."""
+"""The outbox: an event for a partner's feed, and the job that sends it, in the transaction that causes the event."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.compression import compress
+from mercato.features.events.log import Event, append
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
 from mercato.features.webhooks import endpoints, queries
@@ -22,16 +22,16 @@ from mercato_contract.webhooks import DeliveryStatus
 
 
 class Recipient(Struct, frozen=True):
-    """Who gets an event, and where: at a webhookUrl (Commerce) or an event URL (Marketfront)."""
+    """Who gets an event, and where: at a webhookUrl (Commerce), an event URL (Marketfront), or in the feed alone."""
 
     partner_id: UUID
     surface: Surface
-    base_url: str
+    base_url: str | None
 
-    def url(self, event_type: EventType) -> str:
-        return (
-            target(self.base_url, SUFFIXES[event_type]) if self.surface is Surface.COMMERCE else self.base_url
-        )
+    def url(self, event_type: EventType) -> str | None:
+        if self.base_url is None or self.surface is Surface.MARKETFRONT:
+            return self.base_url
+        return target(self.base_url, SUFFIXES[event_type])
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
@@ -48,21 +48,24 @@ class NewEvent(Struct, frozen=True, kw_only=True):
 
 
 async def push(tx: Write, event: NewEvent, *, to: Recipient, now: datetime) -> None:
-    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction."""
+    """Add an event that happens `now` to its feed, and enqueue its first attempt, in the caller's transaction."""
     await push_all(tx, [(event, to)], now=now)
 
 
 async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, now: datetime) -> None:
-    """Store events that happen `now`, and enqueue their first attempts, in the caller's transaction.
+    """Add events that happen `now` to their feeds, and enqueue their first attempts, in the caller's transaction.
 
-    The body is compressed with the order's content, so that content isn't stored twice. Deliveries about one order to
-    one address are sent one after the other in the order of their pushes; one that waits for a retry blocks none.
-    While the address is disabled the delivery is stored as failed, so that it can be redelivered.
+    Without an address there is nothing to send. The body is compressed with the order's content, so that content isn't
+    stored twice. Deliveries about one order to one address are sent one after the other in the order of their pushes;
+    one that waits for a retry blocks none. While the address is disabled the delivery is stored as failed, so that it
+    can be redelivered.
     """
     reasons: dict[tuple[UUID, str], str | None] = {}
     written: list[queries.NewDelivery] = []
     for event, to in events:
         url = to.url(event.type)
+        if url is None:
+            continue
         partition = partition_of(event.order_id or event.webhook_id)
         if (to.partner_id, url) not in reasons:
             reasons[to.partner_id, url] = await endpoints.find_disabled_reason(tx, to.partner_id, url)
@@ -73,8 +76,23 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
             due = await enqueue_attempt(tx, job, event.delivery_id)
         written.append(_delivery(event, to, url, partition, disabled, due, now=now))
     # Read and enqueue before anything is deferred, so that deferred statements stay together.
+    for event, to in events:
+        append(tx, _told(event, to, now))
     for delivery in written:
         queries.insert_delivery(tx, delivery)
+
+
+def _told(event: NewEvent, to: Recipient, now: datetime) -> Event:
+    return Event(
+        id=event.webhook_id,
+        partner_id=to.partner_id,
+        surface=to.surface,
+        type=event.type,
+        body=envelope(event.type, occurred_at=now, data=event.data),
+        store_id=event.store_id,
+        order_id=event.order_id,
+        order_content=event.order_content,
+    )
 
 
 def _delivery(
@@ -87,6 +105,7 @@ def _delivery(
     *,
     now: datetime,
 ) -> queries.NewDelivery:
+    """Return the delivery of an event, whose body is the event's."""
     return queries.NewDelivery(
         id=event.delivery_id,
         partner_id=to.partner_id,
@@ -96,7 +115,7 @@ def _delivery(
         type=event.type,
         webhook_id=event.webhook_id,
         url=url,
-        body=compress(envelope(event.type, occurred_at=now, data=event.data), base=event.order_content),
+        body=b"",
         traceparent=event.traceparent,
         partition=partition,
         created_at=now,
@@ -121,9 +140,6 @@ async def announce_change(
     trace: str,
 ) -> None:
     """Push `endpoint.changed` to the event URL, or without one to the webhookUrl that was in force until now."""
-    base_url = event_url or webhook_url
-    if base_url is None:
-        return
     event_id = new_id()
     event = NewEvent(
         delivery_id=event_id,
@@ -134,7 +150,7 @@ async def announce_change(
         store_id=data.store_id if isinstance(data.store_id, UUID) else None,
     )
     surface = Surface.COMMERCE if event_url is None else Surface.MARKETFRONT
-    await push(tx, event, to=Recipient(partner_id, surface, base_url), now=now)
+    await push(tx, event, to=Recipient(partner_id, surface, event_url or webhook_url), now=now)
 
 
 def origin_changed(before: str | None, after: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -12,19 +13,28 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
+    Update,
     bindparam,
     exists,
-    insert,
     literal,
     literal_column,
+    null,
     or_,
     select,
     update,
 )
 
 from mercato.features.compression import decompress
+from mercato.features.events.tables import events
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.webhooks.attempts import BASE, ENDPOINT_OF_DELIVERY, ORDER_OF_DELIVERY, Due
+from mercato.features.webhooks.attempts import (
+    BASE,
+    BODY,
+    ENDPOINT_OF_DELIVERY,
+    EVENT_OF_DELIVERY,
+    ORDER_OF_DELIVERY,
+    Due,
+)
 from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
@@ -85,18 +95,6 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
 
 
 _INSERT_DELIVERY = prepared_insert(deliveries)
-_other = deliveries.alias("other")
-_INSERT_FIRST = prepared(
-    insert(deliveries).from_select(
-        list(deliveries.c.keys()),
-        select(*(bindparam(column.name, type_=column.type) for column in deliveries.c)).where(
-            ~exists().where(
-                _other.c.order_id == bindparam("order_id", type_=deliveries.c.order_id.type),
-                _other.c.type == bindparam("type", type_=deliveries.c.type.type),
-            )
-        ),
-    )
-)
 _OF_ORDER = prepared(
     select(deliveries.c.id)
     .where(deliveries.c.order_id == bindparam("where_order"), deliveries.c.type == bindparam("where_type"))
@@ -105,9 +103,9 @@ _OF_ORDER = prepared(
 )
 
 
-@redacted("body")
+@redacted("body", "payment")
 class NewDelivery(Struct, frozen=True, kw_only=True):
-    """A delivery to be inserted. `body` is compressed."""
+    """A delivery to be inserted. `body` is compressed, `payment` sealed."""
 
     id: UUID
     partner_id: UUID
@@ -131,6 +129,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     round: int = 0
     attempts_before_round: int = 0
     faults: int = 0
+    give_up_at: datetime | None = None
+    payment: bytes | None = None
 
 
 def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
@@ -138,15 +138,10 @@ def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
     tx.defer(_INSERT_DELIVERY, asdict(delivery))
 
 
-async def insert_first(tx: Write, delivery: NewDelivery) -> bool:
-    """Insert a delivery if its order has none of its type. Return whether it was inserted."""
-    return (await tx.execute(_INSERT_FIRST, asdict(delivery))).rowcount == 1
-
-
 # --- calls to stores ------------------------------------------------------------------------------
 
 
-async def update_store_call(
+def update_store_call(
     tx: Write,
     delivery_id: UUID,
     *,
@@ -154,15 +149,25 @@ async def update_store_call(
     status: DeliveryStatus,
     error: str | UnsetType | None,
     now: datetime,
-) -> int | None:
-    """Add to the number of attempts. Return the sum, or None if the delivery doesn't exist."""
-    statement = update(deliveries).where(deliveries.c.id == delivery_id)
-    statement = statement.values(attempts=deliveries.c.attempts + added, status=status, updated_at=now)
-    if error is not UNSET:
-        statement = statement.values(error=error)
-    updated = await tx.execute(statement.returning(deliveries.c.attempts))
-    total: int | None = updated.scalar()
-    return total
+) -> None:
+    """Add to the number of attempts before the transaction commits. A call that has ended loses its payment."""
+    statement = _update_call(has_error=error is not UNSET, has_ended=status is not DeliveryStatus.PENDING)
+    values = {"where_id": delivery_id, "added": added, "status": status, "updated_at": now}
+    tx.defer(statement, values if error is UNSET else values | {"error": error})
+
+
+@cache
+def _update_call(*, has_error: bool, has_ended: bool) -> Update:
+    values: dict[str, Any] = {
+        "attempts": deliveries.c.attempts + bindparam("added"),
+        "status": bindparam("status"),
+        "updated_at": bindparam("updated_at"),
+    }
+    if has_error:
+        values["error"] = bindparam("error")
+    if has_ended:
+        values |= {"give_up_at": null(), "payment": null()}
+    return prepared(update(deliveries).where(deliveries.c.id == bindparam("where_id")).values(values))
 
 
 async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
@@ -186,7 +191,11 @@ _MAX_COPIES = 5
 
 def with_body(query: Select[Any]) -> Select[Any]:
     """Return the query with the columns that `body_of` needs."""
-    return query.add_columns(deliveries.c.body, BASE).join(orders, ORDER_OF_DELIVERY, isouter=True)
+    return (
+        query.add_columns(BODY.label("body"), BASE)
+        .join(orders, ORDER_OF_DELIVERY, isouter=True)
+        .join(events, EVENT_OF_DELIVERY, isouter=True)
+    )
 
 
 def body_of(row: Row[Any]) -> bytes:
@@ -196,7 +205,7 @@ def body_of(row: Row[Any]) -> bytes:
 
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
     """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
-    listed = [column for column in deliveries.c if column.name != "body"]
+    listed = [column for column in deliveries.c if column.name not in {"body", "payment"}]
     return select(*listed, endpoints.c.disabled_reason, *columns).join(
         endpoints, ENDPOINT_OF_DELIVERY, isouter=True
     )
@@ -257,7 +266,10 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
 
 
 async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime) -> bool:
-    """Make the delivery due and restart its schedule. Return False if it has changed since it was read."""
+    """Make the delivery due and restart its schedule. Return False if it has changed since it was read.
+
+    From now on it has a body of its own: it may be kept for longer than its event.
+    """
     updated = await tx.execute(
         update(deliveries)
         .where(
@@ -268,6 +280,7 @@ async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime)
         )
         .values(
             status=DeliveryStatus.PENDING,
+            body=row.body,
             error=None,
             round=row.round + 1,
             attempts_before_round=row.attempts,

@@ -37,8 +37,16 @@ async def prune(tx: Write, *, before: datetime, limit: int = 500) -> int:
 
 
 async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
-    """Delete all deliveries about the orders, sent or not: their customers must be forgotten."""
-    await _delete(tx, deliveries.c.order_id.in_(order_ids))
+    """Delete all deliveries about the orders, sent or not: their customers must be forgotten.
+
+    The call that places an order stays until its store has answered: the store must get the order, or its end.
+    """
+    await _delete(tx, deliveries.c.order_id.in_(order_ids) & deliveries.c.give_up_at.is_(None))
+
+
+async def delete_store_call(tx: Write, delivery_id: UUID) -> None:
+    """Delete the record of a call that has ended, and whose customer was erased meanwhile."""
+    await _delete(tx, deliveries.c.id == delivery_id)
 
 
 async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:

@@ -29,7 +29,8 @@ deliveries = Table(
     Column("type", Text, nullable=False),
     Column("webhook_id", Id, nullable=False),
     Column("url", Text, nullable=False),
-    # The bytes that every attempt signs and sends, compressed, with the order's content as the base if there is one.
+    # The bytes that every attempt signs and sends, compressed, with the order's content as the base if there is one;
+    # empty if they are those of the event with this webhook-id.
     Column("body", LargeBinary, nullable=False),
     Column("traceparent", Text, nullable=False),
     # The ordering key is the endpoint (partner and URL) and a partition, which follows from the event's subject.
@@ -48,6 +49,10 @@ deliveries = Table(
     Column("faults", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
+    # Of the call that places an order, until its store has answered: when to give up, and the payment, sealed, that
+    # the body lacks. A card's token is nowhere else.
+    Column("give_up_at", Instant),
+    Column("payment", LargeBinary),
 )
 Index("ix_deliveries_partner_id", deliveries.c.partner_id, deliveries.c.surface, deliveries.c.id)
 Index(
@@ -78,6 +83,13 @@ Index(
     deliveries.c.id,
     sqlite_where=_of_order,
     postgresql_where=_of_order,
+)
+_unanswered = text("give_up_at IS NOT NULL")
+Index(
+    "ix_deliveries_unanswered",
+    deliveries.c.created_at,
+    sqlite_where=_unanswered,
+    postgresql_where=_unanswered,
 )
 _not_delivered = text("status <> 'succeeded'")
 # Failed deliveries are what people search for, among a hundred times as many that have succeeded.

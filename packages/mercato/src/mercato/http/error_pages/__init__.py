@@ -22,6 +22,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "URL": "the address of the service, without a trailing slash",
     "KEY": 'a Commerce key: `mercato partner create "My POS" --kind commerce`',
     "SHOP_KEY": 'a marketfront key: `mercato partner create "My Shop" --kind marketfront`',
+    "CURSOR": "the `nextCursor` of an answer",
     "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` names another",
 }
 """The variables of the examples, in the order of explanation. Start here ends with the first three."""

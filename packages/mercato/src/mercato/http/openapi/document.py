@@ -28,6 +28,7 @@ TAGS: Final = {
     "Commerce": "For merchants: stores, their registration and status, and their catalogs.",
     "Orders": "Orders: validated, placed and read by storefronts; read and updated by merchants.",
     "Webhooks": "Your webhook deliveries, and help with signatures that don't verify.",
+    "Feeds": "What happened, in the order of commits: read it at your own pace, from a cursor.",
     "Requests": "Your requests that were refused in the last days.",
     "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
     "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",

@@ -202,7 +202,7 @@ async def suspend_partner(visit: Visit) -> Done:
 @screens.post("partners/{partner}/resume")
 async def resume_partner(visit: Visit) -> Done:
     partner = await _partner(visit)
-    await offboarding.resume(visit.app.db, partner.id)
+    await offboarding.resume(visit.app.db, partner.id, now=visit.app.clock)
     return Done(
         f"{partner.name} is resumed: its keys work, and its stores are shown.",
         to=f"/console/partners/{partner.id}",

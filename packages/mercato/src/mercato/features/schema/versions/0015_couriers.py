@@ -5,8 +5,8 @@ from alembic import op
 
 from mercato.platform.db.types import Instant
 
-revision = "0013"
-down_revision = "0012"
+revision = "0015"
+down_revision = "0014"
 
 
 def upgrade() -> None:

@@ -1,0 +1,249 @@
+"""Assigns positions to what was committed, so that a reader who goes on after a position never misses one before it.
+
+Ids and sequences are assigned before commits, so they don't tell in which order rows become visible. Here one process
+at a time takes what it sees committed and numbers it, under the lock of one row until its own commit: a position is
+visible only after all that are smaller.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import structlog
+from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.features.events.log import ALL_KINDS, WRITTEN
+from mercato.features.events.tables import (
+    event_positions,
+    new_events,
+    new_store_changes,
+    sequencer,
+    store_changes,
+    store_sequences,
+)
+from mercato.platform.clock import Clock
+from mercato.platform.db.engine import AnyRow, Database, Read, Write
+from mercato.platform.db.errors import is_unavailable
+from mercato.platform.db.statements import prepared, prepared_insert
+from mercato_contract.feeds import StoreChangeKind
+
+log = structlog.get_logger("mercato.events")
+
+BATCH: Final = 500
+"""Events, and changes of stores, that one transaction numbers."""
+
+POLL_SECONDS: Final = 0.5
+"""How often a process looks for what another one committed and didn't number: a command, or one that was killed."""
+
+MAX_PAUSE: Final = 4.0
+"""The greatest number of seconds between tries while the database is unavailable."""
+
+STATE_ID: Final = 1
+
+_LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
+_NEW_EVENTS: Final = select(new_events).order_by(new_events.c.number).limit(BATCH)
+_NEW_CHANGES: Final = select(new_store_changes).order_by(new_store_changes.c.number).limit(BATCH)
+_ANY_EVENT: Final = select(new_events.c.number).limit(1)
+_ANY_CHANGE: Final = select(new_store_changes.c.number).limit(1)
+_INSERT_POSITION: Final = prepared_insert(event_positions)
+
+
+class FeedKey(NamedTuple):
+    """Whose feed."""
+
+    partner_id: UUID
+    surface: str
+
+
+class Numbered(NamedTuple):
+    """What one transaction numbered: the feeds that have new events, whether stores changed, and if there is more."""
+
+    feeds: frozenset[FeedKey]
+    stores: bool
+    is_full: bool
+
+
+class Sequencer:
+    """Numbers what this process commits at once, and what others left within a second."""
+
+    def __init__(self, db: Database, clock: Clock, on_numbered: Callable[[Numbered], None]) -> None:
+        self._db = db
+        self._clock = clock
+        self._on_numbered = on_numbered
+        self._written = asyncio.Event()
+        db.signals.listen(WRITTEN, lambda _value: self._written.set())
+
+    async def run(self) -> None:
+        """Number until cancelled. While the database is unavailable, it tries again."""
+        failures = 0
+        while True:
+            await self._wait(min(POLL_SECONDS * 2**failures, MAX_PAUSE))
+            try:
+                await self.number_all()
+                failures = 0
+            except Exception as error:  # noqa: BLE001  # logged; a sequencer that ends would stop every feed
+                failures += 1
+                _log_failure(error, failures)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._written.wait()
+        except TimeoutError:
+            return
+
+    async def number_all(self) -> None:
+        """Number everything that is committed now."""
+        # Before anything is read: what is committed from now on sets it again.
+        self._written.clear()
+        while await self._number_some():
+            pass
+
+    async def _number_some(self) -> bool:
+        """Number one batch; return whether there may be more. An idle database is only read."""
+        async with self._db.read() as tx:
+            if await tx.scalar(_ANY_EVENT) is None and await tx.scalar(_ANY_CHANGE) is None:
+                return False
+        async with self._db.write() as tx:
+            numbered = await number(tx, now=self._clock())
+        self._on_numbered(numbered)
+        return numbered.is_full
+
+
+async def number(tx: Write, *, now: datetime) -> Numbered:
+    """Assign positions to at most BATCH events and BATCH changes of stores, oldest first."""
+    last = await _lock(tx)
+    # After the lock, so that each statement sees what the holder before has committed.
+    written = await tx.all(_NEW_EVENTS)
+    changed = await tx.all(_NEW_CHANGES)
+    position = last
+    if written:
+        position = await _number_events(tx, written, after=position, now=now)
+    if changed:
+        position = await _number_changes(tx, changed, after=position)
+    if position != last:
+        await tx.execute(update(sequencer).where(sequencer.c.id == STATE_ID).values(last=position))
+    return Numbered(
+        feeds=frozenset(FeedKey(row.partner_id, row.surface) for row in written),
+        stores=bool(changed),
+        is_full=len(written) == BATCH or len(changed) == BATCH,
+    )
+
+
+async def _lock(tx: Write) -> int:
+    """Return the last position; from now on no other process assigns any until this transaction ends."""
+    last: int | None = await tx.scalar(_LOCK)
+    if last is None:
+        first = {"id": STATE_ID, "last": 0, "events_deleted_to": 0, "stores_deleted_to": 0}
+        insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(sequencer)
+        await tx.execute(insert.values(first).on_conflict_do_nothing())
+        last = await tx.scalar(_LOCK)
+        assert last is not None
+    return last
+
+
+async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int, now: datetime) -> int:
+    sequences = await _read_sequences(tx, written)
+    rows = []
+    for position, row in enumerate(written, start=after + 1):
+        sequence = None
+        if row.store_id is not None:
+            key = row.partner_id, row.surface, row.store_id
+            sequence = sequences[key] = sequences.get(key, 0) + 1
+        rows.append(
+            {
+                "partner_id": row.partner_id,
+                "surface": row.surface,
+                "position": position,
+                "event_id": row.event_id,
+                "store_id": row.store_id,
+                "store_sequence": sequence,
+                "at": now,
+            }
+        )
+    await tx.execute(_INSERT_POSITION, rows)
+    if sequences:
+        await _write_sequences(tx, sequences)
+    await tx.execute(delete(new_events).where(new_events.c.number.in_([row.number for row in written])))
+    return after + len(written)
+
+
+_Key = tuple[UUID, str, UUID]
+
+
+async def _read_sequences(tx: Read, written: Sequence[AnyRow]) -> dict[_Key, int]:
+    c = store_sequences.c
+    keys = {(row.partner_id, row.surface, row.store_id) for row in written if row.store_id is not None}
+    if not keys:
+        return {}
+    found = await tx.all(
+        select(store_sequences).where(tuple_(c.partner_id, c.surface, c.store_id).in_(sorted(keys)))
+    )
+    return {(row.partner_id, row.surface, row.store_id): row.last for row in found}
+
+
+async def _write_sequences(tx: Write, sequences: dict[_Key, int]) -> None:
+    # The two dialects' inserts are one statement under two names.
+    insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(store_sequences)
+    await tx.execute(
+        insert.on_conflict_do_update(
+            index_elements=["partner_id", "surface", "store_id"], set_={"last": insert.excluded.last}
+        ),
+        [
+            {"partner_id": partner_id, "surface": surface, "store_id": store_id, "last": last}
+            for (partner_id, surface, store_id), last in sequences.items()
+        ],
+    )
+
+
+class _Mark(NamedTuple):
+    """What changed of a store. `is_gone` is None if that stays as it is: a store that is gone may still be changed."""
+
+    position: int
+    at: datetime
+    is_gone: bool | None
+    kinds: frozenset[str]
+
+
+async def _number_changes(tx: Write, changed: Sequence[AnyRow], *, after: int) -> int:
+    marks: dict[UUID, _Mark] = {}
+    for position, row in enumerate(changed, start=after + 1):
+        kinds = frozenset(row.kinds.split(","))
+        is_gone = True if StoreChangeKind.GONE in kinds else False if kinds.issuperset(ALL_KINDS) else None
+        before = marks.pop(row.store_id, None)
+        if before is not None:
+            kinds |= before.kinds
+            is_gone = before.is_gone if is_gone is None else is_gone
+        marks[row.store_id] = _Mark(position, row.at, is_gone, kinds)
+    for store_id, mark in marks.items():
+        await _mark(tx, store_id, mark)
+    numbers = [row.number for row in changed]
+    await tx.execute(delete(new_store_changes).where(new_store_changes.c.number.in_(numbers)))
+    return after + len(changed)
+
+
+async def _mark(tx: Write, store_id: UUID, mark: _Mark) -> None:
+    insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(store_changes)
+    marked: dict[str, object] = {"position": mark.position, "at": mark.at}
+    marked |= {kind: mark.position for kind in ALL_KINDS if kind in mark.kinds}
+    if mark.is_gone is not None:
+        marked["is_gone"] = mark.is_gone
+    unmarked = {"is_gone": False} | dict.fromkeys(ALL_KINDS, 0)
+    await tx.execute(
+        insert.values({"store_id": store_id} | unmarked | marked).on_conflict_do_update(
+            index_elements=["store_id"], set_=marked
+        )
+    )
+
+
+def _log_failure(error: Exception, failures: int) -> None:
+    """Log the first of consecutive failures: an outage is one line."""
+    if failures > 1:
+        return
+    if is_unavailable(error):
+        log.warning("the events feed waits for the database", error=type(error).__name__)
+    else:
+        log.error("bug in the events feed", exc_info=error)

@@ -1,0 +1,320 @@
+"""Events and changes of stores, read from a cursor at the reader's own pace."""
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import select
+from tests.api.trade import CUSTOMER, Time, Trade, trade
+from tests.catalog.documents import cafe
+from tests.service import Client, Merchant, Service, service
+
+from mercato.features import offboarding
+from mercato.features.events import tables
+from mercato.features.events.sequencer import number
+from mercato.features.events.waiting import PER_PARTNER
+from mercato.features.orders.privacy import erase_all
+from mercato.features.partners.model import PartnerKind
+from mercato.features.stores.tables import stores
+from mercato.features.upkeep import Upkeep
+from mercato.platform import clock
+
+COMMERCE = "/v1/commerce/events"
+MARKETFRONT = "/v1/marketfront/events"
+CHANGES = "/v1/marketfront/stores/changes"
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop)
+
+
+async def page(client: Client, path: str, after: str | None = None, **query: Any) -> Any:
+    query |= {} if after is None else {"after": after}
+    reply = await client.get(path, params={name: str(value) for name, value in query.items()})
+    assert reply.status == 200, reply.body
+    return reply.json()
+
+
+async def follow(client: Client, path: str, *, count: int, after: str | None = None) -> Any:
+    """Read until there are so many entries; return them and the cursor."""
+    found: list[Any] = []
+    while len(found) < count:
+        read = await page(client, path, after, wait=25)
+        found += read.get("events", read.get("changes"))
+        after = read["nextCursor"]
+    return found, after
+
+
+async def test_every_event_of_a_partner_is_in_its_feed_whether_pushed_or_not(here: Trade):
+    order = await here.placed()
+    await here.update(order, status="confirmed")
+    events, _ = await follow(here.front, MARKETFRONT, count=2)
+    assert [event["type"] for event in events] == ["order.created", "order.updated"]
+    assert [event["storeSequence"] for event in events] == [1, 2]
+    assert {event["storeId"] for event in events} == {here.store["storeId"]}
+    assert [event["data"]["sequence"] for event in events] == [1, 2]
+    assert events[1]["data"]["order"]["status"] == "confirmed"
+    assert (await page(here.pos, COMMERCE))["events"] == []
+
+
+async def test_an_event_has_the_id_of_its_webhook_and_its_data(mercato: Service, shop: Merchant):
+    pos = (await mercato.partner())[1]
+    store = await mercato.live(pos, url := shop.host(cafe()), webhook=shop.base + "/hooks")
+    accepted = await pos.post(
+        f"/v1/commerce/catalogset-notification?storeId={store['storeId']}", {"callbackUrl": url}
+    )
+    assert accepted.status == 202, accepted.body
+    [event], _ = await follow(pos, COMMERCE, count=1)
+    _, headers, body = await shop.webhook()
+    told = json.loads(body)
+    assert event["eventId"] == headers["webhook-id"]
+    assert {name: event[name] for name in ("type", "timestamp", "data")} == told
+
+
+async def test_next_cursor_is_always_given_and_leads_on(here: Trade):
+    first = await page(here.front, MARKETFRONT)
+    assert first == {"events": [], "nextCursor": first["nextCursor"], "hasMore": False}
+    for _ in range(3):
+        await here.placed()
+    found, after = await follow(here.front, MARKETFRONT, count=3, after=first["nextCursor"])
+    assert (await page(here.front, MARKETFRONT, after))["events"] == []
+    read = await page(here.front, MARKETFRONT, first["nextCursor"], limit=2)
+    assert (read["events"], read["hasMore"]) == (found[:2], True)
+    rest = await page(here.front, MARKETFRONT, read["nextCursor"], limit=2)
+    assert (rest["events"], rest["hasMore"]) == (found[2:], False)
+
+
+async def test_filters_choose_types_and_stores(here: Trade):
+    order = await here.placed()
+    await here.update(order, status="confirmed")
+    await follow(here.front, MARKETFRONT, count=2)
+    for query, types in [
+        ({"types": "order.updated"}, ["order.updated"]),
+        ({"types": "order.updated, order.created"}, ["order.created", "order.updated"]),
+        ({"types": "order.cancelled"}, []),
+        ({"storeId": here.store["storeId"]}, ["order.created", "order.updated"]),
+        ({"storeId": str(clock.new_id())}, []),
+    ]:
+        read = await page(here.front, MARKETFRONT, **query)
+        assert [event["type"] for event in read["events"]] == types, query
+        assert (await page(here.front, MARKETFRONT, read["nextCursor"]))["events"] == [], query
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ({"types": "order.place"}, 422, "VALIDATION_FAILED"),
+        ({"types": ""}, 422, "VALIDATION_FAILED"),
+        ({"limit": "501"}, 422, "VALIDATION_FAILED"),
+        ({"limit": "0"}, 422, "VALIDATION_FAILED"),
+        ({"wait": "26"}, 422, "VALIDATION_FAILED"),
+        ({"after": ""}, 400, "INVALID_CURSOR"),
+        ({"after": "x"}, 400, "INVALID_CURSOR"),
+        ({"after": "A" * 24}, 400, "INVALID_CURSOR"),
+        ({"after": "A" * 65}, 422, "VALIDATION_FAILED"),
+        ({"storeId": "x"}, 422, "VALIDATION_FAILED"),
+    ],
+)
+async def test_what_a_feed_cant_be_asked_is_refused(here: Trade, query: Any, status: int, code: str):
+    reply = await here.front.get(MARKETFRONT, params=query)
+    assert (reply.status, reply.json()["errorCode"]) == (status, code), reply.body
+
+
+async def test_a_cursor_of_another_partner_surface_or_list_is_refused(here: Trade, mercato: Service):
+    other = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+    own = (await page(here.front, MARKETFRONT))["nextCursor"]
+    changed = ("B" if own[0] != "B" else "C") + own[1:]
+    for client, path, cursor in [
+        (other, MARKETFRONT, own),
+        (here.pos, COMMERCE, own),
+        (here.front, CHANGES, own),
+        (here.front, MARKETFRONT, changed),
+        (here.front, MARKETFRONT, (await page(here.front, CHANGES))["nextCursor"]),
+    ]:
+        reply = await client.get(path, params={"after": cursor})
+        assert (reply.status, reply.json()["errorCode"]) == (400, "INVALID_CURSOR"), reply.body
+    assert (await here.front.get(MARKETFRONT, params={"after": own})).status == 200
+
+
+async def test_a_waiting_reader_is_answered_by_the_event(here: Trade):
+    before = await page(here.front, MARKETFRONT)
+    waiting = asyncio.create_task(page(here.front, MARKETFRONT, before["nextCursor"], wait=25))
+    while not here.mercato.app.feeds.waiters.count:
+        await asyncio.sleep(0)
+    order = await here.placed()
+    answer = await waiting
+    assert [event["data"]["orderId"] for event in answer["events"]] == [order["orderId"]]
+    assert not here.mercato.app.feeds.waiters.count
+
+
+async def test_a_waiting_reader_gets_an_empty_page_in_the_end(here: Trade):
+    read = await page(here.front, MARKETFRONT, wait=1)
+    assert (read["events"], read["hasMore"]) == ([], False)
+
+
+async def test_more_than_sixteen_readers_of_a_partner_are_answered_at_once(here: Trade, mercato: Service):
+    other = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+    waiters = mercato.app.feeds.waiters
+    waiting = [asyncio.create_task(page(here.front, MARKETFRONT, wait=25)) for _ in range(PER_PARTNER)]
+    while waiters.count < PER_PARTNER:
+        await asyncio.sleep(0)
+    one_more = await page(here.front, MARKETFRONT, wait=25)
+    assert one_more["events"] == []
+    assert not any(task.done() for task in waiting)
+    others = asyncio.create_task(page(other, MARKETFRONT, wait=25))
+    while waiters.count < PER_PARTNER + 1:
+        await asyncio.sleep(0)
+    # What ends the process answers everybody.
+    waiters.close()
+    for answer in await asyncio.gather(*waiting, others):
+        assert answer["events"] == []
+
+
+async def test_a_cursor_from_before_the_kept_events_has_expired(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    time = Time()
+    async with service(database_url, tmp_path / "data", now=time) as mercato:
+        here = await trade(mercato, shop)
+        start = await page(here.front, MARKETFRONT)
+        await here.placed()
+        _, end = await follow(here.front, MARKETFRONT, count=1)
+        time.ahead = timedelta(days=94)
+        await upkeep(mercato, time).once()
+        reply = await here.front.get(MARKETFRONT, params={"after": start["nextCursor"]})
+        assert (reply.status, reply.json()["errorCode"]) == (410, "CURSOR_EXPIRED")
+        assert (await page(here.front, MARKETFRONT, end))["events"] == []
+        again = await page(here.front, MARKETFRONT)
+        assert (again["events"], again["nextCursor"]) == ([], end)
+
+
+def upkeep(mercato: Service, time: Time) -> Upkeep:
+    return Upkeep(mercato.app.db, time, catalog_days=90, delivery_days=90)
+
+
+async def test_an_erased_customers_events_stay_without_the_customer(here: Trade):
+    delivery = {
+        "mode": "DELIVERY_BY_MERCHANT",
+        "scheduleType": "ASAP",
+        "instructions": "Ring twice",
+        "deliveryType": "LEAVE_AT_DOOR",
+        "address": {"address1": "1 Main St", "city": "Springfield", "postalCode": "62701"},
+    }
+    order = await here.placed(here.order(fulfillment=delivery))
+    await here.mercato.app.orders.cancel(UUID(order["orderId"]), reason="CANCELLED_BY_OPERATOR")
+    before, _ = await follow(here.front, MARKETFRONT, count=2)
+    [cancelled], _ = await follow(here.pos, COMMERCE, count=1)
+    assert "Lovelace" in json.dumps(before)
+    assert "Main St" in json.dumps(cancelled)
+    await erase_all(here.mercato.app.db, CUSTOMER["email"])
+    after, _ = await follow(here.front, MARKETFRONT, count=2)
+    [erased], _ = await follow(here.pos, COMMERCE, count=1)
+    for text in ("Lovelace", "Main St", "Ring twice", "203.0.113.7", CUSTOMER["phone"], CUSTOMER["email"]):
+        assert text not in json.dumps([after, erased])
+    for one, other in zip([*before, cancelled], [*after, erased], strict=True):
+        assert (one["eventId"], one["storeSequence"]) == (other["eventId"], other["storeSequence"])
+        assert one["data"]["order"]["amounts"] == other["data"]["order"]["amounts"]
+
+
+async def test_a_deleted_partners_events_are_deleted(here: Trade, mercato: Service):
+    made, other = await mercato.partner(PartnerKind.MARKETFRONT)
+    order = (await here.place(here.order(), front=other)).json()
+    await follow(other, MARKETFRONT, count=1)
+    await here.update(order, state="cancelled", cancelReason="OTHER")
+    await offboarding.delete(mercato.app.db, made.id, now=clock.now)
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+    for table in ("events", "event_positions", "new_events", "store_sequences"):
+        assert await rows(mercato, table, made.id) == [], table
+
+
+async def rows(mercato: Service, table: str, partner_id: Any) -> Any:
+    columns = getattr(tables, table)
+    async with mercato.app.db.read() as tx:
+        if table == "events":
+            return await tx.all(select(columns))
+        return await tx.all(select(columns).where(columns.c.partner_id == partner_id))
+
+
+# --- changes of stores ----------------------------------------------------------------------------
+
+
+async def test_a_reader_that_starts_at_nothing_sees_every_live_store_once(here: Trade, mercato: Service):
+    other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
+    await here.pos.post(f"/v1/commerce/stores/{other['storeId']}/status", {"status": "paused"})
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+    read = await page(here.front, CHANGES)
+    assert [change["storeId"] for change in read["changes"]] == [here.store["storeId"], other["storeId"]]
+    assert {tuple(change["kinds"]) for change in read["changes"]} == {
+        ("profile", "status", "catalog", "items")
+    }
+    assert (await page(here.front, CHANGES, read["nextCursor"]))["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "body", "kinds"),
+    [
+        ("", "PUT", {"name": "Renamed"}, ["profile"]),
+        ("/status", "POST", {"status": "paused"}, ["status"]),
+        ("/item-availability", "POST", None, ["items"]),
+        ("?catalog", "POST", None, ["catalog"]),
+    ],
+)
+async def test_a_change_names_its_kind(here: Trade, path: str, method: str, body: Any, kinds: list[str]):
+    _, after = await follow(here.front, CHANGES, count=1)
+    url = f"/v1/commerce/stores/{here.store['storeId']}{path}"
+    if path.startswith("/item"):
+        body = {"items": [{"itemId": here.order()["cart"]["lineItems"][0]["itemId"], "available": False}]}
+    elif path == "?catalog":
+        changed = cafe()
+        changed["sections"][next(iter(changed["sections"]))]["name"] = "Renamed"
+        url = f"/v1/commerce/catalogset-notification?storeId={here.store['storeId']}"
+        body = {"callbackUrl": here.shop.host(changed, "/changed.json")}
+    reply = await here.pos.call(method, url, body)
+    assert reply.status < 300, reply.body
+    [change], _ = await follow(here.front, CHANGES, count=1, after=after)
+    assert (change["storeId"], change["kinds"]) == (here.store["storeId"], kinds)
+
+
+async def test_changes_of_one_store_are_one_entry_with_all_kinds_since_the_cursor(here: Trade):
+    _, after = await follow(here.front, CHANGES, count=1)
+    path = f"/v1/commerce/stores/{here.store['storeId']}"
+    await here.pos.post(path + "/status", {"status": "paused"})
+    _, between = await follow(here.front, CHANGES, count=1, after=after)
+    await here.pos.call("PUT", path, {"name": "Renamed"})
+    await follow(here.front, CHANGES, count=1, after=between)
+    assert [change["kinds"] for change in (await page(here.front, CHANGES, after))["changes"]] == [
+        ["profile", "status"]
+    ]
+    assert [change["kinds"] for change in (await page(here.front, CHANGES, between))["changes"]] == [
+        ["profile"]
+    ]
+
+
+async def test_a_change_that_storefronts_dont_see_is_none(here: Trade):
+    _, after = await follow(here.front, CHANGES, count=1)
+    path = f"/v1/commerce/stores/{here.store['storeId']}"
+    await here.pos.call("PUT", path, {"webhookUrl": here.shop.base + "/elsewhere"})
+    await here.pos.post(path + "/status", {"status": "paused"})
+    changes, _ = await follow(here.front, CHANGES, count=1, after=after)
+    assert [change["kinds"] for change in changes] == [["status"]]
+
+
+async def test_the_stores_of_a_suspended_merchant_are_gone_until_it_is_resumed(here: Trade, mercato: Service):
+    _, after = await follow(here.front, CHANGES, count=1)
+    async with mercato.app.db.read() as tx:
+        owner = await tx.scalar(select(stores.c.partner_id))
+    await offboarding.suspend(mercato.app.db, owner, now=clock.now)
+    [gone], after = await follow(here.front, CHANGES, count=1, after=after)
+    assert (gone["storeId"], gone["kinds"]) == (here.store["storeId"], ["gone"])
+    assert (await page(here.front, CHANGES))["changes"] == []
+    await offboarding.resume(mercato.app.db, owner, now=clock.now)
+    [back], _ = await follow(here.front, CHANGES, count=1, after=after)
+    assert back["kinds"] == ["profile", "status", "catalog", "items"]
+    assert len((await page(here.front, CHANGES))["changes"]) == 1
