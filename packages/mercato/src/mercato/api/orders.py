@@ -279,7 +279,9 @@ async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStat
     problems=(InvalidStatusTransition, OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
-    """Update an order's status, close it, or set when it will be ready. The storefront is notified.
+    """Update an order's status, close it, or say when it will be ready, and who brings it when.
+
+    The storefront is notified.
 
     `status` only moves forward and may skip steps. `state` `cancelled` needs a `cancelReason`. A repeated update
     changes nothing.

@@ -56,6 +56,7 @@ _NAMES: Final = {
     "cancelReason": "reason",
     "refusal": "the store's reason",
     "estimatedReadyAt": "ready at",
+    "estimatedDeliveryAt": "delivered at",
     "errors": "reason",
 }
 """Members of an entry in words."""
@@ -197,6 +198,8 @@ def _progress(row: OrderRow) -> Progress:
         state=row.state,
         status=row.status,
         estimated_ready_at=row.estimated_ready_at,
+        estimated_delivery_at=row.estimated_delivery_at,
+        courier=row.courier,
         cancel_reason=row.cancel_reason,
     )
 

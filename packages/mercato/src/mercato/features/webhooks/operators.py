@@ -32,7 +32,8 @@ _ABOUT_ORDERS: Final = "order."
 _SHOWN: Final = frozenset(
     {
         *("type", "timestamp", "data", "sequence", "order"),
-        *("orderId", "storeId", "partnerStoreId", "state", "status", "estimatedReadyAt", "createdAt", "updatedAt"),
+        *("orderId", "storeId", "partnerStoreId", "state", "status", "createdAt", "updatedAt"),
+        *("estimatedReadyAt", "estimatedDeliveryAt"),
         *("cart", "catalogSetId", "lineItems", "lineItemId", "itemId", "partnerItemId", "name", "quantity"),
         *("modifierGroups", "modifierGroupId", "partnerModifierGroupId", "unavailable", "unitPrice", "freeQuantity"),
         *("amounts", "amount", "currency", "subTotal", "total", "tip", "fees", "taxes", "promotions", "adjustments"),
