@@ -1,7 +1,7 @@
 """The events feed: pages at random cursors of a long feed, and the time from a commit to a reader who waits.
 
 `python -m benchmarks.feeds [--events 1000000] [--database postgresql]`. The feed of one partner is filled with so many
-events of 1 kB and read by the code that answers requests, in this process. The floor of a page is a read of one row, and
+events of 1 kB and read by the code that answers requests, in this process. The floor of a page is a read of one row,
 that of the way to a reader is the commit of the event. A reader in the writer's process is woken by it, one in another
 process looks every 30 ms.
 """
