@@ -9,7 +9,7 @@ from msgspec import inspect as info
 from tests.api.table import BODIES
 
 from mercato.http.operations import Operation
-from mercato.platform.wire.kinds import alternatives
+from mercato.platform.wire.checks import alternatives
 from mercato.settings import MiB
 
 UNITS: Final = {

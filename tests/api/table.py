@@ -64,7 +64,11 @@ BODIES: dict[str, Any] = {
     "createConsoleLink": {"readOnly": True},
     "updateOrderStatuses": {"updates": [{"orderId": "{orderId}", "status": "confirmed"}]},
     "setStoreStatuses": {"updates": [{"storeId": "{storeId}", "status": "paused", "pauseReason": "x"}]},
-    "updateOrderStatus": {"status": "confirmed", "estimatedReadyAt": "2099-01-01T00:00:00Z"},
+    "updateOrderStatus": {
+        "status": "confirmed",
+        "estimatedReadyAt": "2099-01-01T00:00:00Z",
+        "courier": {"name": "Sam"},
+    },
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.
 `body_for` replaces what is in braces.

@@ -16,7 +16,7 @@ from tests.service import CATALOG, ITEM, Client, Merchant, Service
 from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
-from mercato.http.codings import best_coding
+from mercato.http.body import best_coding
 
 PATH = "/v1/marketfront/catalog-sets"
 OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}

@@ -43,7 +43,9 @@ def test_it_has_every_operation_that_is_not_for_browsers():
 @only_sqlite
 async def test_every_request_of_the_collection_is_accepted(mercato: Service, shop: Merchant):
     known = await variables(mercato, shop)
-    answers = [(item["name"], await send(mercato, item["request"], known)) for item in REQUESTS]
+    # What replaces the catalog comes last: the others name its items.
+    ordered = sorted(REQUESTS, key=lambda item: item["name"] == "Put Catalog")
+    answers = [(item["name"], await send(mercato, item["request"], known)) for item in ordered]
     codes = [(name, reply.json().get("errorCode")) for name, reply in answers if reply.status >= 400]
     assert [one for one in codes if one[1] in NOT_READ | NOT_LET_IN] == []
     assert [name for name, reply in answers if reply.status >= 500] == []

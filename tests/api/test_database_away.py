@@ -103,8 +103,10 @@ async def test_every_operation_is_503_while_the_database_is_unavailable_and_answ
         cable.cut()
         for operation in GUARDED:
             if operation.access is Access.COMMERCE:
-                path = target(operation, {name: str(uuid4()) for name in operation.names}, store=str(uuid4()))
-                assert_away(await call(pos, operation, path))
+                ids = {name: str(uuid4()) for name in (*operation.names, "orderId", "storeId")}
+                reply = await call(pos, operation, target(operation, ids, store=str(uuid4())), ids)
+                assert reply.status == 503, operation.id
+                assert_away(reply)
         assert_away(await mercato.anonymous().get("/readyz"))
         assert (await mercato.anonymous().get("/healthz")).status == 200
         cable.down = False

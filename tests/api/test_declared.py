@@ -15,8 +15,7 @@ from tests.service import Client, Merchant, Reply, Service, service
 
 from mercato.asgi import document, operations
 from mercato.features.partners.limits import Limiter, Quota
-from mercato.http.operations import Access, BodyForm, Operation
-from mercato.http.problems import PROBLEM_DETAILS
+from mercato.http.operations import PROBLEM_DETAILS, Access, BodyForm, Operation
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.telemetry import configure_logs
 

@@ -32,8 +32,15 @@ GOOD: dict[str, Any] = {
 }
 GOOD_FULFILLMENT = {"mode": "PICKUP", "scheduleType": "ASAP"}
 
-ONCE = {"cancelOnboarding", "retryOnboarding", "activateStore", "getAccessToken"}
-"""Operations that work once per onboarding, or need a valid key; each has its own tests."""
+ONCE = {
+    "activateStore",
+    "cancelCatalogActivation",
+    "cancelOnboarding",
+    "getAccessToken",
+    "retryOnboarding",
+    "updateOrderStatus",
+}
+"""Operations that work once per onboarding, run or order, or need a valid key; each has its own tests."""
 
 
 @dataclass

@@ -19,7 +19,7 @@ from mercato.features.orders import payment
 from mercato.http.operations import Operation
 from mercato.platform.errors import Problem
 from mercato.platform.wire import decode, walk
-from mercato.platform.wire.kinds import alternatives
+from mercato.platform.wire.checks import alternatives
 from mercato.settings import MiB
 from mercato_contract.orders import MAX_BYTES
 

@@ -16,8 +16,7 @@ from tests.waiting import loop_timeout
 
 from mercato.features.partners import credentials, limits, queries
 from mercato.features.partners.credentials import NewKey
-from mercato.features.partners.keys import new_key
-from mercato.features.partners.model import PartnerKind, Surface
+from mercato.features.partners.model import PartnerKind, Surface, new_key
 from mercato.platform.clock import new_id
 
 PATH = "/v1/oauth/token"

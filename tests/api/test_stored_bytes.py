@@ -15,7 +15,7 @@ from tests.service import Client, Merchant, Reply, Service, service
 
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
-from mercato.features.partners.storage import ORDER_BYTES
+from mercato.features.partners.queries import ORDER_BYTES
 from mercato.features.partners.tables import stored_bytes
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep

@@ -95,8 +95,8 @@ async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop:
         (str(made.id), f"partners/{made.id}", "Partners"),
         (made.key, f"partners/{made.id}", "Partners"),
         (made.key[:18], f"partners/{made.id}", "Partners"),
-        (sent["deliveryId"], f"deliveries/{sent['deliveryId']}", "Webhooks"),
-        (sent["webhookId"], f"deliveries/{sent['deliveryId']}", "Webhooks"),
+        (sent["deliveryId"], f"webhooks/{sent['deliveryId']}", "Webhooks"),
+        (sent["webhookId"], f"webhooks/{sent['deliveryId']}", "Webhooks"),
     ):
         found = await find(browser, f" {text} ")
         assert leads_to(found, there), text

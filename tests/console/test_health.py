@@ -15,9 +15,8 @@ from tests.service import Service
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks import endpoints
 from mercato.platform import clock
-from mercato.platform.telemetry import traffic
+from mercato.platform.telemetry.metrics import BUCKETS, INTERVAL, Traffic, quantile
 from mercato.platform.telemetry.multiprocess import DIRECTORY
-from mercato.platform.telemetry.traffic import BUCKETS, Traffic, quantile
 
 
 async def test_health_shows_what_the_doctor_finds(mercato: Service):
@@ -86,7 +85,7 @@ async def test_nothing_is_measured_without_a_visit_and_the_history_is_bounded(me
     assert not mercato.app.traffic._wanted.is_set()
     await enter_as_operator(mercato)
     assert mercato.app.traffic._wanted.is_set()
-    assert mercato.app.traffic._samples.maxlen == timedelta(hours=1) // traffic.INTERVAL + 1
+    assert mercato.app.traffic._samples.maxlen == timedelta(hours=1) // INTERVAL + 1
 
 
 def test_the_requests_of_all_processes_of_a_port_are_counted(tmp_path: Path):

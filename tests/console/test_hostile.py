@@ -44,13 +44,13 @@ async def limited(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
         yield running
 
 
-LINK = re.compile(rb'"/console/([a-z/]+)/([0-9a-f-]{36})[/"?]')
+LINK = re.compile(rb'"/console/([a-z/-]+)/([0-9a-f-]{36})[/"?]')
 PLACES = {
     "orders": "order",
     "stores": "store",
-    "deliveries": "delivery",
+    "webhooks": "delivery",
     "catalogs": "run",
-    "requests": "request",
+    "refused-requests": "request",
     "keys": "key",
     "certification": "report",
     "account/sessions": "session",
@@ -84,7 +84,7 @@ async def all_ids(deal: Trade, client: Client, *, merchant: bool) -> dict[str, s
     side = "commerce" if merchant else "marketfront"
     assert (await client.get(f"/v1/{side}/orders/{clock.new_id()}")).status == 404
     await deal.mercato.app.request_log.flush()
-    pages = ["orders", "stores", "deliveries", "requests", "keys", "account"]
+    pages = ["orders", "stores", "webhooks", "refused-requests", "keys", "account"]
     return await ids_on(browser, *pages, *(["catalogs", "certification"] if merchant else []))
 
 
@@ -341,7 +341,7 @@ async def test_a_form_without_a_session_has_at_most_32_kib(mercato: Service):
     assert await send(stranger, "/console/passkey", beyond) == 413
     # What nobody reads isn't refused for its size.
     assert await send(stranger, "/console/certification", beyond * 15) == 401
-    assert await send(browser, "/console/search", beyond) == 413
+    assert await send(browser, "/console/erasure/find", beyond) == 413
 
 
 async def test_a_form_that_no_browser_sends_is_refused(mercato: Service):

@@ -13,8 +13,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner, enter_wh
 from tests.service import Client, Merchant, Service, service
 
 from mercato.features.partners import accounts, credentials
-from mercato.features.partners.keys import is_whole
-from mercato.features.partners.model import ApiKey, PartnerKind
+from mercato.features.partners.model import ApiKey, PartnerKind, is_whole
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
 from mercato.features.sign_in import sessions
 from mercato.platform import clock

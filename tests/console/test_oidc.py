@@ -27,8 +27,7 @@ from tests.waiting import loop_timeout
 
 from mercato import app as wiring
 from mercato.features.sign_in import sign_on as providers
-from mercato.features.sign_in.model import Grant
-from mercato.features.sign_in.people import People
+from mercato.features.sign_in.model import Grant, People
 from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT
 from mercato.platform import clock
 from mercato.platform.db.audit import list_entries

@@ -271,7 +271,8 @@ async def test_a_read_only_session_changes_nothing(mercato: Service):
         refused = await browser.post(f"/console/{path}")
         assert refused.status == (403 if screen.audiences & {Audience.COMMERCE} else 404), path
     account = await browser.open("/console/account")
-    assert account.buttons == ["Sign out"]
+    # The time zone is this browser's alone.
+    assert account.buttons == ["Sign out", "Set time zone"]
     assert (await browser.press(account, "Sign out")).heading == "Sign in"
 
 

@@ -212,7 +212,7 @@ async def test_a_copy_that_is_killed_is_finished_by_the_same_command(
     assert killed.returncode == -9
     rows = await rows_of(database_url)
     shown = await asyncio.to_thread(shell, "db", "copy", "--to", other_url)
-    assert f"{ROWS * len(rows)} rows in {len(rows)} tables: both databases are equal." in shown
+    assert f"{ROWS * len(rows):,} rows in {len(rows)} tables: both databases are equal." in shown
     assert await rows_of(other_url) == rows
 
 

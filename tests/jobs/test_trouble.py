@@ -29,8 +29,8 @@ from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.url import sqlite_path
 from mercato.platform.jobs import Done, Job, Outcome, Worker
-from mercato.platform.jobs.ownership import Ownership
 from mercato.platform.jobs.run import MAX_POSTPONED
+from mercato.platform.jobs.worker import Ownership
 
 
 @asynccontextmanager

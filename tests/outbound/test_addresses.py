@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.addresses import AddressPolicy, Verdict
+from mercato.platform.outbound.guard import AddressPolicy, Verdict
 
 PUBLIC_ONLY = AddressPolicy()
 DEVELOPMENT = AddressPolicy(allow_private=True)

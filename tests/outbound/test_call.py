@@ -25,8 +25,8 @@ from tests.servers import (
     serve,
 )
 
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import Fault, Options, Reply, RequestFailed
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import target, webhook_headers

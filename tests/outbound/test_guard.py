@@ -9,7 +9,6 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
-from mercato.platform.outbound.addresses import AddressPolicy, Verdict
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.connections import (
     AddressRefused,
@@ -17,6 +16,7 @@ from mercato.platform.outbound.connections import (
     SystemResolver,
     socket_factory,
 )
+from mercato.platform.outbound.guard import AddressPolicy, Verdict
 from mercato.platform.outbound.results import Fault, Options, PulledDocument, RequestFailed
 
 OPEN = "93.184.215.14"

@@ -27,8 +27,8 @@ from tests.servers import (
     serve,
 )
 
-from mercato.platform.outbound.addresses import Address, AddressPolicy, Verdict
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import Address, AddressPolicy, Verdict
 from mercato.platform.outbound.results import (
     Fault,
     NotModified,

@@ -20,8 +20,8 @@ from tests.servers import (
     serve,
 )
 
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import Options, Reply, RequestFailed
 
 LIMIT = 1024

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.addresses import AddressPolicy, Verdict
-from mercato.platform.outbound.urls import UrlFault, UrlRefused, check_url
+from mercato.platform.outbound.guard import AddressPolicy, UrlFault, UrlRefused, Verdict, check_url
 
 PUBLIC_ONLY = AddressPolicy()
 

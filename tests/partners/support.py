@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from mercato.features.partners import accounts
 from mercato.features.partners.accounts import NewPartner
+from mercato.features.partners.callers import PURPOSE, Tokens
 from mercato.features.partners.model import PartnerKind
-from mercato.features.partners.tokens import PURPOSE, Tokens
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Database

@@ -17,7 +17,7 @@ from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.cli.commands import app
 from mercato.features.partners import accounts, credentials
-from mercato.features.partners.keys import PREFIX_LENGTH
+from mercato.features.partners.model import PREFIX_LENGTH
 from mercato.features.partners.vault import FILE
 from mercato.features.webhooks import endpoints
 from mercato.platform import clock

@@ -15,10 +15,8 @@ from tests.waiting import PATIENCE, loop_timeout
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners import callers as module
 from mercato.features.partners.accounts import NewPartner
-from mercato.features.partners.callers import Callers
-from mercato.features.partners.keys import new_key, prefix
-from mercato.features.partners.model import Caller, Limits, Surface
-from mercato.features.partners.tokens import Claims, Tokens
+from mercato.features.partners.callers import Callers, Claims, Tokens
+from mercato.features.partners.model import Caller, Limits, Surface, new_key, prefix
 from mercato.platform import cache
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read

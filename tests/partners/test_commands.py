@@ -15,9 +15,8 @@ from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
 from mercato.features.partners import accounts, credentials
-from mercato.features.partners.callers import Callers
-from mercato.features.partners.keys import is_whole
-from mercato.features.partners.tokens import Tokens
+from mercato.features.partners.callers import Callers, Tokens
+from mercato.features.partners.model import is_whole
 from mercato.features.partners.vault import FILE, Vault, load_keys
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
 from mercato.platform.db.changes import ChangeFeed

@@ -7,7 +7,6 @@ from tests.partners.support import HOUR, SECOND, HandClock, make_partner
 
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import TOPIC, NewKey
-from mercato.features.partners.keys import digest, prefix
 from mercato.features.partners.model import (
     AccountError,
     ApiKey,
@@ -15,6 +14,8 @@ from mercato.features.partners.model import (
     PartnerKind,
     Surface,
     UnknownAccountError,
+    digest,
+    prefix,
 )
 from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed

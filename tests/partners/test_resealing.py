@@ -5,8 +5,8 @@ import os
 import pytest
 
 from mercato.features.partners import accounts
+from mercato.features.partners.accounts import reseal
 from mercato.features.partners.model import PartnerKind
-from mercato.features.partners.resealing import reseal
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.partners.webhook_tokens import UNBOUND, get_webhook_tokens
 from mercato.platform.db.engine import Database

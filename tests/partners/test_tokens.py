@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.partners.support import TOKENS
 
-from mercato.features.partners import keys
+from mercato.features.partners import model
+from mercato.features.partners.callers import PURPOSE, AccessToken, Claims, Tokens
 from mercato.features.partners.model import Surface
-from mercato.features.partners.tokens import PURPOSE, AccessToken, Claims, Tokens
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
 
@@ -58,10 +58,10 @@ def test_garbage_is_not_read(garbage: bytes) -> None:
 
 
 def test_tokens_are_not_taken_for_keys_nor_keys_for_tokens() -> None:
-    token, key = TOKENS.sign(CLAIMS).encode(), keys.new_key(Surface.MARKETFRONT).encode()
-    assert keys.looks_like_token(token)
-    assert not keys.looks_like_key(token)
-    assert not keys.looks_like_token(key)
+    token, key = TOKENS.sign(CLAIMS).encode(), model.new_key(Surface.MARKETFRONT).encode()
+    assert model.looks_like_token(token)
+    assert not model.looks_like_key(token)
+    assert not model.looks_like_token(key)
 
 
 def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_is_gone() -> None:

@@ -19,7 +19,7 @@ from tests.processes.test_serve import mercato, serving, until_status
 from tests.service import Client, Merchant, Reply, merchant
 from tests.waiting import PATIENCE
 
-from mercato.platform.crash import VARIABLE
+from mercato.platform.processes import CRASH_VARIABLE
 
 DURING_THE_CALL = "store.called"
 """Not a point in the service: here the store has the process killed."""
@@ -128,7 +128,7 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
     """Place an order in a process that dies at the point, retry in a new one; return the one reply."""
     name = f"{point}{' with a token' if token else ''}"
     order, headers = network.order(name), {"Idempotency-Key": name}
-    crash = {} if point == DURING_THE_CALL else {VARIABLE: point}
+    crash = {} if point == DURING_THE_CALL else {CRASH_VARIABLE: point}
     async with aiohttp.ClientSession() as session:
         async with network.serving(**crash) as (process, base):
             front = Client(base, network.keys["marketfrontKey"], session)

@@ -9,5 +9,5 @@ import mercato
 POINTS: Final[list[str]] = sorted(
     name
     for source in Path(mercato.__file__).parent.rglob("*.py")
-    for name in re.findall(r'crash\.point\("(.+?)"\)', source.read_text())
+    for name in re.findall(r'crash_point\("(.+?)"\)', source.read_text())
 )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tests.prove.points import POINTS
 
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.processes import exit_with_parent
 
 START_SECONDS: Final = 60.0
@@ -66,7 +66,7 @@ class Program:
 
     async def start(self, *, crash_at: str | None = None) -> None:
         """Start it, without waiting until it is ready."""
-        extra = {} if crash_at is None else {crash.VARIABLE: crash_at}
+        extra = {} if crash_at is None else {processes.CRASH_VARIABLE: crash_at}
         arguments = ["serve", "--port", "0"] if self.role == "serve" else ["worker"]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(

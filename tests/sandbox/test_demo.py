@@ -35,6 +35,7 @@ CLAIMS = (
     "A notification switches the catalog",
     "A broken update changes nothing",
     "An unchanged one is not downloaded",
+    "A mistake in a catalog is undone",
     "A pause ends by the clock alone",
     "An item sells out, no new catalog",
     "standardwebhooks verifies every event",

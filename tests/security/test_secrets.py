@@ -20,8 +20,7 @@ from tests.service import Merchant, Service
 
 from mercato.asgi import document
 from mercato.features.partners import accounts, credentials
-from mercato.features.partners.keys import PATTERN
-from mercato.features.partners.model import PartnerKind
+from mercato.features.partners.model import PATTERN, PartnerKind
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.texts import Secret
 
@@ -52,7 +51,7 @@ HARMLESS = {
     "platform.jobs.claim.Place.key": "an ordering key",
     "platform.jobs.claim.Rotation.keys": "ordering keys",
     "platform.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
-    "platform.jobs.model.Job.ordering_key": "an ordering key",
+    "platform.jobs.run.Job.ordering_key": "an ordering key",
     "platform.outbound.results.Reply.body": "what a partner's server answered",
     "features.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "features.partners.model.Partner.has_webhook_token": "yes or no",

@@ -27,7 +27,7 @@ async def send(
     """Send what the service sends, and return status and value of the answer."""
     taxes = "0" if kind == "validate" else "1.81"
     total = "36.20" if kind == "validate" else "38.01"
-    order = {"amounts": {"subTotal": "36.20", "taxes": taxes, "total": total}}
+    order = {"cart": {"lineItems": []}, "amounts": {"subTotal": "36.20", "taxes": taxes, "total": total}}
     body = json.dumps({"type": f"order.{kind}", "data": {"order": order} | data}).encode()
     headers = signed(secret, body=body, webhook_id=order_id)
     return await deliver(f"{shop.webhook_url}/{kind}", body, headers)

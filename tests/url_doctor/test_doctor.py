@@ -29,7 +29,7 @@ from tests.servers import (
 
 from mercato import cli
 from mercato.cli.url import _print, diagnose
-from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import load
 from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding

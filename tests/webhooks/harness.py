@@ -32,8 +32,8 @@ from mercato.platform.jobs import Job
 from mercato.platform.jobs.claim import Rotation, claim
 from mercato.platform.jobs.run import Run
 from mercato.platform.jobs.settle import settle
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import Options
 from mercato_contract.webhooks import WebhookDeliveryDetail
 

@@ -25,8 +25,8 @@ from mercato import cli
 from mercato.cli import listen as listening_module
 from mercato.cli.listen import MAX_BODY, Listener, ReceivedWebhook, Screen, below, lines_of, receiving
 from mercato.platform.clock import new_id
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import Options
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.signing import new_secret, webhook_headers

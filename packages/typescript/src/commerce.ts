@@ -321,7 +321,7 @@ export class Commerce {
     return this.#service.perform("updateOrderStatuses", { body }, options);
   }
 
-  /** Update an order's status, close it, or set when it will be ready. */
+  /** Update an order's status, close it, or say when it will be ready, and who brings it when. */
   updateOrderStatus(
     orderId: string,
     update: types.OrderStatusUpdate,

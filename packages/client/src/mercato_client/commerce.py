@@ -246,7 +246,7 @@ class Commerce:
 
     @operation("POST", ORDERS + "/{orderId}/status", OrderStatusResponse)
     def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:
-        """Update an order's status, close it, or set when it will be ready."""
+        """Update an order's status, close it, or say when it will be ready, and who brings it when."""
         return Sent(ids=(order_id,), body=update)
 
     # --- feeds

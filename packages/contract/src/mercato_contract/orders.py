@@ -22,7 +22,7 @@ from mercato_contract.carts import (
 from mercato_contract.money import is_negative
 from mercato_contract.pages import MAX_UPDATES, PAGE, Cursor, PageLimit
 from mercato_contract.problems import OrderError, ProblemDetail
-from mercato_contract.stores import FulfillmentMode
+from mercato_contract.stores import FulfillmentMode, Uri
 from mercato_contract.wire import Instant, Objection, Wire, parse_instant, redacted, validator
 
 MAX_BYTES: Final = 64 * 1024
@@ -413,6 +413,14 @@ class CancelOrderRequest(Wire):
     message: Annotated[str, Meta(max_length=500)] | None = None
 
 
+class Courier(Wire):
+    """Who brings the order, as the merchant says: at least one of the members."""
+
+    name: Name | None = None
+    phone: Text255 | None = None
+    tracking_url: Uri | None = None
+
+
 class _PlacedOrder(Wire, kw_only=True):
     order_id: UUID
     store_id: UUID
@@ -423,6 +431,8 @@ class _PlacedOrder(Wire, kw_only=True):
     estimated_ready_at: Instant | None
     cancel_reason: str | None
     cancellation: Cancellation | None = None
+    courier: Courier | None = None
+    estimated_delivery_at: Instant | None = None
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
     note: str | None = None
@@ -508,7 +518,7 @@ class MarketfrontOrdersQuery(OrdersFilter):
 
 
 class OrderStatusUpdate(Wire):
-    """A new status, state or estimatedReadyAt; at least one of them."""
+    """A new status, state, estimatedReadyAt, estimatedDeliveryAt or courier; at least one of them."""
 
     status: (
         Annotated[
@@ -535,6 +545,10 @@ class OrderStatusUpdate(Wire):
         | None
     ) = None
     estimated_ready_at: DateTime | None = None
+    estimated_delivery_at: DateTime | None = None
+    courier: (
+        Annotated[Courier, Meta(description="Who brings the order. It replaces the courier before.")] | None
+    ) = None
     cancel_reason: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
 
 

@@ -38,10 +38,9 @@ from mercato.features.orders.service import Orders
 from mercato.features.orders.submission import Submitter
 from mercato.features.orders.tokens import OrderTokens
 from mercato.features.orders.validation import Validations
-from mercato.features.partners.callers import Callers
+from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
-from mercato.features.partners.storage import StorageQuota
-from mercato.features.partners.tokens import PURPOSE, Tokens
+from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
@@ -66,15 +65,15 @@ from mercato.platform.db.replication import measure_replication
 from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import DocumentSpace, NewDocument
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import Options
 from mercato.platform.processes import trim_memory
 from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
 from mercato.platform.telemetry.logs import EventLog
-from mercato.platform.telemetry.traffic import Traffic
+from mercato.platform.telemetry.metrics import Traffic
 from mercato.platform.texts import Secret
 from mercato.services import Core, Services
 from mercato.settings import Settings, SettingsError

@@ -6,20 +6,23 @@ from typing import Any, Final
 
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
-from mercato.api.console import console
 from mercato.api.feeds import commerce_feeds, marketfront_feeds
-from mercato.api.oauth import oauth
+from mercato.api.oauth import console, oauth
 from mercato.api.orders import commerce_orders, marketfront_orders
-from mercato.api.requests import commerce_requests, marketfront_requests
 from mercato.api.stores import commerce_stores, discovery, marketfront_stores, onboarding
 from mercato.api.system import document_bytes, system, version
-from mercato.api.webhooks import commerce_webhooks, debugger, marketfront_webhooks
+from mercato.api.webhooks import (
+    commerce_requests,
+    commerce_webhooks,
+    debugger,
+    marketfront_requests,
+    marketfront_webhooks,
+)
 from mercato.console.pages import pages
 from mercato.http.browsers import own_address_headers
-from mercato.http.edge import Edge
+from mercato.http.edge import Edge, Traced
 from mercato.http.openapi import document as openapi
 from mercato.http.operations import Access, Answer, Call, Operation, Operations
-from mercato.http.traced import Traced
 from mercato.platform.telemetry import tracing
 from mercato.services import Services
 from mercato_contract.problems import PROBLEMS

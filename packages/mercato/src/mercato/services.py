@@ -18,7 +18,7 @@ from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
-from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
@@ -33,7 +33,7 @@ from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Worker
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.telemetry.logs import EventLog
-from mercato.platform.telemetry.traffic import Traffic
+from mercato.platform.telemetry.metrics import Traffic
 from mercato.settings import Settings
 
 if TYPE_CHECKING:

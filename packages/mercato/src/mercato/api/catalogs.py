@@ -17,12 +17,12 @@ from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.runs import Period, Run
 from mercato.features.stores.catalogs import IDENTITY, Body
 from mercato.features.stores.errors import StoreNotFound
-from mercato.http.codings import best_coding
+from mercato.http.body import best_coding
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
-from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato_contract.catalogs import (
     ActivateAt,
     CatalogIngestAccepted,

@@ -1,4 +1,4 @@
-"""The token endpoint (RFC 6749, client credentials), for storefronts that don't send their key in each request."""
+"""What a partner gets for its key: access tokens (RFC 6749, client credentials) and links to the console."""
 
 import base64
 import binascii
@@ -9,16 +9,21 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.features.partners.callers import SuspendedPartner
-from mercato.features.partners.tokens import AccessToken
-from mercato.http.operations import Access, Answer, Call, Operations
-from mercato.http.problems import Refusals, problem_headers
+from mercato.features.partners.callers import AccessToken, SuspendedPartner
+from mercato.features.partners.model import Caller, Surface, looks_like_token
+from mercato.features.sign_in import sessions
+from mercato.features.sign_in.model import Grant
+from mercato.features.stores.errors import StoreNotFound
+from mercato.http.head import Head, bearer_token
+from mercato.http.operations import Access, Answer, Call, Operations, Refusals, problem_headers
 from mercato.platform import errors
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
 from mercato.platform.wire.problem import Context, members_of
+from mercato.services import Services
+from mercato_contract.console import ConsoleLink, ConsoleLinkRequest
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.wire import Wire, as_json, parse_uuid, redacted
+from mercato_contract.wire import Wire, as_json, parse_uuid, redacted, rfc3339
 
 oauth = Operations(access=Access.PUBLIC, tag="Tokens")
 
@@ -202,3 +207,54 @@ def _quotable(text: str) -> str:
     return "".join(
         char if " " <= char <= "~" and char not in '"\\' else "'" if char == '"' else "?" for char in text
     )
+
+
+console = Operations(access=Access.ANY, tag="Console")
+
+
+def _refuse_token(head: Head) -> None:
+    """Raise Forbidden for an access token: its hour would become a session that makes keys."""
+    if looks_like_token(bearer_token(head)):
+        raise errors.Forbidden(
+            "An access token can't open the console: its session could outlive the token. "
+            "Create the link with the key itself: Authorization: Bearer <your key>."
+        )
+
+
+@console.post(
+    "/v1/console/links",
+    summary="Create Console Link",
+    status=201,
+    problems=(StoreNotFound, errors.Forbidden),
+    checks_head=_refuse_token,
+)
+async def create_console_link(call: Call[ConsoleLinkRequest | None, None]) -> ConsoleLink:
+    """Return a one-time link into the console of this account, valid for 15 minutes.
+
+    With a key of either surface, not with an access token. The session that it begins shows this key's surface. It ends
+    with this key, and when the partner is suspended.
+    """
+    wanted = call.body or ConsoleLinkRequest()
+    app, caller = call.app, call.caller
+    if wanted.store_id is not None:
+        await _check_store(app, caller, wanted.store_id)
+    grant = Grant(
+        partner_id=caller.partner_id,
+        created_by=call.context().actor,
+        key_id=caller.key_id,
+        store_id=wanted.store_id,
+        read_only=bool(wanted.read_only),
+    )
+    async with app.db.write() as tx:
+        link = await sessions.create_link(tx, grant, now=app.clock())
+    return ConsoleLink(
+        url=f"{call.head.base_url}/console/links/{link.token}", expires_at=rfc3339(link.expires_at)
+    )
+
+
+async def _check_store(app: Services, caller: Caller, store_id: UUID) -> None:
+    """Raise StoreNotFound unless the caller has the store, or as a storefront can see it."""
+    if caller.surface is Surface.COMMERCE:
+        await app.cache.get_own(caller, store_id)
+    elif await app.cache.find_in_force(store_id) is None:
+        raise StoreNotFound(store_id)

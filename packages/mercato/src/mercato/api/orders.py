@@ -29,7 +29,7 @@ from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, Ref
 from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
 from mercato.features.orders.record import commerce_order_of, order_of
 from mercato.features.stores.errors import StoreNotFound
-from mercato.http import problems
+from mercato.http import operations
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
@@ -167,7 +167,7 @@ def _refusal(problem: ProblemDetail, chosen: ProblemFormat, *, replayed: bool) -
         raw=represent_detail(problem, chosen),
         status=problem.status,
         media_type=chosen.value.encode(),
-        headers=(problems.VARY, *(_REPLAYED if replayed else ())),
+        headers=(operations.VARY, *(_REPLAYED if replayed else ())),
         refusal=problem,
     )
 
@@ -279,7 +279,9 @@ async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStat
     problems=(InvalidStatusTransition, OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
-    """Update an order's status, close it, or set when it will be ready. The storefront is notified.
+    """Update an order's status, close it, or say when it will be ready, and who brings it when.
+
+    The storefront is notified.
 
     `status` only moves forward and may skip steps. `state` `cancelled` needs a `cancelReason`. A repeated update
     changes nothing.

@@ -20,7 +20,7 @@ from mercato.features.stores.views import availability_of, store_of, storefront_
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
-from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato.platform.wire.problem import detail_within
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.pages import Page

@@ -1,10 +1,12 @@
-"""Webhook deliveries: the same three operations on both surfaces, where each partner sees its own."""
+"""Webhook deliveries and refused requests: the same operations on both surfaces, where each partner sees its own."""
 
+from mercato.features.requests.log import list_own_requests
 from mercato.features.webhooks import deliveries
 from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation
+from mercato_contract.requests import RefusedRequestPage, RefusedRequestQuery
 from mercato_contract.webhooks import (
     ExplainSignatureRequest,
     WebhookDeliveryDetail,
@@ -81,3 +83,22 @@ async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> Signat
     async with app.db.read() as tx:
         case = await load_case(tx, app.vault, call.caller, call.body, now=app.clock)
     return await case.explain(app.clock())
+
+
+commerce_requests = Operations(access=Access.COMMERCE, tag="Requests")
+marketfront_requests = Operations(access=Access.MARKETFRONT, tag="Requests")
+
+
+@commerce_requests.get(
+    "/v1/commerce/requests",
+    id="listCommerceRequests",
+    summary="List Refused Requests",
+)
+@marketfront_requests.get(
+    "/v1/marketfront/requests",
+    id="listMarketfrontRequests",
+    summary="List Refused Requests",
+)
+async def list_requests(call: Call[None, RefusedRequestQuery]) -> RefusedRequestPage:
+    """Return the account's requests of the last 7 days that were refused, newest first, with their faults."""
+    return await list_own_requests(call.app.db, call.caller, call.query)

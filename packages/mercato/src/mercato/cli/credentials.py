@@ -24,9 +24,9 @@ from mercato.cli.output import (
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders.search import enqueue_reindex
 from mercato.features.partners import accounts, credentials, queries
+from mercato.features.partners.accounts import reseal as reseal_batch
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
-from mercato.features.partners.resealing import reseal as reseal_batch
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.platform import clock

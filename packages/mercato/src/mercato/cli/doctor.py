@@ -86,7 +86,7 @@ async def _check(data_dir: Path | None) -> list[Check]:
 
 async def check_sign_on(settings: Settings) -> Check:
     """Return whether the settings are complete, and the provider's configuration and keys can be read."""
-    from mercato.features.sign_in.people import People
+    from mercato.features.sign_in.model import People
     from mercato.features.sign_in.sign_on import Provider, ProviderFailed
 
     name: Final = "sign-on"

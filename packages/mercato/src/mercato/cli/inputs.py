@@ -13,8 +13,8 @@ from msgspec import Struct
 from mercato.cli import UnusableError
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import NotModified, Options, RequestFailed
 from mercato.platform.wire.checks import uri_fault
 from mercato.settings import Settings, load

@@ -25,10 +25,9 @@ from mercato.cli.session import opened
 from mercato.features.partners import accounts
 from mercato.features.webhooks.explanations import list_own_secrets
 from mercato.platform import clock
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
 from mercato.platform.outbound.results import Fault, Options, RequestFailed
-from mercato.platform.outbound.urls import UrlRefused, check_url
 from mercato_client.testing.server import listening
 from mercato_contract.debugger.explain import Secret, SecretOrigin, SignatureExplanation, Webhook, explain
 from mercato_contract.debugger.findings import ERROR

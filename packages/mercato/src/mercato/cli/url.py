@@ -12,7 +12,7 @@ from mercato.cli.output import finding, print_json, say
 from mercato.features.catalogs.lint import lint
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.outbound.addresses import AddressPolicy
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.texts import count_of
 from mercato.platform.wire.checks import uri_fault
 from mercato.settings import Settings

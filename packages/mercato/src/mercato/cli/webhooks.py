@@ -33,7 +33,7 @@ from mercato.features.webhooks.operators import HIDDEN, is_about_order, mask_bod
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform import clock, errors
 from mercato.platform.db.audit import audit
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.texts import count_of
 from mercato.services import Core
 from mercato_contract import USER_AGENT

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from mercato.http.body import gzipped
 from mercato.http.browsers import NOSNIFF
-from mercato.http.codings import gzipped
 from mercato.http.operations import Answer
 from mercato.platform import errors
 

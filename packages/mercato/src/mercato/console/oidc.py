@@ -13,11 +13,9 @@ from mercato.console.cookies import SIGN_ON, Cookies
 from mercato.console.rendering import render, render_refusal
 from mercato.console.sign_in import ask_for_link, work_context
 from mercato.features.sign_in import sessions
-from mercato.features.sign_in.model import LinkRefused
-from mercato.features.sign_in.people import person_of
+from mercato.features.sign_in.model import LinkRefused, person_of
 from mercato.features.sign_in.sign_on import AGAIN, ATTEMPT_LIFE, Callback, InvalidIdToken, ProviderFailed
-from mercato.http.operations import Answer, Call, ReadBody
-from mercato.http.problems import problem_headers
+from mercato.http.operations import Answer, Call, ReadBody, problem_headers
 from mercato.platform import errors
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context

@@ -10,8 +10,16 @@ from typing import Final
 
 from mercato.http.browsers import check_form, prefix_links
 from mercato.http.head import path_prefix
-from mercato.http.operations import Access, Answer, Call, Operations, ReadBody
-from mercato.http.problems import PROBLEM_DETAILS, Refusals, problem_headers
+from mercato.http.operations import (
+    PROBLEM_DETAILS,
+    Access,
+    Answer,
+    Call,
+    Operations,
+    ReadBody,
+    Refusals,
+    problem_headers,
+)
 from mercato.platform import errors
 from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import Context

@@ -15,7 +15,7 @@ from mercato.features.sign_in.passkeys import Challenges, Site
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.platform.errors import Forbidden, Problem
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.context import set_context
 from mercato.services import Services
 from mercato_contract.wire import Wire

@@ -56,10 +56,9 @@ from mercato.features.partners.model import (
     UnknownPartnerError,
 )
 from mercato.features.sign_in import sessions
-from mercato.features.sign_in.model import Session
-from mercato.features.sign_in.people import is_signed_on
+from mercato.features.sign_in.model import Session, is_signed_on
+from mercato.http.body import GZIP, best_coding, gzipped
 from mercato.http.browsers import prefix_links
-from mercato.http.codings import GZIP, best_coding, gzipped
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.routing import Routes
 from mercato.platform import errors

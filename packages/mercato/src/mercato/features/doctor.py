@@ -10,9 +10,9 @@ from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
 from mercato.features.orders.queries import find_unanswered
+from mercato.features.partners.accounts import count_unreadable
 from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
-from mercato.features.partners.resealing import count_unreadable
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
@@ -25,7 +25,7 @@ from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.replication import find_replication
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
-from mercato.platform.jobs.ownership import is_owned
+from mercato.platform.jobs.worker import is_owned
 from mercato.platform.processes import WANTED_FILES, max_open_files
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
 from mercato.platform.texts import count_of

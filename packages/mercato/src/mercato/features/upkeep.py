@@ -19,7 +19,7 @@ from mercato.features.events import retention as events
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.orders.search import reindex_if_missing
-from mercato.features.partners import storage
+from mercato.features.partners import queries
 from mercato.features.requests import log as requests
 from mercato.features.requests.queries import prune as prune_requests
 from mercato.features.sign_in import sessions as console
@@ -142,7 +142,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
             lambda tx: webhooks.prune_validations(tx, before=customers_before, limit=BATCH),
-            lambda tx: storage.prune(tx, now=now, limit=BATCH),
+            lambda tx: queries.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
             lambda tx: console.prune(tx, now=now, limit=BATCH),
             lambda tx: prune_requests(tx, before=requests_before, limit=BATCH),

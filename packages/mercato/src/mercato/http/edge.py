@@ -1,37 +1,120 @@
 """The one ASGI application in front of every operation.
 
-Each request passes the same steps: head, caller, rate limit, ids, query, body, handler, answer. `problems.render`, or
-what the operation declares in its place, renders every refusal. A bug becomes a bare 500.
+Each request passes the same steps: head, caller, rate limit, ids, query, body, handler, answer. `render`, or what
+the operation declares in its place, renders every refusal. A bug becomes a bare 500.
+
+A recorder chooses the requests for the request log, and says of each who sent it and why it was refused. If traces are
+exported, `Traced` makes a span for each request, around the edge.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.features.partners.callers import SuspendedPartner
 from mercato.features.partners.limits import Limiter, network_of
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.requests.log import without_secrets
-from mercato.http import problems
+from mercato.features.requests.log import RequestRecord, without_secrets
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
-from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate, ReadBody, Upload
-from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Reason, Recorder, reason_of, reason_of_stored
+from mercato.http.operations import PROBLEM_DETAILS, Answer, BodyForm, Call, Operation, Rate, ReadBody, Upload
 from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
-from mercato.platform.telemetry.context import set_context
+from mercato.platform.telemetry import tracing
+from mercato.platform.telemetry.context import WorkContext, current_context, set_context
 from mercato.platform.texts import count_of
 from mercato.services import Services
 from mercato.settings import MiB
-from mercato_contract.problems import ProblemDetail
+from mercato_contract.problems import OTHER, OrderError, ProblemDetail
 from mercato_contract.wire import as_json
+
+NO_OPERATION: Final = "none"
+"""Stands for the operation of a request whose path or method has none."""
+
+FIRST_REFUSAL: Final = 400
+
+
+class Reason(Struct, frozen=True):
+    """Why a request was refused: the answer's code, faults and detail. No detail is a store's words."""
+
+    error_code: str
+    errors: tuple[OrderError, ...] = ()
+    detail: str | None = None
+
+
+def reason_of(problem: Problem) -> Reason:
+    return Reason(problem.error_code, problem.errors, problem.detail)
+
+
+def reason_of_stored(refusal: ProblemDetail) -> Reason:
+    """Return the reason of a stored refusal in our own words: its messages may be a store's."""
+    errors = (replace(error, message=refusal.title) for error in refusal.errors or ())
+    return Reason(refusal.error_code or OTHER, tuple(errors))
+
+
+class Recorder:
+    """Requests are recorded that are refused, that take `slow` seconds, or whose operation is among `operations`."""
+
+    def __init__(self, app: Services, operations: Iterable[Operation]) -> None:
+        self._app = app
+        mode = app.settings.request_log
+        self.slow = math.inf if mode == "off" else app.settings.slow_ms / 1000
+        self.operations = frozenset(
+            op.id for op in operations if mode == "all" or (mode == "notable" and op.rate is Rate.WRITE)
+        )
+
+    def record(
+        self,
+        method: str,
+        head: Head,
+        operation_id: str,
+        status: int,
+        seconds: float,
+        reason: Reason | None,
+    ) -> None:
+        """Record a request that was answered."""
+        if operation_id == NO_OPERATION and current_context() is None:
+            self._set_known_caller(head)
+        self._app.request_log.record(
+            RequestRecord(
+                request_id=head.request_id,
+                operation=None if operation_id == NO_OPERATION else operation_id,
+                method=method,
+                path=head.path,
+                status=status,
+                seconds=seconds,
+                error_code=None if reason is None else reason.error_code,
+                errors=() if reason is None else reason.errors,
+                detail=None if reason is None else reason.detail,
+            )
+        )
+
+    def _set_known_caller(self, head: Head) -> None:
+        """Set the caller of a request without an operation, if its key is in memory: the database isn't read."""
+        token = head.headers.get(b"authorization", b"").partition(b" ")[2].strip()
+        caller = self._app.callers.find_cached(token)
+        if caller is not None:
+            set_context(
+                WorkContext(
+                    action=NO_OPERATION,
+                    key_id=caller.key_id,
+                    surface=caller.surface,
+                    partner_id=caller.partner_id,
+                    request_id=head.request_id,
+                    trace_id=head.trace_id,
+                )
+            )
+
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -87,7 +170,7 @@ class Edge:
         head = Head(scope, self._public_url, self._proxies)
         extra: Headers = []
         body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
-        operation_id, render = NO_OPERATION, problems.PROBLEM_DETAILS.render
+        operation_id, render = NO_OPERATION, PROBLEM_DETAILS.render
         # Of a refusal only what is plain: a variable with the exception would keep this frame, and with it the
         # connection, until the garbage collector comes by.
         reason: Reason | None = None
@@ -286,3 +369,51 @@ def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, b
         return status, headers, b"", None
     headers.append(_JSON)
     return status, headers, as_json(answer.value), None
+
+
+HEADER = b"traceparent"
+FIRST_SERVER_ERROR = 500
+
+
+class Traced:
+    """The application with a span for each request, the parent of what the request causes."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    @property
+    def in_flight(self) -> set[asyncio.Task[Any]]:
+        return self._edge.in_flight
+
+    async def __call__(
+        self, scope: Any, receive: Receive, send: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        """Serve one request."""
+        sent = [value for name, value in scope["headers"] if name == HEADER]
+        parent = sent[-1].decode("latin-1") if sent else None
+        method = scope["method"]
+        with tracing.span(method, parent=parent, kind="SERVER") as span:
+
+            async def observed(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    _describe(span, method, message["status"])
+                await send(message)
+
+            headers = [pair for pair in scope["headers"] if pair[0] != HEADER]
+            headers.append((HEADER, tracing.current("").encode()))
+            await self._edge({**scope, "headers": headers}, receive, observed)
+
+
+def _describe(span: Any, method: str, status: int) -> None:
+    """Set the span's name and attributes. Not the path, which may hold anything; the operation's id says as much."""
+    span.set_attribute("http.request.method", method)
+    span.set_attribute("http.response.status_code", status)
+    if status >= FIRST_SERVER_ERROR:
+        from opentelemetry.trace import StatusCode
+
+        span.set_status(StatusCode.ERROR)
+    context = current_context()
+    if context is not None:
+        span.update_name(context.action)
+        for name, value in context.log_fields():
+            span.set_attribute(f"mercato.{name}", value)

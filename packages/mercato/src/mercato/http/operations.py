@@ -1,4 +1,7 @@
-"""One declaration for each operation: routes, decoding, authentication, limits and OpenAPI come from it."""
+"""One declaration for each operation: routes, decoding, authentication, limits and OpenAPI come from it.
+
+Refusals are rendered as `application/problem+json`, or as Markdown for clients that prefer it.
+"""
 
 import inspect
 import re
@@ -24,14 +27,50 @@ from msgspec import Struct
 
 from mercato.features.partners.model import Caller, Surface
 from mercato.http.head import Head
-from mercato.http.problems import PROBLEM_DETAILS, Refusals
-from mercato.platform.errors import Problem
+from mercato.platform.errors import MethodNotAllowed, Problem, Unauthenticated, UnsupportedMediaType
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato.platform.wire.problem import Context, represent
 from mercato.services import Services
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
+
+VARY: Final = (b"vary", b"Accept")
+
+
+def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Return status, headers and body of a refusal."""
+    media_type, body = represent(problem, context)
+    return problem.status, [(b"content-type", media_type.encode()), VARY, *problem_headers(problem)], body
+
+
+class Refusals(Struct, frozen=True):
+    """How an operation renders its refusals: their type on the wire, their media type, and the function."""
+
+    shape: type[Wire]
+    media_type: str
+    render: Callable[[Problem, Context], tuple[int, list[tuple[bytes, bytes]], bytes]]
+
+
+PROBLEM_DETAILS: Final = Refusals(ProblemDetail, "application/problem+json", render)
+
+
+def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a refusal, whatever its media type."""
+    headers: list[tuple[bytes, bytes]] = []
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(problem.retry_after).encode()))
+    if problem.location is not None:
+        headers.append((b"location", problem.location.encode()))
+    if isinstance(problem, MethodNotAllowed):
+        headers.append((b"allow", problem.allow.encode()))
+    if isinstance(problem, Unauthenticated):
+        headers.append((b"www-authenticate", problem.challenge.encode()))
+    if isinstance(problem, UnsupportedMediaType) and problem.accept_encoding is not None:
+        headers.append((b"accept-encoding", problem.accept_encoding.encode()))
+    return headers
+
 
 Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 """Reads a body and passes each part to the given function. It may be as large as a catalog."""

@@ -1,4 +1,8 @@
-"""The life and the memory of processes: they end with their parent, and give memory back."""
+"""The life and the memory of processes: they end with their parent, and give memory back.
+
+At named crash points a test can kill this process with SIGKILL. Without `MERCATO_TEST_CRASH_AT` in the environment,
+`crash_point` does nothing.
+"""
 
 import asyncio
 import ctypes
@@ -84,3 +88,21 @@ def allow_open_files() -> None:
     """Raise this process's limit of open files to what it may have: most shells begin with 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_open_files(), hard))
+
+
+CRASH_VARIABLE: Final = "MERCATO_TEST_CRASH_AT"
+
+_AT: Final = os.environ.get(CRASH_VARIABLE)
+
+
+def _pass(_name: str) -> None:
+    """Do nothing: no crash point is configured."""
+
+
+def _crash(name: str) -> None:
+    if name == _AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+crash_point: Final = _pass if _AT is None else _crash
+"""Call it with the name of the point that is reached; `written` is within a transaction, before its commit."""

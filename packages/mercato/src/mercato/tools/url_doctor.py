@@ -26,8 +26,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mercato.platform.clock import now
-from mercato.platform.outbound.addresses import DEVELOPMENT, AddressPolicy, Verdict
 from mercato.platform.outbound.body import ACCEPT_ENCODING
+from mercato.platform.outbound.call import Pull, ResponseHead
 from mercato.platform.outbound.connections import (
     MAX_ADDRESSES,
     AddressRefused,
@@ -36,7 +36,14 @@ from mercato.platform.outbound.connections import (
     socket_factory,
 )
 from mercato.platform.outbound.failures import CHECK_SERVER, connection_failure
-from mercato.platform.outbound.pull import Pull, ResponseHead
+from mercato.platform.outbound.guard import (
+    DEVELOPMENT,
+    AddressPolicy,
+    ParsedUrl,
+    UrlRefused,
+    Verdict,
+    check_url,
+)
 from mercato.platform.outbound.results import (
     Fault,
     NotModified,
@@ -46,7 +53,6 @@ from mercato.platform.outbound.results import (
     RequestFailed,
     elapsed_ms,
 )
-from mercato.platform.outbound.urls import ParsedUrl, UrlRefused, check_url
 from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire
 

@@ -8,7 +8,7 @@ from mercato.console.passkeys import challenges_of, site_of
 from mercato.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.console.times import UTC, timezones
 from mercato.features.sign_in import passkeys, sessions
-from mercato.features.sign_in.people import is_signed_on
+from mercato.features.sign_in.model import is_signed_on
 from mercato.platform import errors
 from mercato_contract.wire import Wire
 

@@ -20,9 +20,9 @@ from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface
 from mercato.platform.db.engine import Read
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Instant, Wire, parse_instant

@@ -19,7 +19,7 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
-from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.events import STORE_CALLS, EventType
 from mercato_contract.pages import PAGE, Cursor

@@ -28,7 +28,7 @@ from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.orders import (
     CancelOrderRequest,
     DeliveryAddress,

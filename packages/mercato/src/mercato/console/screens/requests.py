@@ -13,7 +13,7 @@ from mercato.features.partners.queries import find_key, find_names
 from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, validator

@@ -28,7 +28,7 @@ from mercato.features.webhooks.endpoints import list_failing_stores
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor

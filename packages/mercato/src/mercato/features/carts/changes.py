@@ -7,8 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import CatalogSetRequired, ItemUnavailable, MissingStoreId
-from mercato.features.carts.faults import Origin
+from mercato.features.carts.errors import CatalogSetRequired, ItemUnavailable, MissingStoreId, Origin
 from mercato.features.carts.lines import check_bounds, find_same, get_path, has_empty_group, with_quantity
 from mercato.features.carts.pricing import MAX_FAULTS, UNAVAILABLE, Priced, price
 from mercato.features.catalogs.model import CompiledCatalog

@@ -5,8 +5,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import LineItemNotFound
-from mercato.features.carts.faults import AS_SENT, Origin, Path
+from mercato.features.carts.errors import AS_SENT, LineItemNotFound, Origin, Path
 from mercato.platform import errors
 from mercato.platform.clock import MakeId
 from mercato_contract.carts import MAX_DEPTH, MAX_LINES, CartModifierGroup, LineItem, PricedLineItem

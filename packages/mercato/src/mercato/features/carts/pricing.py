@@ -11,8 +11,13 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
-from mercato.features.carts.faults import Fault, Path
+from mercato.features.carts.errors import (
+    Fault,
+    ItemUnavailable,
+    ModifierLimitExceeded,
+    ModifierRequired,
+    Path,
+)
 from mercato.features.carts.lines import replace_duplicate_ids
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.platform import errors

@@ -16,8 +16,8 @@ from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Un
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, partner_warnings
 from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switches
 from mercato.features.metrics import CommerceMetrics
-from mercato.features.partners.storage import StorageQuota
-from mercato.platform import crash, errors
+from mercato.features.partners.queries import StorageQuota
+from mercato.platform import errors, processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Job, Outcome, enqueue, fence
@@ -229,7 +229,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         with self.metrics.stage("compress"):
             parts = await self.builder.compress(built)
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
-        crash.point("catalog.built")
+        processes.crash_point("catalog.built")
         now, owner = self.clock(), run.owner
         new = NewSet(
             id=set_id,
@@ -256,8 +256,8 @@ class Ingest(Struct, frozen=True, kw_only=True):
             await queries.insert_set(tx, new, parts)
             await self.quota.take(tx, owner.partner_id, sum(map(len, parts.values())), now=now)
             await self.switches.serve(tx, run, set_id, warnings=warnings, now=now)
-            crash.point("catalog.written")
-        crash.point("catalog.switched")
+            processes.crash_point("catalog.written")
+        processes.crash_point("catalog.switched")
         return Done()
 
     @asynccontextmanager

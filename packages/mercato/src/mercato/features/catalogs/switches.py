@@ -18,7 +18,7 @@ from mercato.features.catalogs import periods, queries, uploads
 from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExpired, CatalogSetNotFound
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import (
@@ -203,7 +203,7 @@ class Switches(Struct, frozen=True, kw_only=True):
             run, RunStatus.SUCCEEDED, (), now, run.warnings, switched=True, rolled_back_from=current
         )
         await self._finish(tx, finished)
-        crash.point("catalog.rolled_back")
+        processes.crash_point("catalog.rolled_back")
         return current, run.id
 
     # --- at an instant
@@ -234,7 +234,7 @@ class Switches(Struct, frozen=True, kw_only=True):
             for due in await queries.list_due(tx, run.owner.id, until=run.activate_at):
                 assert due.set_id is not None
                 await self.serve(tx, due, due.set_id, warnings=due.warnings, now=now)
-            crash.point("catalog.activated")
+            processes.crash_point("catalog.activated")
         return Done()
 
     async def _put_off(self, tx: Write, job: Job[ActivationJob], run: Run, remaining: timedelta) -> None:

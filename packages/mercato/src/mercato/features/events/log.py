@@ -14,6 +14,7 @@ from mercato.platform.db.engine import Write
 from mercato.platform.db.statements import prepared_insert
 from mercato_contract.events import EventType
 from mercato_contract.feeds import StoreChangeKind
+from mercato_contract.wire import redacted
 
 WRITTEN: Final = "events.written"
 """The signal that this process has committed an event or a change of a store."""
@@ -31,6 +32,7 @@ _INSERT_NEW: Final = prepared_insert(new_events, "event_id", "partner_id", "surf
 _INSERT_CHANGE: Final = prepared_insert(new_store_changes, "store_id", "kinds", "at")
 
 
+@redacted("body")
 class Event(Struct, frozen=True, kw_only=True):
     """An event for a partner on one surface. `order_content` is the content of its order as it is stored."""
 

@@ -57,7 +57,7 @@ from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import record_store_call, update_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
@@ -160,8 +160,8 @@ class Cancellations(Struct, frozen=True):
                     raise _closed(order)
         async with self.db.write() as tx:
             state = await self._begin(tx, context, order_id)
-            crash.point("cancellation.begun")
-        crash.point("cancellation.stored")
+            processes.crash_point("cancellation.begun")
+        processes.crash_point("cancellation.stored")
         match state:
             case Requested():
                 return await self._ask(context, state)
@@ -226,7 +226,7 @@ class Cancellations(Struct, frozen=True):
             reply, calls = await self._call(
                 state.order, state.cancellation, seconds=min(max(left, 1.0), open_for)
             )
-            crash.point("cancellation.answered")
+            processes.crash_point("cancellation.answered")
             async with self.db.write() as tx:
                 order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
@@ -241,8 +241,8 @@ class Cancellations(Struct, frozen=True):
                         )
                     )
                 outcome = await self._pin(tx, context, state.claim, order, now)
-                crash.point("cancellation.written")
-            crash.point("cancellation.ended")
+                processes.crash_point("cancellation.written")
+            processes.crash_point("cancellation.ended")
         except Exception:
             # The key's next request needn't wait for the lease.
             async with self.db.write() as tx:
@@ -342,7 +342,7 @@ class Cancellations(Struct, frozen=True):
                 await self.give_up(tx, job, "the order is closed")
             return Done()
         reply, calls = await self._call(order, found, seconds=self.seconds)
-        crash.point("cancellation.asked")
+        processes.crash_point("cancellation.asked")
         async with self.db.write() as tx:
             await finish(tx, job)
             order = await self._settle(tx, order.id, found, reply, calls)
@@ -351,7 +351,7 @@ class Cancellations(Struct, frozen=True):
                 await self.give_up(tx, job, "the store never answered")
             elif _find_requested(order, found.id) is not None:
                 await self._schedule(tx, order, found, wait=max(MIN_WAIT, min(RETRY_INTERVAL, left)))
-            crash.point("cancellation.recorded")
+            processes.crash_point("cancellation.recorded")
         return Settled()
 
     async def give_up(self, tx: Write, job: Job[CancelJob], reason: str) -> None:

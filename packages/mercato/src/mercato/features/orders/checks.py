@@ -8,8 +8,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import ItemUnavailable
-from mercato.features.carts.faults import Fault
+from mercato.features.carts.errors import Fault, ItemUnavailable
 from mercato.features.carts.lines import check_bounds
 from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog

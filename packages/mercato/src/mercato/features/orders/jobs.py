@@ -26,7 +26,7 @@ from mercato.features.orders.submission import (
     end_submission,
     schedule,
 )
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
@@ -98,7 +98,7 @@ class OrderJobs(Struct, frozen=True):
         self.lifecycle.activity.record(
             "order resent", call.webhook_id, call.store_id, answered=called.error is None
         )
-        crash.point("order.resent")
+        processes.crash_point("order.resent")
         async with self.db.write() as tx:
             await finish(tx, job)
             outcome = SubmissionOutcome(reply, (called,))

@@ -164,17 +164,24 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
             state=after.state,
             status=after.status,
             estimated_ready_at=after.estimated_ready_at,
+            estimated_delivery_at=after.estimated_delivery_at,
+            courier=after.courier,
             cancel_reason=after.cancel_reason,
         )
 
     def detail(self) -> EntryDetail:
-        """Return the members that changed."""
+        """Return the members that changed; of the courier only that it did: the history outlives the person's data."""
         before, after = self.progress.before, self.progress.after
+        delivery_at = after.estimated_delivery_at
         ready_at, reason = after.estimated_ready_at, after.cancel_reason
         return EntryDetail(
             status=UNSET if after.status is before.status else after.status,
             state=UNSET if after.state is before.state else after.state,
             estimated_ready_at=UNSET if ready_at in (None, before.estimated_ready_at) else rfc3339(ready_at),
+            estimated_delivery_at=(
+                UNSET if delivery_at in (None, before.estimated_delivery_at) else rfc3339(delivery_at)
+            ),
+            courier=UNSET if after.courier == before.courier else "assigned",
             cancel_reason=UNSET if reason in (None, before.cancel_reason) else reason,
         )
 

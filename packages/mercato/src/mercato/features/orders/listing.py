@@ -8,7 +8,7 @@ from mercato.features.orders.record import OrderRow, commerce_order_of, order_of
 from mercato.features.partners.model import Caller
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.errors import InvalidCursor
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.orders import (
     MarketfrontOrderPage,
     MarketfrontOrdersQuery,

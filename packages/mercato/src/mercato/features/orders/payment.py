@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.platform.wire.parts import read_json
+from mercato.platform.wire.walk import read_json
 from mercato_contract.orders import NOT_AN_OBJECT
 from mercato_contract.wire import as_json
 

@@ -66,8 +66,8 @@ from mercato.features.orders.submission import (
 )
 from mercato.features.orders.validation import Validations
 from mercato.features.partners.model import Caller
-from mercato.features.partners.storage import ORDER_BYTES, StorageQuota
-from mercato.platform import crash
+from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
@@ -174,7 +174,7 @@ class Placements(Struct, frozen=True):
     async def _claim_key(self, context: PlacementContext) -> State:
         """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
         plan = await self.planner.plan(context)
-        crash.point("key.unclaimed")
+        processes.crash_point("key.unclaimed")
         may_be_used = False
         for _ in range(MAX_TRIES):
             try:
@@ -250,12 +250,12 @@ class Placements(Struct, frozen=True):
 
     async def _validate(self, context: PlacementContext, state: ClaimedKey) -> State:
         """Store the order if its store accepts it, or return its rejection. Raises every other refusal."""
-        crash.point("key.claimed")
+        processes.crash_point("key.claimed")
         claim, check = state.claim, state.check
         result = await self.validations.validate_with_store(
             context.caller, check, context.request, trace=context.trace
         )
-        crash.point("store.agreed")
+        processes.crash_point("store.agreed")
         match result:
             case Rejection(errors):
                 async with self.db.write() as tx:
@@ -305,7 +305,7 @@ class Placements(Struct, frozen=True):
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
         await schedule(tx, submission.call, wait=context.keyed.lease)
-        crash.point("order.written")
+        processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 
     def _placed(self, order: OrderRow) -> None:
@@ -315,10 +315,10 @@ class Placements(Struct, frozen=True):
     # --- stored: submit to the store, and record its answer --------------------------------------
 
     async def _submit(self, context: PlacementContext, state: StoredSubmission) -> State:
-        crash.point("order.stored")
+        processes.crash_point("order.stored")
         left = context.deadline - asyncio.get_running_loop().time()
         result = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
-        crash.point("store.answered")
+        processes.crash_point("store.answered")
         async with self.db.write() as tx:
             order = await self.submitter.record(
                 tx, state.submission, result, notify_unanswered=True, stored=state.order
@@ -326,8 +326,8 @@ class Placements(Struct, frozen=True):
             if order.answer is not StoreAnswer.WAITING:
                 await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
             outcome = await self._decide(tx, context, state.claim, order)
-            crash.point("reply.written")
-        crash.point("reply.stored")
+            processes.crash_point("reply.written")
+        processes.crash_point("reply.stored")
         return Decided(outcome)
 
     # --- decided: pin the outcome -----------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The customers of orders: erased on request and after some time, and masked for operators.
 
-Erasing takes the customer, its device, its address and its notes; the rest of the order stays, and so do its events in
-the feeds, without these. The order's webhook bodies and pinned replies are deleted, because they contain the same.
-Operators see neither, nor what partners wrote of them.
+Erasing takes the customer, its device, its address, its notes and its courier; the rest of the order stays, and so do
+its events in the feeds, without these. The order's webhook bodies and pinned replies are deleted, because they contain
+the same. Operators see neither, nor what partners wrote of them.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _MIN_RUN: Final = 6
 
 _SHOWN: Final = frozenset(
     {
-        *("total", "currency", "status", "state", "estimatedReadyAt"),
+        *("total", "currency", "status", "state", "estimatedReadyAt", "estimatedDeliveryAt", "courier"),
         *("event", "to", "number", "ms", "succeeded", "error", "deliveryId"),
     }
 )
@@ -237,6 +237,7 @@ def _event_without_customer(type_: str, body: bytes) -> bytes:
     else:
         event = _storefront_event.decode(told.data)
         order, cancellation = _order_without_customer(event.order), event.order.cancellation
+        order = replace(order, courier=None)
         if cancellation is not None:
             order = replace(order, cancellation=replace(cancellation, message=None))
         data = replace(event, order=order)
@@ -266,6 +267,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 customer=None,
                 client_context=None,
                 notes=None,
+                courier=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
                 cancellation=_without_message(row.cancellation),
             )
@@ -290,6 +292,7 @@ def without_customer(row: OrderRow) -> OrderRow:
         row,
         cart=with_notes(row.cart, None),
         notes=None,
+        courier=None,
         customer=None,
         client_context=None,
         fulfillment=without_address(row.fulfillment),

@@ -46,7 +46,7 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.types import Instant
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import ClientContext, Customer, Fulfillment, OrderState, OrderStatus
+from mercato_contract.orders import ClientContext, Courier, Customer, Fulfillment, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import base_of
 from mercato_contract.wire import as_json, redacted
@@ -54,6 +54,7 @@ from mercato_contract.wire import as_json, redacted
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
     "notes": msgspec.json.Decoder(Notes | None),
+    "courier": msgspec.json.Decoder(Courier | None),
     "cancellation": msgspec.json.Decoder(StoredCancellation | None),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),

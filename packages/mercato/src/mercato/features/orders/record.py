@@ -29,6 +29,7 @@ from mercato_contract.orders import (
     CommerceLine,
     CommerceModifierGroup,
     CommerceOrder,
+    Courier,
     Customer,
     Fulfillment,
     Order,
@@ -61,6 +62,8 @@ class EntryDetail(Wire):
     status: OrderStatus | UnsetType = UNSET
     state: OrderState | UnsetType = UNSET
     estimated_ready_at: Instant | UnsetType = UNSET
+    estimated_delivery_at: Instant | UnsetType = UNSET
+    courier: str | UnsetType = UNSET
     cancel_reason: str | UnsetType = UNSET
     errors: tuple[OrderError, ...] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
@@ -120,6 +123,8 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     cancellation: StoredCancellation | None = None
     notes: Notes | None = None
+    courier: Courier | None = None
+    estimated_delivery_at: datetime | None = None
     currency: str
     total: int
     content: bytes
@@ -264,6 +269,8 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         estimated_ready_at=row.estimated_ready_at and rfc3339(row.estimated_ready_at),
         cancel_reason=row.cancel_reason,
         cancellation=None if row.cancellation is None else _cancellation(row.cancellation),
+        courier=row.courier,
+        estimated_delivery_at=row.estimated_delivery_at and rfc3339(row.estimated_delivery_at),
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,
         note=None if row.notes is None else row.notes.order,

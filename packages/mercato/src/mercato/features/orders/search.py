@@ -283,6 +283,7 @@ async def reindex_if_missing(db: Database) -> None:
             await enqueue_reindex(tx)
 
 
+@redacted("keys")
 class Reindex(Struct, frozen=True):
     """Writes the entries of all orders anew, newest first: what a killed job has done stays done."""
 

@@ -23,7 +23,7 @@ from mercato.features.orders.submission import end_submission
 from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
@@ -56,6 +56,7 @@ _NAMES: Final = {
     "cancelReason": "reason",
     "refusal": "the store's reason",
     "estimatedReadyAt": "ready at",
+    "estimatedDeliveryAt": "delivered at",
     "errors": "reason",
 }
 """Members of an entry in words."""
@@ -142,7 +143,7 @@ class Orders(Struct, frozen=True):
                 await end_submission(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
         applied = await self.lifecycle.apply_all(tx, changes)
         if applied:
-            crash.point("order.moved")
+            processes.crash_point("order.moved")
         return applied
 
     async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:
@@ -197,6 +198,8 @@ def _progress(row: OrderRow) -> Progress:
         state=row.state,
         status=row.status,
         estimated_ready_at=row.estimated_ready_at,
+        estimated_delivery_at=row.estimated_delivery_at,
+        courier=row.courier,
         cancel_reason=row.cancel_reason,
     )
 

@@ -44,6 +44,9 @@ orders = Table(
     Column("cancellation", Text),
     # The customer's notes, as `Notes`. They are erased with the customer, so `content` doesn't have them.
     Column("notes", Text),
+    # Who brings the order, as a `Courier`: a person's data, erased with the customer's.
+    Column("courier", Text),
+    Column("estimated_delivery_at", Instant),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)

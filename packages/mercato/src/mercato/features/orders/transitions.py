@@ -1,14 +1,16 @@
 """The allowed transitions of orders, for the service, the simulators and certification."""
 
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 
 from mercato.features.orders.errors import InvalidStatusTransition, OrderClosed
-from mercato.platform.wire.checks import refuse
+from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract.orders import (
     STATE_TRANSITIONS,
     STATUS_TRANSITIONS,
+    Courier,
     OrderState,
     OrderStatus,
     OrderStatusUpdate,
@@ -25,6 +27,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     state: OrderState = OrderState.OPEN
     status: OrderStatus = OrderStatus.PENDING
     estimated_ready_at: datetime | None = None
+    estimated_delivery_at: datetime | None = None
+    courier: Courier | None = None
     cancel_reason: str | None = None
 
 
@@ -40,7 +44,16 @@ class _Update(Struct, frozen=True):
     status: OrderStatus | None
     state: OrderState | None
     ready_at: datetime | None
+    delivery_at: datetime | None
+    courier: Courier | None
     reason: str | None
+
+
+_EMPTY_FAULT: Final = (
+    "Send status, state, estimatedReadyAt, estimatedDeliveryAt or courier: the update changes nothing."
+)
+_INSTANT_FAULT: Final = "{} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+_COURIER_FAULT: Final = "courier needs a name, a phone or a trackingUrl. Leave it out to keep the courier."
 
 
 def change(current: Progress, update: OrderStatusUpdate, now: datetime) -> Change | None:
@@ -64,6 +77,8 @@ def _moved(current: Progress, update: _Update) -> Progress:
         state=state,
         status=status,
         estimated_ready_at=update.ready_at or current.estimated_ready_at,
+        estimated_delivery_at=update.delivery_at or current.estimated_delivery_at,
+        courier=update.courier or current.courier,
         cancel_reason=update.reason if state is OrderState.CANCELLED else None,
     )
 
@@ -74,6 +89,8 @@ def _closed(current: Progress, update: _Update) -> Progress:
         update.state is current.state
         and update.status in (None, current.status)
         and update.ready_at in (None, current.estimated_ready_at)
+        and update.delivery_at in (None, current.estimated_delivery_at)
+        and update.courier in (None, current.courier)
     )
     if not again:
         raise OrderClosed(f"The order is {current.state.value} and can't change any more.")
@@ -83,24 +100,36 @@ def _closed(current: Progress, update: _Update) -> Progress:
 def _parse(update: OrderStatusUpdate) -> _Update:
     """Return the parsed update. Raises ValidationFailed."""
     status, state = find_member(OrderStatus, update.status), find_member(OrderState, update.state)
-    ready_at = None if update.estimated_ready_at is None else parse_instant(update.estimated_ready_at)
+    instants = {
+        "estimatedReadyAt": update.estimated_ready_at,
+        "estimatedDeliveryAt": update.estimated_delivery_at,
+    }
+    ready_at, delivery_at = (None if text is None else parse_instant(text) for text in instants.values())
     reason = (update.cancel_reason or "").strip()
     cancels = state is OrderState.CANCELLED
-    is_update = (update.status, update.state, update.estimated_ready_at) != (None, None, None)
-    ready_fault = "estimatedReadyAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    courier = update.courier
+    is_update = any(one is not None for one in (update.status, update.state, courier, *instants.values()))
     refuse(
         [
             (
                 "",
-                None if is_update else "Send status, state or estimatedReadyAt: the update changes nothing.",
+                None if is_update else _EMPTY_FAULT,
             ),
             ("/status", None if update.status is None else status_fault(update.status)),
             ("/state", None if update.state is None else state_fault(update.state)),
-            (
-                "/estimatedReadyAt",
-                ready_fault if update.estimated_ready_at is not None and ready_at is None else None,
+            *(
+                (f"/{name}", _INSTANT_FAULT.format(name))
+                for name, text in instants.items()
+                if text is not None and parse_instant(text) is None
             ),
+            ("/courier", _COURIER_FAULT if courier == Courier() else None),
+            ("/courier/trackingUrl", _tracking_fault(courier)),
             ("/cancelReason", "cancelReason is required with cancelled." if cancels and not reason else None),
         ]
     )
-    return _Update(status, state, ready_at, reason or None)
+    return _Update(status, state, ready_at, delivery_at, courier, reason or None)
+
+
+def _tracking_fault(courier: Courier | None) -> str | None:
+    url = None if courier is None else courier.tracking_url
+    return None if url is None else uri_fault(url, "trackingUrl")

@@ -13,7 +13,7 @@ from mercato.features.orders.record import storefront_cart
 from mercato.features.orders.store_replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato.features.orders.tokens import OrderTokens, digest_of
 from mercato.features.partners.model import Caller
-from mercato.features.partners.storage import VALIDATION_BYTES, StorageQuota
+from mercato.features.partners.queries import VALIDATION_BYTES, StorageQuota
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall, envelope

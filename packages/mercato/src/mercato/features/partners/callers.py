@@ -1,8 +1,15 @@
-"""Find the caller of a key or an access token, from memory when the key is cached and still valid."""
+"""Find the caller of a key or an access token, from memory when the key is cached and still valid.
+
+An access token is signed, and verified without a database.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+import base64
+import hmac
+import re
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
 from itertools import islice
 from math import ceil
 from typing import Final
@@ -11,11 +18,10 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 
-from mercato.features.partners import keys, queries
+from mercato.features.partners import model, queries
 from mercato.features.partners.credentials import STORES_TOPIC, TOPIC
-from mercato.features.partners.model import ApiKey, Caller, KeyState, Surface
+from mercato.features.partners.model import ACCESS_BEGIN, ApiKey, Caller, KeyState, Surface
 from mercato.features.partners.queries import KeyWithPartner
-from mercato.features.partners.tokens import LIFETIME, AccessToken, Claims, Tokens
 from mercato.platform import clock
 from mercato.platform.cache import Cache
 from mercato.platform.clock import Clock
@@ -23,7 +29,63 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
 from mercato.platform.errors import Forbidden, Unauthenticated
-from mercato_contract.wire import rfc3339
+from mercato_contract.signing import hmac_sha256
+from mercato_contract.wire import redacted, rfc3339
+
+LIFETIME: Final = timedelta(hours=1)
+
+PURPOSE: Final = "mercato access token"
+"""The purpose of the derived signing keys: what is signed for another purpose isn't a valid token."""
+
+_VERSION: Final = 1
+_CLAIMS: Final = struct.Struct(">B16s16sI")
+_SIGNATURE: Final = 32
+# 69 bytes fill 92 characters exactly: every token has one spelling.
+_TOKEN: Final = re.compile(
+    rf"{ACCESS_BEGIN}([0-9A-Za-z_-]{{{(_CLAIMS.size + _SIGNATURE) * 4 // 3}}})".encode()
+)
+
+
+class Claims(Struct, frozen=True):
+    """A token's content: its key, the key's partner, and the Unix second at which it expires."""
+
+    key_id: UUID
+    partner_id: UUID
+    expires_at: int
+
+
+@redacted("text")
+class AccessToken(Struct, frozen=True):
+    """A new token and its lifetime in seconds. Its repr redacts the text."""
+
+    text: str
+    seconds: int
+
+
+class Tokens:
+    """Signs with the first key and verifies with any, so that keys can be rotated."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = tuple(keys)
+
+    def sign(self, claims: Claims) -> str:
+        """Return the token: `mt_` and 92 characters of base64url, of which the last 43 are the signature's."""
+        packed = _CLAIMS.pack(_VERSION, claims.key_id.bytes, claims.partner_id.bytes, claims.expires_at)
+        signature = hmac_sha256(self._keys[0], packed)
+        return ACCESS_BEGIN + base64.urlsafe_b64encode(packed + signature).decode()
+
+    def find(self, token: bytes) -> Claims | None:
+        """Return a token's claims if its signature is valid. It may have expired."""
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            return None
+        raw = base64.urlsafe_b64decode(match[1])
+        packed, signature = raw[: _CLAIMS.size], raw[_CLAIMS.size :]
+        if not any(hmac.compare_digest(hmac_sha256(key, packed), signature) for key in self._keys):
+            return None
+        version, key_id, partner_id, expires_at = _CLAIMS.unpack(packed)
+        return Claims(UUID(bytes=key_id), UUID(bytes=partner_id), expires_at) if version == _VERSION else None
+
 
 log = structlog.get_logger("mercato.partners")
 
@@ -110,7 +172,7 @@ class Callers:
 
         For the request log: it admits nobody.
         """
-        entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
+        entry = self._find(self._handle(token) if model.looks_like_token(token) else model.digest(token))
         return None if entry is None or entry.refusal is not None else entry.caller
 
     async def get(self, token: bytes) -> Caller:
@@ -118,8 +180,8 @@ class Callers:
 
         Raises SuspendedPartner, DatabaseUnavailable or the database's error when a read fails.
         """
-        is_token = keys.looks_like_token(token)
-        entry = self._find(self._handle(token) if is_token else keys.digest(token))
+        is_token = model.looks_like_token(token)
+        entry = self._find(self._handle(token) if is_token else model.digest(token))
         if entry is None:
             entry = await (self._load_token(token) if is_token else self._load_key(token, self._reads))
         if entry.refusal is not None or entry.suspended:
@@ -135,7 +197,7 @@ class Callers:
         Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
         what `get` raises. A token can't be exchanged for another.
         """
-        entry = self._find(keys.digest(key))
+        entry = self._find(model.digest(key))
         if entry is None:
             entry = await self._load_key(key, self._suspect_reads if suspect else self._reads)
         if entry.refusal is not None or entry.suspended:
@@ -151,7 +213,7 @@ class Callers:
             )
         now = self._now()
         life = LIFETIME if entry.expires_at is None else min(LIFETIME, entry.expires_at - now)
-        if self._cache.find(keys.digest(key)) is entry:
+        if self._cache.find(model.digest(key)) is entry:
             self._cache.put(caller.key_id.bytes, entry)
         claims = Claims(caller.key_id, caller.partner_id, ceil((now + life).timestamp()))
         return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
@@ -184,13 +246,13 @@ class Callers:
         )
 
     async def _load_key(self, token: bytes, reads: asyncio.Semaphore) -> _CachedKey:
-        if not keys.is_whole(token):
-            raise Unauthenticated(keys.malformed_reason(token), sent=True)
-        digest = keys.digest(token)
+        if not model.is_whole(token):
+            raise Unauthenticated(model.malformed_reason(token), sent=True)
+        digest = model.digest(token)
         return await self._load(
             digest,
             lambda tx: queries.find_caller_by_digest(tx, digest),
-            unknown=f"There is no key {keys.prefix(token.decode())}. Check where you copied it from.",
+            unknown=f"There is no key {model.prefix(token.decode())}. Check where you copied it from.",
             reads=reads,
         )
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import select
 
-from mercato.features.partners import keys, queries
+from mercato.features.partners import model, queries
 from mercato.features.partners.model import (
     AccountError,
     ApiKey,
@@ -94,12 +94,12 @@ async def get_key(tx: Read, name: str) -> ApiKey:
     token = name.encode(errors="replace")
     if (key_id := parse_uuid(name)) is not None:
         key = await queries.find_key(tx, key_id)
-    elif keys.is_whole(token):
-        key = await queries.find_key_by_digest(tx, keys.digest(token))
+    elif model.is_whole(token):
+        key = await queries.find_key_by_digest(tx, model.digest(token))
     else:
         key = await queries.find_key_by_prefix(tx, token.decode())
     if key is None:
-        shown = keys.prefix(name) if keys.looks_like_key(token) else "of that name"
+        shown = model.prefix(name) if model.looks_like_key(token) else "of that name"
         raise UnknownKeyError(shown)
     return key
 
@@ -162,12 +162,12 @@ async def insert_key(
     now: Clock,
     new_id: MakeId,
 ) -> NewKey:
-    text = keys.new_key(surface)
+    text = model.new_key(surface)
     key = ApiKey(
         id=new_id(),
         partner_id=partner_id,
         surface=surface,
-        prefix=keys.prefix(text),
+        prefix=model.prefix(text),
         description=description,
         expires_at=expires_at,
         revoked_at=None,
@@ -176,7 +176,7 @@ async def insert_key(
         parent_key_id=parent_key_id,
         latest_expiry=latest_expiry,
     )
-    await queries.insert_key(tx, key, digest=keys.digest(text.encode()))
+    await queries.insert_key(tx, key, digest=model.digest(text.encode()))
     return NewKey(id=key.id, surface=surface, text=text, expires_at=expires_at)
 
 

@@ -27,7 +27,7 @@ from mercato.features.partners.vault import Vault
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato_contract.stores import webhook_token_fault
 
 UNBOUND: Final = ""

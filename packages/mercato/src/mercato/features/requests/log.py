@@ -20,7 +20,7 @@ from mercato.platform.db.write_behind import WriteBehind
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.telemetry.context import current_context
 from mercato.platform.telemetry.logs import EventLog
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.problems import OrderError
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
 from mercato_contract.wire import parse_instant, rfc3339

@@ -18,12 +18,11 @@ from msgspec import Struct
 
 from mercato.features.partners.limits import network_of
 from mercato.features.partners.vault import Vault, VaultError
-from mercato.features.sign_in.model import Grant
-from mercato.features.sign_in.people import People
+from mercato.features.sign_in.model import Grant, People
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden, RateLimited, ServiceUnavailable
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import NotModified, Options, PullLimits, RequestFailed
 from mercato.settings import Settings, SettingsError
 from mercato_contract.signing import hmac_sha256

@@ -18,7 +18,7 @@ from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.outbox import NewEvent, Recipient, announce_change, origin_changed, push
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
 from mercato.platform.wire.checks import refuse
 from mercato_contract.catalogs import RunStatus

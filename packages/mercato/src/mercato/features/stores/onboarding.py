@@ -28,7 +28,7 @@ from mercato.features.stores.errors import (
 from mercato.features.stores.model import Onboarding, OnboardingChange, StoreRow, first_error, state_of
 from mercato.features.stores.rules import address_of, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
-from mercato.platform import crash, errors
+from mercato.platform import errors, processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
@@ -36,7 +36,7 @@ from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
-from mercato.platform.wire.cursor import page_of
+from mercato.platform.wire.decode import page_of
 from mercato_contract.stores import (
     OnboardingPage,
     OnboardingRequest,
@@ -145,7 +145,7 @@ class Onboardings(Struct, frozen=True):
             elif state is not OnboardingState.ACTIVE:
                 raise OnboardingNotReady(state)
             store = await queries.find_store(tx, onboarding.store_id)
-            crash.point("store.written")
+            processes.crash_point("store.written")
         assert store is not None
         return store
 

@@ -13,8 +13,7 @@ from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import refusal
-from mercato.platform.wire.parts import read_shallow
-from mercato.platform.wire.walk import FieldFault
+from mercato.platform.wire.walk import FieldFault, read_shallow
 from mercato_contract.money import MoneyError, to_minor
 from mercato_contract.pages import MAX_UPDATES
 from mercato_contract.stores import (

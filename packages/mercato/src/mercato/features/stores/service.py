@@ -17,7 +17,7 @@ from mercato.features.catalogs.runs import OPEN, Owner, Period, Run, activation_
 from mercato.features.catalogs.switches import Switches
 from mercato.features.catalogs.uploads import Receive, Receiving
 from mercato.features.partners.model import Caller
-from mercato.features.partners.storage import StorageQuota
+from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, places, queries, rules, views
 from mercato.features.stores.cache import StoreCache, invalidate, publish_change
@@ -28,16 +28,16 @@ from mercato.features.stores.rules import address_of
 from mercato.features.stores.views import status_of, store_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.geo.gazetteer import Location
 from mercato.platform.outbound.document import NewDocument
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
-from mercato.platform.wire.cursor import page_of
+from mercato.platform.wire.decode import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.stores import (
@@ -250,7 +250,7 @@ class Stores(Struct, frozen=True):
             activate_at=None if activate_at is None else parse_instant(activate_at),
         )
         run = await ingest.accept_notified(tx, new, waiting=self.runs_waiting, now=now)
-        crash.point("run.written")
+        processes.crash_point("run.written")
         return run
 
     async def activate_set(

@@ -17,7 +17,7 @@ from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato_contract.wire import redacted
 
 MAX_PARTNERS: Final = 10_000

@@ -20,7 +20,7 @@ from mercato.features.webhooks.queries import DeliveryFilter, NewDelivery
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import (

@@ -19,7 +19,7 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.wire.cursor import page_of
+from mercato.platform.wire.decode import page_of
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.pages import cursor_of
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail
@@ -32,7 +32,8 @@ _ABOUT_ORDERS: Final = "order."
 _SHOWN: Final = frozenset(
     {
         *("type", "timestamp", "data", "sequence", "order"),
-        *("orderId", "storeId", "partnerStoreId", "state", "status", "estimatedReadyAt", "createdAt", "updatedAt"),
+        *("orderId", "storeId", "partnerStoreId", "state", "status", "createdAt", "updatedAt"),
+        *("estimatedReadyAt", "estimatedDeliveryAt"),
         *("cart", "catalogSetId", "lineItems", "lineItemId", "itemId", "partnerItemId", "name", "quantity"),
         *("modifierGroups", "modifierGroupId", "partnerModifierGroupId", "unavailable", "unitPrice", "freeQuantity"),
         *("amounts", "amount", "currency", "subTotal", "total", "tip", "fees", "taxes", "promotions", "adjustments"),

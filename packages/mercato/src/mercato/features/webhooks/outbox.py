@@ -14,7 +14,7 @@ from mercato.features.webhooks.attempts import Due, enqueue_attempt
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
 from mercato_contract.events import SUFFIXES, EndpointChangedData, EndpointKind, EventType
 from mercato_contract.signing import target

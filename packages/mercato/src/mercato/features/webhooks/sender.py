@@ -33,14 +33,14 @@ from mercato.features.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back
 from mercato.platform.jobs import Outcome as JobOutcome
-from mercato.platform.jobs.model import exponential
+from mercato.platform.jobs.run import exponential
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.results import RequestFailed
 from mercato.platform.telemetry import is_debug_enabled
@@ -106,7 +106,7 @@ class Recorder(Struct, frozen=True):
             for one in sent:
                 if not isinstance(one.verdict, Succeeded):
                     await _write_failed(tx, job.payload, one, now=now)
-            crash.point("webhook.written")
+            processes.crash_point("webhook.written")
 
 
 async def _write_succeeded(tx: Write, sent: Sequence[Attempt], *, now: datetime) -> None:
@@ -320,7 +320,7 @@ class Sender:
                 raise
             log.exception("webhook not sent", delivery_id=str(delivery.id))
             return Attempt(delivery, None, InternalFault())
-        crash.point("webhook.sent")
+        processes.crash_point("webhook.sent")
         verdict = await self._decide(delivery, result, just_accepted=just_accepted)
         _log(delivery, result, verdict)
         self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)

@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 from mercato.features.orders.store_replies import REFUSALS
 from mercato.features.stores.errors import StoreAlreadyRegistered
 from mercato.http.openapi.schemas import components, schema_of
-from mercato.http.operations import Access, Operation
-from mercato.http.problems import PROBLEM_DETAILS
+from mercato.http.operations import PROBLEM_DETAILS, Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
 from mercato.platform import errors
 from mercato.platform.errors import Problem

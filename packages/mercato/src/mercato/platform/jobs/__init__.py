@@ -11,8 +11,8 @@ from mercato.platform.jobs.maintenance import (
     revive,
     revive_job,
 )
-from mercato.platform.jobs.model import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
 from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue
+from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
 from mercato.platform.jobs.settle import fence, finish, put_back
 from mercato.platform.jobs.worker import Worker
 

@@ -28,9 +28,20 @@ from mercato.platform.db.postgresql import channel_of
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import now_ms
-from mercato.platform.jobs.model import Done, Handler, Job, JobLost, Settled
 from mercato.platform.jobs.queue import CHANNEL
-from mercato.platform.jobs.run import Failed, Interrupted, Postponed, Result, Unreadable, Unsettled
+from mercato.platform.jobs.run import (
+    Done,
+    Failed,
+    Handler,
+    Interrupted,
+    Job,
+    JobLost,
+    Postponed,
+    Result,
+    Settled,
+    Unreadable,
+    Unsettled,
+)
 
 log = structlog.get_logger("mercato.jobs")
 

@@ -2,34 +2,91 @@
 
 It holds no state that matters. If it is killed, another worker claims its jobs when their leases end, or on SQLite when
 it gets the file lock.
+
+On PostgreSQL every worker runs jobs, on SQLite the one that holds a file lock. The operating system releases the lock
+however its holder dies. So a new holder knows that jobs marked as running aren't running anywhere, and needn't wait
+for their leases to end.
 """
 
 import asyncio
+import fcntl
 import os
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from time import monotonic
 from typing import Final
 from uuid import uuid4
 
 import structlog
 
-from mercato.platform import crash
+from mercato.platform import processes
 from mercato.platform.db import postgresql
 from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import is_unavailable, is_unique_violation
 from mercato.platform.db.tables import jobs_one_running_per_key
+from mercato.platform.db.url import sqlite_path
 from mercato.platform.jobs import maintenance
 from mercato.platform.jobs.claim import Rotation, claim
-from mercato.platform.jobs.model import Handlers, Job
-from mercato.platform.jobs.ownership import Ownership
 from mercato.platform.jobs.queue import CHANNEL, TOPIC
-from mercato.platform.jobs.run import Interrupted, Run, label_of
+from mercato.platform.jobs.run import Handlers, Interrupted, Job, Run, label_of
 from mercato.platform.jobs.settle import settle
 from mercato.platform.telemetry.context import WorkContext, set_context
+
+
+def _lock_path(database: Database) -> Path:
+    return Path(f"{sqlite_path(database.url)}.jobs.lock")
+
+
+class Ownership:
+    """The right to run a database's jobs. `is_exclusive` says that no other process can have it at the same time."""
+
+    def __init__(self, database: Database) -> None:
+        self.is_exclusive = database.dialect == "sqlite"
+        self._path = _lock_path(database) if self.is_exclusive else None
+        self._file: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        return self._path is None or self._file is not None
+
+    def acquire(self) -> bool:
+        """Try to lock the file. Return whether this call has locked it."""
+        if self._path is None or self._file is not None:
+            return False
+        # Not inherited by child processes, which would keep the lock after this process ends.
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return False
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def is_owned(database: Database) -> bool:
+    """Return whether a process runs the jobs of a SQLite database. Creates no file and takes no lock."""
+    path = _lock_path(database)
+    if not path.exists():
+        return False
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
 
 log = structlog.get_logger("mercato.jobs")
 
@@ -221,7 +278,7 @@ class Worker:
             is_full = len(claimed) == free
             rotation.advance(claimed, is_full=is_full)
             if claimed:
-                crash.point("job.claimed")
+                processes.crash_point("job.claimed")
             for job in claimed:
                 self._start(Run(job, self._handlers[kind]))
             if is_full or is_whole:
@@ -260,7 +317,7 @@ class Worker:
         started_at = monotonic()
         result = await run.result()
         self._observe(run.job.kind, label_of(result), monotonic() - started_at)
-        crash.point("job.done")
+        processes.crash_point("job.done")
         await settle(self._database, run.job, run.handler, result)
 
     def _forget(self, task: asyncio.Task[None]) -> None:

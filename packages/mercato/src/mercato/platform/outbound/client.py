@@ -36,7 +36,7 @@ class Outbound:
     ) -> PulledDocument | NotModified:
         """Return the document at `url`, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
         session = await self._open()
-        from mercato.platform.outbound.pull import Pull
+        from mercato.platform.outbound.call import Pull
 
         return await Pull(
             http=session.http, options=self._options, limits=limits or PullLimits(), etag=etag
@@ -98,5 +98,4 @@ class Outbound:
 
 def _import_aiohttp() -> None:
     import mercato.platform.outbound.call
-    import mercato.platform.outbound.connections
-    import mercato.platform.outbound.pull  # noqa: F401  # into sys.modules
+    import mercato.platform.outbound.connections  # noqa: F401  # into sys.modules

@@ -19,7 +19,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from msgspec import Struct
 
-from mercato.platform.outbound.addresses import AddressPolicy, Verdict
+from mercato.platform.outbound.guard import AddressPolicy, Verdict
 from mercato.platform.outbound.results import Options
 from mercato_contract import USER_AGENT
 

@@ -12,11 +12,10 @@ from typing import Final, TypeVar
 
 import aiohttp
 
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.body import BodyFault
 from mercato.platform.outbound.connections import AddressRefused
+from mercato.platform.outbound.guard import AddressPolicy, UrlFault
 from mercato.platform.outbound.results import Fault, RequestFailed
-from mercato.platform.outbound.urls import UrlFault
 
 CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."
 

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from mercato.platform.clock import Clock, now
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.document import Document, NewDocument
+from mercato.platform.outbound.guard import AddressPolicy
 
 DNS_SECONDS = 10  # for which the checked addresses of a name are cached
 MAX_REPLY = 1 << 20  # bytes of a reply that is parsed

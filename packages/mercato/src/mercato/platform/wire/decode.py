@@ -1,4 +1,7 @@
-"""Bytes to structs. The typed decode is the fast path; only a refused document is examined again for every fault."""
+"""Bytes to structs. The typed decode is the fast path; only a refused document is examined again for every fault.
+
+The cursor of a list is read here, too, and the rows of a query divided into a page and the cursor of the next.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,12 +10,14 @@ from itertools import islice
 from sys import maxsize
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
-from mercato.platform.wire import kinds, walk
+from mercato.platform.wire import checks, walk
+from mercato_contract.pages import MALFORMED, cursor_of, parse_cursor
 from mercato_contract.problems import Reason
 
 T = TypeVar("T")
@@ -72,7 +77,7 @@ class Decoder(Generic[T]):
         self._kind = kind
         self._info = msgspec.inspect.type_info(kind)
         self._bounds = bounds
-        self._max_fast = MAX_WITH_FLOATS if kinds.has_float(self._info) else maxsize
+        self._max_fast = MAX_WITH_FLOATS if checks.has_float(self._info) else maxsize
 
     def __call__(self, body: bytes) -> T:
         """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
@@ -174,7 +179,7 @@ def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:
     A recursive type has no depth: if the body follows it, its form is right, and its value isn't allowed.
     """
     for steps in islice(_paths_at(body, _DEEP), _MAX_PATHS):
-        if kinds.follows(kind, steps):
+        if checks.follows(kind, steps):
             return ValidationFailed.at("".join(f"/{step}" for step in steps), _TOO_DEEP)
     return InvalidRequest.at("", _TOO_DEEP)
 
@@ -227,3 +232,20 @@ def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
 def _member_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """Return the decoder of a type. Every type is a constant of the code, so there are few."""
     return msgspec.json.Decoder(kind | None if kind is not Any else Any)
+
+
+def read_cursor(text: str | None) -> UUID | None:
+    """Return the id of the last entry of the page before; None for the first page. Raises ValidationFailed."""
+    if text is None:
+        return None
+    last = parse_cursor(text)
+    if last is None:
+        raise ValidationFailed.at(None, MALFORMED)
+    return last
+
+
+def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[Sequence[T], str | None]:
+    """Return the page and its `nextCursor`, from the rows of a query with `limit + 1`."""
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], cursor_of(id_of(rows[limit - 1]))

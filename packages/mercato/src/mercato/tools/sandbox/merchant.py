@@ -148,8 +148,8 @@ async def switch_back(context: DemoContext) -> None:
     event = await context.event(listed[0]["catalogIngestId"])
     context.say(f"event {event.json()['type']}, rolledBackFrom {event.json()['data']['rolledBackFrom']}")
     context.prove(
-        "A mistake in a catalog is undone at once",
-        f"the catalogSetId of before; {len(listed)} entries in the history",
+        "A mistake in a catalog is undone",
+        f"same catalogSetId; {len(listed)} entries",
         back == {"catalogSetId": before, "rolledBackFrom": sent}
         and await context.set_id("ramen") == before != sent
         and [one["catalogSetId"] for one in listed] == [before, sent, before],

@@ -10,7 +10,7 @@ from mercato.console.forms import read_query
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.features.partners.queries import find_names
 from mercato.platform.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, Entry, list_entries, search_entries
-from mercato.platform.wire.cursor import read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Instant, Wire, parse_instant
 

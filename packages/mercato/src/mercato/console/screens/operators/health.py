@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.features.doctor import FAILING_WINDOW, Check, Remedy, checks
 from mercato.features.webhooks.endpoints import list_disabled, list_failing_stores
-from mercato.platform.outbound.urls import origin_of
-from mercato.platform.telemetry.traffic import Interval
+from mercato.platform.outbound.guard import origin_of
+from mercato.platform.telemetry.metrics import Interval
 
 screens: Final = Screens(OPERATORS)
 

@@ -14,9 +14,9 @@ from mercato.features.sign_in import sessions
 from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Conflict, NotFound
-from mercato.platform.outbound.urls import origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.texts import count_of
-from mercato.platform.wire.cursor import page_of, read_cursor
+from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Wire
 

@@ -11,7 +11,7 @@ import msgspec
 from mercato.features.catalogs.validation.document import Members
 from mercato.features.catalogs.validation.findings import Findings, Rule
 from mercato.features.catalogs.validation.scan import BOM, positions, scan
-from mercato.platform.wire.kinds import json_type
+from mercato.platform.wire.checks import json_type
 from mercato_contract.wire import as_json
 
 MAX_VALUES: Final = 2_000_000

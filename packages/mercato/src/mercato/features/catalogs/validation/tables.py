@@ -10,7 +10,7 @@ from msgspec import Struct
 from mercato.features.catalogs.model import NO_ONBOARDING, is_uuid, pack_ids, place_id, served_id
 from mercato.features.catalogs.validation.document import ITEMS, Form, Kind, Members, R, Table
 from mercato.features.catalogs.validation.findings import Findings, Rule, quote
-from mercato.platform.wire.kinds import json_type
+from mercato.platform.wire.checks import json_type
 from mercato.platform.wire.walk import escape
 
 _BATCH: Final = 512

@@ -31,7 +31,7 @@ from mercato.features.catalogs.validation.references import (
 )
 from mercato.features.catalogs.validation.tables import read_table
 from mercato.features.catalogs.validation.values import Prices, read_windows
-from mercato.platform.wire.kinds import json_type
+from mercato.platform.wire.checks import json_type
 from mercato_contract.money import find_scale, get_scale, quote
 
 MAX_CATALOGS: Final = 1_000

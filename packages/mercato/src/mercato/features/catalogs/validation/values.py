@@ -9,7 +9,7 @@ import msgspec
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, Windows
 from mercato.features.catalogs.validation.document import Form, Source, price_hint
 from mercato.features.catalogs.validation.findings import Findings, Rule, shorten
-from mercato.platform.wire.kinds import json_type
+from mercato.platform.wire.checks import json_type
 from mercato.platform.wire.walk import escape
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, number_to_minor
 

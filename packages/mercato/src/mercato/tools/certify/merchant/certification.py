@@ -17,8 +17,8 @@ from mercato.features.catalogs.lint import lint
 from mercato.features.certification.report import Outcome
 from mercato.features.stores.events import SYNC_EVENTS
 from mercato.platform.clock import new_id
-from mercato.platform.outbound.addresses import AddressPolicy
 from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import NotModified, Options, PulledDocument, PullLimits, RequestFailed
 from mercato.platform.texts import count_of
 from mercato.tools.certify.merchant.cancel import CANCEL

@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from msgspec import Struct
 from yarl import URL
 
-from mercato.http.problems import render
+from mercato.http.operations import render
 from mercato.platform import clock
 from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import Context, members_of
