@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 from tests.own_postgres import DURABLE, REPLICATED, configure, own_postgres, pair
@@ -137,12 +138,15 @@ async def test_a_commit_that_no_replica_confirms_in_time_is_unavailable_and_stay
     """If the wait were cancelled, others would see a commit that a failover could still take back."""
     monkeypatch.setattr(postgresql, "GRACE", timedelta(seconds=0.2))
     async with (
-        own_postgres(*REPLICATED) as server,
+        # From the start: a running server's commits notice the setting only when its checkpointer has.
+        own_postgres(*REPLICATED, "synchronous_standby_names=missing") as server,
         Database.open(server.url, statement_timeout=timedelta(seconds=0.5)) as db,
     ):
-        async with db.write() as tx:
-            await tx.execute(text("CREATE TABLE written (id int)"))
-        await configure(server, "synchronous_standby_names", "missing")
+        connection = await asyncpg.connect(server.url)
+        await connection.execute("SET default_transaction_read_only = off")
+        await connection.execute("SET synchronous_commit = local")
+        await connection.execute("CREATE TABLE written (id int)")
+        await connection.close()
         with pytest.raises(DatabaseUnavailable):
             async with db.write() as tx:
                 await tx.execute(text("INSERT INTO written VALUES (1)"))

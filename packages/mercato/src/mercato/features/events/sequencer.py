@@ -38,8 +38,11 @@ BATCH: Final = 500
 POLL_SECONDS: Final = 0.5
 """How often a process looks for what another one committed and didn't number: a command, or one that was killed."""
 
-MAX_PAUSE: Final = 4.0
-"""The greatest number of seconds between tries while the database is unavailable."""
+LONGEST: Final = 3
+"""How often the pause is doubled while the database is unavailable."""
+
+REST_SECONDS: Final = 0.01
+"""After a transaction, so that under load one numbers the events of many commits. The first of them doesn't wait."""
 
 STATE_ID: Final = 1
 
@@ -80,20 +83,28 @@ class Sequencer:
         """Number until cancelled. While the database is unavailable, it tries again."""
         failures = 0
         while True:
-            await self._wait(min(POLL_SECONDS * 2**failures, MAX_PAUSE))
             try:
-                await self.number_all()
+                if await self._wait(POLL_SECONDS * 2 ** min(failures, LONGEST)) or await self._is_any_left():
+                    await self.number_all()
+                    await asyncio.sleep(REST_SECONDS)
                 failures = 0
             except Exception as error:  # noqa: BLE001  # logged; a sequencer that ends would stop every feed
                 failures += 1
                 _log_failure(error, failures)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> bool:
+        """Wait for a commit of this process; return whether there was one."""
         try:
             async with asyncio.timeout(seconds):
                 await self._written.wait()
         except TimeoutError:
-            return
+            return False
+        return True
+
+    async def _is_any_left(self) -> bool:
+        """Return whether there is something to number. An idle database is only read."""
+        async with self._db.read() as tx:
+            return await tx.scalar(_ANY_EVENT) is not None or await tx.scalar(_ANY_CHANGE) is not None
 
     async def number_all(self) -> None:
         """Number everything that is committed now."""
@@ -103,10 +114,7 @@ class Sequencer:
             pass
 
     async def _number_some(self) -> bool:
-        """Number one batch; return whether there may be more. An idle database is only read."""
-        async with self._db.read() as tx:
-            if await tx.scalar(_ANY_EVENT) is None and await tx.scalar(_ANY_CHANGE) is None:
-                return False
+        """Number one batch; return whether there may be more."""
         async with self._db.write() as tx:
             numbered = await number(tx, now=self._clock())
         self._on_numbered(numbered)
