@@ -48,10 +48,11 @@ async def test_a_merchant_finds_an_orders_calls_pauses_a_store_and_sells_an_item
     console = await enter(page, links["merchant"])
     await page.goto(f"{console}/orders")
     await page.get_by_role("table", name="Orders").get_by_role("link").first.click()
-    timeline = page.get_by_role("table", name="Timeline")
-    await timeline.get_by_text("order.place").first.wait_for()
+    events = page.get_by_role("region", name="Events")
+    await events.locator("summary").click()
+    await events.get_by_text("order.place").first.wait_for()
     await keep(page, "order")
-    await page.goto(f"{console}/deliveries?type=order.place")
+    await page.goto(f"{console}/webhooks?type=order.place")
     # The store was down for two attempts.
     await page.get_by_role("row").filter(has_text="3").get_by_role("link").first.click()
     assert await page.get_by_role("table", name="Attempts").get_by_role("row").count() == 4
