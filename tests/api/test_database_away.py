@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -241,8 +241,13 @@ async def test_a_database_that_another_process_keeps_busy_is_503_for_writes_alon
         _, pos = await mercato.partner()
         store = await mercato.live(pos, shop.host(CATALOG))
         path = f"{STORES}/{store['storeId']}"
-        other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None, timeout=0)
+        async with loop_timeout(10):
+            # The service, in this loop, may be writing: a wait in SQLite would keep it from its end.
+            while not other.in_transaction:
+                with suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN IMMEDIATE")
+                await asyncio.sleep(0.01)
         try:
             assert_away(await pos.call("PUT", path, {"name": "Lost"}))
             assert_away(await pos.post(f"{path}/status", {"status": "paused"}))
