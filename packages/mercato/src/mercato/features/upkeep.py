@@ -142,7 +142,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
             lambda tx: webhooks.prune_validations(tx, before=customers_before, limit=BATCH),
-            lambda tx: queries.prune(tx, now=now, limit=BATCH),
+            lambda tx: queries.prune_stored_bytes(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
             lambda tx: console.prune(tx, now=now, limit=BATCH),
             lambda tx: prune_requests(tx, before=requests_before, limit=BATCH),

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import structlog
 from sqlalchemy import delete, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.events.log import ALL_KINDS, WRITTEN
 from mercato.features.events.tables import (
@@ -27,7 +26,7 @@ from mercato.features.events.tables import (
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import AnyRow, Database, Read, Write
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.db.statements import prepared, prepared_insert
+from mercato.platform.db.statements import conflicting_insert, prepared, prepared_insert
 from mercato_contract.feeds import StoreChangeKind
 
 log = structlog.get_logger("mercato.events")
@@ -146,7 +145,7 @@ async def _lock(tx: Write) -> int:
     last: int | None = await tx.scalar(_LOCK)
     if last is None:
         first = {"id": STATE_ID, "last": 0, "events_deleted_to": 0, "stores_deleted_to": 0}
-        insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(sequencer)
+        insert = conflicting_insert(sequencer, tx.dialect)
         await tx.execute(insert.values(first).on_conflict_do_nothing())
         last = await tx.scalar(_LOCK)
         assert last is not None
@@ -194,8 +193,7 @@ async def _read_sequences(tx: Read, written: Sequence[AnyRow]) -> dict[_Key, int
 
 
 async def _write_sequences(tx: Write, sequences: dict[_Key, int]) -> None:
-    # The two dialects' inserts are one statement under two names.
-    insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(store_sequences)
+    insert = conflicting_insert(store_sequences, tx.dialect)
     await tx.execute(
         insert.on_conflict_do_update(
             index_elements=["partner_id", "surface", "store_id"], set_={"last": insert.excluded.last}
@@ -234,7 +232,7 @@ async def _number_changes(tx: Write, changed: Sequence[AnyRow], *, after: int) -
 
 
 async def _mark(tx: Write, store_id: UUID, mark: _Mark) -> None:
-    insert = (postgresql.insert if tx.dialect == "postgresql" else sqlite.insert)(store_changes)
+    insert = conflicting_insert(store_changes, tx.dialect)
     marked: dict[str, object] = {"position": mark.position, "at": mark.at}
     marked |= {kind: mark.position for kind in ALL_KINDS if kind in mark.kinds}
     if mark.is_gone is not None:

@@ -32,14 +32,13 @@ from sqlalchemy import (
     table,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
 from mercato.features.partners.tables import api_keys, partners, signing_secrets, stored_bytes, webhook_tokens
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.patterns import ESCAPE, pattern_of
-from mercato.platform.db.statements import prepared
+from mercato.platform.db.statements import conflicting_insert, prepared
 from mercato.platform.db.types import Dialect, Id, Instant
 from mercato_contract.wire import as_json
 
@@ -366,9 +365,7 @@ _KEY: Final = [stored_bytes.c.partner_id, stored_bytes.c.day]
 
 
 def _add(dialect: Dialect) -> Insert:
-    # The two dialects' inserts are one statement under two names.
-    make: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    new = make(stored_bytes).values({name: bindparam(name) for name in _COLUMNS})
+    new = conflicting_insert(stored_bytes, dialect).values({name: bindparam(name) for name in _COLUMNS})
     added: Insert = new.on_conflict_do_update(
         index_elements=_KEY,
         set_={"bytes": stored_bytes.c.bytes + new.excluded.bytes},
@@ -423,7 +420,7 @@ class StorageQuota(Struct, frozen=True):
         )
 
 
-async def prune(tx: Write, *, now: datetime, limit: int) -> int:
+async def prune_stored_bytes(tx: Write, *, now: datetime, limit: int) -> int:
     """Delete at most `limit` counts of past days; return how many."""
     some = select(*_KEY).where(stored_bytes.c.day < _day_of(now) - 1).limit(limit)
     rows = await tx.all(some)

@@ -10,7 +10,6 @@ from typing import Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.partners import queries
 from mercato.features.partners.credentials import TOPIC
@@ -27,6 +26,7 @@ from mercato.features.partners.vault import Vault
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import conflicting_insert
 from mercato.platform.outbound.guard import origin_of
 from mercato_contract.stores import webhook_token_fault
 
@@ -140,10 +140,8 @@ async def _upsert(tx: Write, vault: Vault, partner_id: UUID, origin: str, token:
     if origin != UNBOUND:
         await tx.execute(delete(webhook_tokens).where(_row(partner_id, UNBOUND)))
     sealed = vault.seal(token, context=token_context(partner_id, origin))
-    # The two dialects' inserts are one statement under two names.
-    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
     await tx.execute(
-        make(webhook_tokens)
+        conflicting_insert(webhook_tokens, tx.dialect)
         .values(partner_id=partner_id, origin=origin, token=sealed)
         .on_conflict_do_update(index_elements=["partner_id", "origin"], set_={"token": sealed})
     )

@@ -5,14 +5,13 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import bindparam, case, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks.calls import MIN_CALLS
 from mercato.features.webhooks.tables import deliveries, endpoints
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import prepared
+from mercato.platform.db.statements import conflicting_insert, prepared
 from mercato.platform.db.types import Instant
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.webhooks import DeliveryStatus
@@ -40,10 +39,8 @@ async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime |
 
 async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
     """Record that the endpoint fails, and since when if that isn't recorded yet."""
-    # The two dialects' inserts are one statement under two names.
-    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
     await tx.execute(
-        make(endpoints)
+        conflicting_insert(endpoints, tx.dialect)
         .values(partner_id=partner_id, url=url, failing_since=since)
         .on_conflict_do_nothing(index_elements=["partner_id", "url"])
     )

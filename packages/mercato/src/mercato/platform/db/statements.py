@@ -27,11 +27,13 @@ from sqlalchemy import (
     insert,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 from mercato.platform.clock import EPOCH, MILLISECOND, from_ms
+from mercato.platform.db.types import Dialect as DialectName
 from mercato.platform.db.types import Instant
 
 S = TypeVar("S", bound=Executable)
@@ -55,6 +57,14 @@ def prepared_insert(table: Table, *columns: str) -> Insert:
     """Return the prepared insert of a row with these columns, or with all if none is named."""
     values: dict[str, Any] = {name: bindparam(name) for name in columns or table.c.keys()}
     return prepared(insert(table).values(values))
+
+
+def conflicting_insert(table: Table, dialect: DialectName) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert that can say what happens to a row that exists: `on_conflict_do_update`, or `…_nothing`.
+
+    The two dialects' inserts are one statement under two names.
+    """
+    return (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
 
 
 def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[bool]]) -> Update:
