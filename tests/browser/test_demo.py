@@ -54,7 +54,8 @@ async def test_a_merchant_finds_an_orders_calls_pauses_a_store_and_sells_an_item
     await keep(page, "order")
     await page.goto(f"{console}/webhooks?type=order.place")
     # The store was down for two attempts.
-    await page.get_by_role("row").filter(has_text="3").get_by_role("link").first.click()
+    tried_three_times = page.get_by_role("cell", name="3", exact=True)
+    await page.get_by_role("row").filter(has=tried_three_times).get_by_role("link").first.click()
     assert await page.get_by_role("table", name="Attempts").get_by_role("row").count() == 4
     await keep(page, "delivery")
     await page.goto(f"{console}/stores")
