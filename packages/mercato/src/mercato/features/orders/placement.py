@@ -289,7 +289,7 @@ class Placements(Struct, frozen=True):
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         country = search.address_country(store.address, store.timezone)
-        search.add_order(tx, self.contacts, order, country=country)
+        search.add_order(tx, self.contacts, order.id, order.customer, country=country)
         if claim.order_id != order.id:
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))

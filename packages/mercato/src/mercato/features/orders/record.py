@@ -1,6 +1,6 @@
 """The stored order, and its representations for the merchant, the storefront and their webhooks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -207,16 +207,17 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
 
 def take_notes(cart: CommerceCart, note: str | None) -> Notes | None:
     """Return the notes of an order, or None if the customer wrote none."""
-    lines = dict(_notes_of(cart.line_items))
+    lines: dict[UUID, str] = {}
+    level: Sequence[CommerceLine] = cart.line_items
+    while level:
+        below: list[CommerceLine] = []
+        for line in level:
+            if line.note:
+                lines[line.line_item_id] = line.note
+            for group in line.modifier_groups:
+                below += group.line_items
+        level = below
     return Notes(order=note, lines=lines) if lines or note else None
-
-
-def _notes_of(lines: Sequence[CommerceLine]) -> Iterator[tuple[UUID, str]]:
-    for line in lines:
-        if line.note:
-            yield line.line_item_id, line.note
-        for group in line.modifier_groups:
-            yield from _notes_of(group.line_items)
 
 
 def with_notes(cart: _Cart, notes: Notes | None) -> _Cart:
