@@ -25,7 +25,6 @@ from mercato.features.orders.record import (
     StoredAdjustment,
     commerce_order_of,
     order_lines,
-    order_of,
 )
 from mercato.platform.clock import new_id
 from mercato.platform.errors import ValidationFailed
@@ -105,15 +104,15 @@ def test_what_an_order_costs_is_always_its_total_and_all_its_adjustments(
             assert [one.pointer for one in refused.value.errors] == ["/amount"]
         assert order.total_after_adjustments == left >= 0
         check_shown(order)
-    for shown in (order_of(order), commerce_order_of(order)):
+    for shown in (order.storefront_order, commerce_order_of(order)):
         assert verify_prices(proof_of(as_json(shown)), catalog).equal
 
 
 def check_shown(order: OrderRow) -> None:
     """Check that the decimals of both sides' order add up, each with the currency's own scale."""
     signs = {"refund": -1, "fee": 1, "substitution": 1}
-    for kind in (order_of, commerce_order_of):
-        shown = msgspec.json.decode(as_json(kind(order)))
+    for one in (order.storefront_order, commerce_order_of(order)):
+        shown = msgspec.json.decode(as_json(one))
         amounts = shown["amounts"]
         changed = sum(signs[one["type"]] * Decimal(one["amount"]) for one in shown["adjustments"])
         assert Decimal(amounts["total"]) + changed == Decimal(amounts["totalAfterAdjustments"])

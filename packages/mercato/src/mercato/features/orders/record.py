@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.webhooks.model import envelope
@@ -124,7 +125,7 @@ class StoredAdjustment(Struct, frozen=True, kw_only=True):
         return -self.amount if self.type is AdjustmentType.REFUND else self.amount
 
 
-class OrderRow(Struct, frozen=True, kw_only=True):
+class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
 
     `content` is the stored OrderContent, byte for byte: other bodies are compressed with it. `total` is in minor
@@ -167,6 +168,11 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     def total_after_adjustments(self) -> int:
         """What the order costs now, in minor units."""
         return self.total + sum(one.difference for one in self.adjustments or ())
+
+    @cached_property
+    def storefront_order(self) -> Order:
+        """The storefront's representation. The response and the event of a placement have the same."""
+        return _represent(Order, storefront_cart(self.cart), self)
 
 
 def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
@@ -276,17 +282,15 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
     return tuple(converted)
 
 
-def order_of(row: OrderRow) -> Order:
-    """Return the storefront's representation."""
-    return _represent(Order, storefront_cart(row.cart), row)
-
-
 def commerce_order_of(row: OrderRow) -> CommerceOrder:
     """Return the merchant's representation."""
     return _represent(CommerceOrder, row.cart, row)
 
 
 def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row: OrderRow) -> _Order:
+    after = row.amounts.total
+    if row.adjustments is not None:
+        after = to_text(row.total_after_adjustments, row.currency)
     return kind(
         cart=cart,
         order_id=row.id,
@@ -303,10 +307,8 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,
         note=None if row.notes is None else row.notes.order,
-        amounts=order_amounts(
-            row.amounts, after_adjustments=to_text(row.total_after_adjustments, row.currency)
-        ),
-        adjustments=adjustments_of(row),
+        amounts=order_amounts(row.amounts, after_adjustments=after),
+        adjustments=() if row.adjustments is None else adjustments_of(row),
         customer=row.customer or UNSET,
         errors=row.errors,
         created_at=rfc3339(row.created_at),
@@ -316,8 +318,7 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
 
 def order_amounts(amounts: Amounts, *, after_adjustments: str) -> OrderAmounts:
     """Return an order's amounts with what it costs now."""
-    members = {name: getattr(amounts, name) for name in Amounts.__struct_fields__}
-    return OrderAmounts(**members, total_after_adjustments=after_adjustments)
+    return OrderAmounts(**asdict(amounts), total_after_adjustments=after_adjustments)
 
 
 def adjustments_of(row: OrderRow) -> tuple[OrderAdjustment, ...]:
@@ -387,7 +388,7 @@ def event_data(row: OrderRow) -> OrderEventData:
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
-        order=order_of(row),
+        order=row.storefront_order,
     )
 
 
