@@ -27,7 +27,7 @@ from mercato.features.orders.errors import (
 )
 from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
-from mercato.features.orders.record import commerce_order_of, order_of
+from mercato.features.orders.record import commerce_order_of
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import operations
 from mercato.http.head import Head
@@ -220,7 +220,7 @@ async def list_own_orders(call: Call[None, MarketfrontOrdersQuery]) -> Marketfro
 @marketfront_orders.get(MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder")
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return the current state of an order that this account placed."""
-    return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
+    return (await call.app.orders.get(call.caller, call.ids["orderId"])).storefront_order
 
 
 # --- merchants ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeVar
 from uuid import UUID
 
@@ -102,7 +103,7 @@ class StoredCancellation(Struct, frozen=True, kw_only=True):
     refusal: str | None = None
 
 
-class OrderRow(Struct, frozen=True, kw_only=True):
+class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
 
     `content` is the stored OrderContent, byte for byte: other bodies are compressed with it. `total` is in minor
@@ -139,6 +140,11 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     traceparent: str
     created_at: datetime
     updated_at: datetime
+
+    @cached_property
+    def storefront_order(self) -> Order:
+        """The storefront's representation. The response and the event of a placement have the same."""
+        return _represent(Order, storefront_cart(self.cart), self)
 
 
 def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
@@ -248,11 +254,6 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
     return tuple(converted)
 
 
-def order_of(row: OrderRow) -> Order:
-    """Return the storefront's representation."""
-    return _represent(Order, storefront_cart(row.cart), row)
-
-
 def commerce_order_of(row: OrderRow) -> CommerceOrder:
     """Return the merchant's representation."""
     return _represent(CommerceOrder, row.cart, row)
@@ -335,7 +336,7 @@ def event_data(row: OrderRow) -> OrderEventData:
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
-        order=order_of(row),
+        order=row.storefront_order,
     )
 
 
