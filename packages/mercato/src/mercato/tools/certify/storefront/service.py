@@ -121,7 +121,7 @@ STEP_SECONDS: Final = 0.2
 OPENED_AT_ONCE: Final = 16
 """More stores at a time would make the database busy."""
 OPEN_SECONDS: Final = 120.0
-"""Many stores are opened at once, perhaps on a busy machine: only a service that hangs takes as long as this to answer."""
+"""Many stores are opened at once, perhaps on a busy machine: only a service that hangs takes so long to answer."""
 
 ADDRESS: Final = AddressRequest(
     street="1 Main Street", city="Madison", country="US", coordinates=Coordinates(lat=43.0731, lng=-89.4012)
