@@ -18,7 +18,7 @@ from mercato.features.orders.privacy import (
     private_texts,
     without_address,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.record import OrderRow, StoreAnswer, adjustments_of
 from mercato.features.orders.service import list_timeline
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Surface
@@ -33,6 +33,7 @@ from mercato_contract.orders import (
     CommerceLine,
     Customer,
     Fulfillment,
+    OrderAdjustment,
     OrderState,
     OrderStatus,
     TimelineEntry,
@@ -83,6 +84,8 @@ class OrderDetail(Struct, frozen=True, kw_only=True):
     lines: tuple[CommerceLine, ...]
     errors: tuple[OrderError, ...]
     estimated_ready_at: datetime | None
+    adjustments: tuple[OrderAdjustment, ...]
+    total_after_adjustments: str
     timeline: list[TimelineEntry]
 
 
@@ -137,6 +140,8 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
         lines=row.cart.line_items,
         errors=row.errors,
         estimated_ready_at=row.estimated_ready_at,
+        adjustments=adjustments_of(row),
+        total_after_adjustments=to_text(row.total_after_adjustments, row.currency),
         timeline=timeline,
     )
 
