@@ -10,7 +10,13 @@ from mercato.console.filters import partner_of, read_filters
 from mercato.console.forms import read_query
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.features.partners.queries import find_names
-from mercato.platform.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, Entry, list_entries, search_entries
+from mercato.platform.db.audit import (
+    MAX_SEARCHED,
+    MAX_SEARCHED_BY_INDEX,
+    AuditEntry,
+    list_entries,
+    search_entries,
+)
 from mercato.platform.wire.decode import read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Instant, Wire, parse_instant
@@ -42,7 +48,7 @@ class AuditQuery(Wire):
 async def list_audit(visit: Visit) -> Page:
     filters = read_filters(AuditQuery, read_query(visit.head.query))
     query = filters.query
-    page: Sequence[Entry] = ()
+    page: Sequence[AuditEntry] = ()
     cursor = None
     async with visit.app.db.read() as tx:
         partner_id = await partner_of(tx, visit, filters)
