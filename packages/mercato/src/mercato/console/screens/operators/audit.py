@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from mercato.console.actors import actor_of, name_actors
 from mercato.console.filters import partner_of, read_filters
 from mercato.console.forms import read_query
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
@@ -56,7 +57,7 @@ async def list_audit(visit: Visit) -> Page:
                 tx,
                 partner_id=partner_id,
                 action=query.action,
-                actor=query.actor,
+                actor=None if query.actor is None else actor_of(query.actor),
                 since=None if query.since is None else parse_instant(query.since),
                 until=None if query.until is None else parse_instant(query.until),
                 before=read_cursor(query.cursor),
@@ -64,6 +65,7 @@ async def list_audit(visit: Visit) -> Page:
             )
         if query.action is not None and not await list_entries(tx, action=query.action, limit=1):
             filters.doubts["action"] = "Nothing was done under this name."
+        actors = await name_actors(tx, {one.actor for one in page})
         names = await find_names(tx, {one.partner_id for one in page if one.partner_id is not None})
     if query.actor is not None and not (partner_id or query.action or query.since or query.until):
         filters.doubts["actor"] = "Nobody of this name has done anything."
@@ -73,6 +75,7 @@ async def list_audit(visit: Visit) -> Page:
         "next_cursor": cursor,
         "search": filters,
         "names": names,
+        "actors": actors,
         "paths": _PATHS,
         "most": MAX_SEARCHED_BY_INDEX if partner_id or query.action else MAX_SEARCHED,
     }
