@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.api.trade import trade
+from tests.api.world import make_endpoint
 from tests.catalog.documents import EXTRAS, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
@@ -15,6 +16,7 @@ from tests.service import Client, Merchant, Reply, Service
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
+from mercato.http.operations import Access
 from mercato_contract.problems import PROBLEMS
 
 COLLECTION = json.loads((ROOT / "docs/mercato.postman_collection.json").read_text())
@@ -104,6 +106,7 @@ async def variables(mercato: Service, shop: Merchant) -> dict[str, str]:
         "orderId": order["orderId"],
         "catalogIngestId": run["catalogIngestId"],
         "deliveryId": deliveries[0]["id"],
+        "endpointId": await make_endpoint(here.pos, Access.COMMERCE, "mine"),
         "itemId": TEA,
         "choiceId": MILK,
         "modifierGroupId": EXTRAS,
