@@ -86,8 +86,8 @@ async def test_what_failed_while_an_endpoint_was_disabled_is_sent_again_when_it_
     assert await redeliver(here, endpointId=mine["endpointId"]) == 0
     await put(here.front, mine, url=here.shop.base + "/mine", enabled=True)
     assert await redeliver(here, endpointId=mine["endpointId"], status="failed") == 1
-    [sent] = await finished(here, mine)
-    assert (sent["status"], sent["orderId"]) == ("succeeded", order["orderId"])
+    page = await here.mercato.until(here.front, path + "&status=succeeded", lambda page: page["deliveries"])
+    assert [one["orderId"] for one in page["deliveries"]] == [order["orderId"]]
 
 
 async def test_calls_to_stores_are_left_out(here: Trade):

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, Merchant, Service, merchant, service
 
 from mercato.features import offboarding
 from mercato.features.partners import accounts
@@ -428,9 +429,7 @@ async def test_a_disabled_endpoint_gets_nothing_until_it_is_enabled(here: Trade)
 
 
 async def test_an_endpoint_that_answers_410_is_disabled_and_a_change_enables_it(here: Trade):
-    async def gone(*_: Any) -> Any:
-        from aiohttp import web
-
+    async def gone(*_: Any) -> web.Response:
         return web.Response(status=410)
 
     here.shop.answers["mine"] = gone
@@ -528,6 +527,33 @@ async def test_the_signature_of_an_endpoints_webhook_is_explained_with_its_own_s
     mine = {name: value for name, value in headers.items() if name.startswith("webhook-")}
     explained = await here.front.post("/v1/webhooks/explain", {"headers": mine, "body": body.decode()})
     assert explained.json()["valid"], explained.body
+
+
+async def test_dead_endpoints_delay_no_other_of_the_same_account(database_url: str, tmp_path: Path):
+    async with merchant() as shop, service(database_url, tmp_path, webhook_seconds=1.2) as mercato:
+        here = await trade(mercato, shop)
+        released = asyncio.Event()
+
+        async def hang(*_: Any) -> web.Response:
+            await released.wait()
+            return web.Response()
+
+        shop.answers["dead"] = hang
+        # More than the calls of one account that run at a time.
+        dead = [await register(here.front, f"{shop.base}/{number}/dead") for number in range(9)]
+        await register(here.front, shop.base + "/mine")
+        order = await here.placed()
+        for endpoint in dead:
+            path = f"/v1/marketfront/webhook-deliveries?endpointId={endpoint['endpointId']}"
+            await mercato.until(here.front, path, lambda page: any(o["attempts"] for o in page["deliveries"]))
+        [_] = await calls(shop, "/mine", count=1)
+        await here.update(order, status="confirmed")
+        while True:
+            path, _, body = await shop.webhook()
+            if json.loads(body)["type"] == "order.updated":
+                break
+        assert path == "/mine", "the dead ones are paused"
+        released.set()
 
 
 async def test_a_failing_address_is_recorded_for_each_endpoint(here: Trade):

@@ -50,7 +50,7 @@ async def redeliver_many(call: Call[RedeliverRequest, None]) -> RedeliverAccepte
     """Send many webhooks again in the background, the oldest first, with the same ids and bodies.
 
     They are paced as first deliveries are. Calls to stores are left out, and so are deliveries to endpoints that were
-    deleted or that you have disabled. Those that the service has disabled are enabled again. At most 100,000 in a request.
+    deleted or that you have disabled; those that the service has disabled are enabled. At most 100,000 in a request.
     """
     return await call.app.redeliveries.request(call.caller, call.body)
 
@@ -130,15 +130,15 @@ def _declare_endpoints(operations: Operations, surface: str) -> None:
     operations.put(
         one, id=f"update{name}", summary="Update Webhook Endpoint", problems=(UnknownStore, *conflict)
     )(update_endpoint)
-    operations.delete(
-        one, id=f"delete{name}", summary="Delete Webhook Endpoint", status=204, problems=conflict
-    )(delete_endpoint)
     operations.post(one + "/test", id=f"test{name}", summary="Test Webhook Endpoint", problems=conflict)(
         send_test
     )
     operations.post(
         one + "/rotate-secret", id=f"rotate{name}Secret", summary="Rotate Endpoint Secret", problems=conflict
     )(rotate_secret)
+    operations.delete(
+        one, id=f"delete{name}", summary="Delete Webhook Endpoint", status=204, problems=conflict
+    )(delete_endpoint)
 
 
 def _declare(access: Access, surface: str) -> Operations:

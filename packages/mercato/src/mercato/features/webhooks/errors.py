@@ -17,7 +17,7 @@ class EndpointNotFound(NotFound):
         super().__init__(f"This account has no webhook endpoint {shown(endpoint_id)} on this surface.")
 
 
-class UnknownStore(Problem):
+class UnknownStore(NotFound):
     kind = problems.STORE_NOT_FOUND
 
     def __init__(self, store_id: object) -> None:

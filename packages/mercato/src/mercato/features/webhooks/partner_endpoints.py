@@ -303,6 +303,18 @@ class PartnerEndpoints(Struct, frozen=True):
         await _audit(tx, caller, endpoint_id, detail)
         return await get_endpoint(tx, self.vault, caller, endpoint_id)
 
+    async def set_enabled(self, tx: Write, caller: Caller, endpoint_id: UUID, *, enabled: bool) -> None:
+        """Enable an endpoint, also after failures, or disable it. Raises EndpointNotFound and Conflict."""
+        row = await self._lock(tx, caller, endpoint_id)
+        await tx.execute(
+            update(webhook_endpoints)
+            .where(_e.id == endpoint_id)
+            .values(enabled=enabled, updated_at=self.now())
+        )
+        if enabled:
+            await endpoints.enable(tx, caller.partner_id, row.url)
+        await _audit(tx, caller, endpoint_id, {"enabled": enabled})
+
     async def delete(self, tx: Write, caller: Caller, endpoint_id: UUID) -> None:
         """Delete an endpoint: what waits for it isn't sent. Raises EndpointNotFound and Conflict."""
         row = await self._lock(tx, caller, endpoint_id)

@@ -142,7 +142,7 @@ class Redeliveries(Struct, frozen=True):
         refuse(
             [
                 ("/since", _since_fault(since, now)),
-                ("/until", _until_fault(since, until)),
+                ("/until", None if request.until is None else _until_fault(since, until)),
                 *(
                     (
                         f"/types/{place}",

@@ -36,12 +36,13 @@ from mercato.features.webhooks.model import (
     excerpt,
 )
 from mercato.features.webhooks.partner_endpoints import open_credentials
+from mercato.features.webhooks.slow_addresses import SlowAddresses
 from mercato.platform import processes
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back
+from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back, put_off
 from mercato.platform.jobs import Outcome as JobOutcome
 from mercato.platform.jobs.run import exponential
 from mercato.platform.outbound.client import Outbound
@@ -234,6 +235,7 @@ class Sender:
         self._seconds = seconds
         self._metrics = metrics or CommerceMetrics()
         self._recorder = Recorder(db, clock)
+        self._slow = SlowAddresses()
         # When an endpoint was last disabled here, in seconds of the event loop's clock. Other runs may send to it: they
         # end, and read again.
         self._disabled_at = -math.inf
@@ -265,6 +267,10 @@ class Sender:
             return Done()
         if due[0].refusal is not None:
             return await self._fail_due(job, due[0])
+        if wait := self._slow.wait((job.payload.partner_id, job.payload.url), began):
+            async with self._db.write() as tx:
+                await put_off(tx, job, timedelta(seconds=wait))
+            return Settled()
         sent: list[Attempt] = []
         just_accepted = False
         for delivery in due[:limit]:
@@ -336,7 +342,8 @@ class Sender:
             return Attempt(delivery, None, GiveUp(delivery.refusal, disable=False))
         if delivery.endpoint_url not in {None, delivery.url}:
             return Attempt(delivery, None, Moved(delivery.endpoint_url))
-        at = self._clock()
+        at, time = self._clock(), asyncio.get_running_loop().time
+        began = time()
         try:
             body, calls_with = await self._prepare(delivery, at)
             result = await self._perform(delivery, body, calls_with, at)
@@ -346,6 +353,9 @@ class Sender:
             log.exception("webhook not sent", delivery_id=str(delivery.id))
             return Attempt(delivery, None, InternalFault())
         processes.crash_point("webhook.sent")
+        self._slow.record(
+            (delivery.partner_id, delivery.url), began=began, now=time(), failed=result.error is not None
+        )
         verdict = await self._decide(delivery, result, just_accepted=just_accepted)
         _log(delivery, result, verdict)
         self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
