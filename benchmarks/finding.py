@@ -93,9 +93,7 @@ async def _multiply(server: Server, count: int) -> UUID:
                     SearchKind.NUMBER: number_key(str(number % NUMBERS)),
                     SearchKind.TAIL: tail_key(last),
                 }
-                entries += [
-                    {"order_id": last, "kind": kind.value, "key": key} for kind, key in found_by.items()
-                ]
+                entries += [{"order_id": last, "kind": kind, "key": key} for kind, key in found_by.items()]
             async with db.write() as tx:
                 await tx.execute(insert(orders), rows)
                 await tx.execute(insert(order_search), entries)

@@ -220,7 +220,6 @@ CREATE TABLE deliveries (
   updated_at BIGINT NOT NULL,
   give_up_at BIGINT,
   payment BYTEA,
-  endpoint_id UUID,
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -336,7 +335,6 @@ CREATE TABLE new_events (
   partner_id UUID NOT NULL,
   surface TEXT NOT NULL,
   store_id UUID,
-  traceparent TEXT,
   CONSTRAINT pk_new_events PRIMARY KEY (number)
 );
 
@@ -439,6 +437,7 @@ CREATE TABLE orders (
   notes TEXT,
   courier TEXT,
   estimated_delivery_at BIGINT,
+  adjustments TEXT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
@@ -617,23 +616,6 @@ CREATE INDEX ix_stores_partner_store_id ON stores (partner_id, partner_store_id)
 CREATE INDEX ix_stores_paused ON stores (id) WHERE paused;
 
 CREATE INDEX ix_stores_paused_of_partner ON stores (partner_id, id) WHERE paused;
-
-CREATE TABLE webhook_endpoints (
-  id UUID NOT NULL,
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  url TEXT NOT NULL,
-  types TEXT,
-  store_ids TEXT,
-  description TEXT,
-  enabled BOOLEAN NOT NULL,
-  credentials BYTEA NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  CONSTRAINT pk_webhook_endpoints PRIMARY KEY (id)
-);
-
-CREATE UNIQUE INDEX uq_webhook_endpoints_url ON webhook_endpoints (partner_id, surface, url);
 
 CREATE TABLE write_probes (
   id UUID NOT NULL,

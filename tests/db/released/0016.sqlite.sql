@@ -221,7 +221,6 @@ CREATE TABLE deliveries (
   updated_at BIGINT NOT NULL,
   give_up_at BIGINT,
   payment BLOB,
-  endpoint_id CHAR(32),
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -337,8 +336,7 @@ CREATE TABLE new_events (
   event_id CHAR(32) NOT NULL,
   partner_id CHAR(32) NOT NULL,
   surface TEXT NOT NULL,
-  store_id CHAR(32),
-  traceparent TEXT
+  store_id CHAR(32)
 );
 
 CREATE TABLE new_store_changes (
@@ -441,6 +439,7 @@ CREATE TABLE orders (
   notes TEXT,
   courier TEXT,
   estimated_delivery_at BIGINT,
+  adjustments TEXT,
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
@@ -622,23 +621,6 @@ CREATE INDEX ix_stores_partner_store_id ON stores (partner_id, partner_store_id)
 CREATE INDEX ix_stores_paused ON stores (id) WHERE paused = 1;
 
 CREATE INDEX ix_stores_paused_of_partner ON stores (partner_id, id) WHERE paused = 1;
-
-CREATE TABLE webhook_endpoints (
-  id CHAR(32) NOT NULL,
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  url TEXT NOT NULL,
-  types TEXT,
-  store_ids TEXT,
-  description TEXT,
-  enabled BOOLEAN NOT NULL,
-  credentials BLOB NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  CONSTRAINT pk_webhook_endpoints PRIMARY KEY (id)
-);
-
-CREATE UNIQUE INDEX uq_webhook_endpoints_url ON webhook_endpoints (partner_id, surface, url);
 
 CREATE TABLE write_probes (
   id CHAR(32) NOT NULL,

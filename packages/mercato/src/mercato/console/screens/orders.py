@@ -29,7 +29,9 @@ from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.money import to_text
 from mercato_contract.orders import (
+    AdjustmentType,
     CancelOrderRequest,
     DeliveryAddress,
     DeliveryFulfillment,
@@ -100,6 +102,7 @@ async def show_order(visit: Visit) -> Page:
         "sentence": sentence_of(telling),
         "progress": progress_of(row, entries),
         "amounts": list(_amounts(row)),
+        "totals": _TOTALS,
         "store": store,
         "how": _handover(row),
         "address": None if address is None else _one_line(address),
@@ -241,8 +244,17 @@ def _one_line(address: DeliveryAddress) -> str:
     return ", ".join(part for part in parts if part)
 
 
+_TOTALS: Final = ("Total", "Total after adjustments")
+
+_ADJUSTMENTS: Final = {
+    AdjustmentType.REFUND: "Refund",
+    AdjustmentType.FEE: "Fee",
+    AdjustmentType.SUBSTITUTION: "Substitution",
+}
+
+
 def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
-    """Yield what the total is made of: a name, a decimal, and whether it is a part of the amount before it."""
+    """Yield what the totals are made of: a name, a decimal, and whether it is a part of the amount before it."""
     amounts = row.amounts
     yield "Items", amounts.sub_total, False
     for name, amount, parts in (
@@ -256,7 +268,13 @@ def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
             yield name, amount, False
         for part in parts:
             yield part.description, part.amount, True
-    yield "Total", amounts.total, False
+    yield _TOTALS[0], amounts.total, False
+    for one in row.adjustments or ():
+        yield _ADJUSTMENTS[one.type], to_text(one.difference, row.currency), False
+        if one.reason is not None:
+            yield one.reason, "", True
+    if row.adjustments:
+        yield _TOTALS[1], to_text(row.total_after_adjustments, row.currency), False
 
 
 async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:

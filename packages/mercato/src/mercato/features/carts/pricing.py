@@ -5,6 +5,7 @@ its cheapest by the choices' own prices; modifiers of a free choice aren't free.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 from uuid import UUID
 
@@ -40,12 +41,14 @@ INVALID: Final = errors.ValidationFailed.code
 MAX_FAULTS: Final = 100
 """Faults listed in one response."""
 
+_OWN_PRICE: Final = itemgetter(0)
+
 _Part = tuple[int, CartModifierGroup, PricedModifierGroup]
 """One of a line's entries for the same group: its index, the request's, and the priced one."""
 
 
-_Choice = tuple[list[PricedLineItem], int, int]
-"""A priced choice: its list, its index there, and the price of a unit."""
+_Choice = tuple[int, int, int, list[PricedLineItem], int]
+"""A priced choice: its own price, its units, the price of a unit with its modifiers, its list and its index there."""
 
 
 class _Place(Struct, frozen=True):
@@ -260,7 +263,6 @@ class _Pricing:
         total: int | None = 0
         units = 0
         limited: dict[Key, int] = {}
-        costs: list[tuple[int, int]] = []
         choices: list[_Choice] = []
         for number, part, answered in parts:
             for index, choice in enumerate(part.line_items):
@@ -292,10 +294,8 @@ class _Pricing:
                     )
                 answered.line_items.append(priced)
                 total = None if total is None or unit is None else total + quantity * unit
-                if own is not None:
-                    costs.append((own, quantity))
-                if unit is not None and self._itemized:
-                    choices.append((answered.line_items, index, unit))
+                if own is not None and unit is not None:
+                    choices.append((own, quantity, unit, answered.line_items, index))
                 if group.maximum_per_item is not None or (
                     item is not None and item.maximum_quantity is not None
                 ):
@@ -306,22 +306,26 @@ class _Pricing:
             self._check_rules(group, units, limited, place)
         if total is None or not (group.free or self._itemized):
             return total
-        free = _free_units(costs, group.free)
-        if self._itemized:
-            self._itemize(choices, costs, free)
-        return total - sum(count * own for count, (own, _) in zip(free, costs, strict=True))
+        return total - self._waive(choices, group.free)
 
-    def _itemize(
-        self, choices: Sequence[_Choice], costs: Sequence[tuple[int, int]], free: Sequence[int]
-    ) -> None:
-        """Give the choices of a group their amounts. All have a price."""
-        scale = self._scale
-        for (lines, index, unit), (own, quantity), count in zip(choices, costs, free, strict=True):
-            amounts = LineItemAmounts(
-                unit_price=minor_to_decimal(unit, scale),
-                total=minor_to_decimal(unit * quantity - own * count, scale),
-            )
-            lines[index] = replace(lines[index], amounts=amounts, free_quantity=count or UNSET)
+    def _waive(self, choices: Sequence[_Choice], free: int) -> int:
+        """Return what the free units of a group are worth, and give its choices their amounts if these are wanted.
+
+        All have a price. Free are the cheapest by their own prices, of equal ones the earlier.
+        """
+        scale, waived = self._scale, 0
+        for own, quantity, unit, lines, index in sorted(choices, key=_OWN_PRICE) if free else choices:
+            count = min(free, quantity)
+            free -= count
+            waived += own * count
+            if self._itemized:
+                text = minor_to_decimal(unit, scale)
+                total = unit * quantity - own * count
+                amounts = LineItemAmounts(
+                    unit_price=text, total=text if total == unit else minor_to_decimal(total, scale)
+                )
+                lines[index] = replace(lines[index], amounts=amounts, free_quantity=count or UNSET)
+        return waived
 
     def _check_rules(
         self, group: CompiledGroup, units: int, limited: Mapping[Key, int], place: _Place
@@ -384,12 +388,3 @@ class _Pricing:
         # A line has only a few unavailable items, and they determine the status. Broken rules may be any number.
         if fault.code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
             self.faults.append(fault)
-
-
-def _free_units(costs: Sequence[tuple[int, int]], free: int) -> list[int]:
-    """Return how many units of each (price of a unit, units) are free: the cheapest, of equal ones the earlier."""
-    waived = [0] * len(costs)
-    for index in sorted(range(len(costs)), key=lambda index: costs[index][0]):
-        waived[index] = min(free, costs[index][1])
-        free -= waived[index]
-    return waived

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from mercato.features.orders import queries
-from mercato.features.orders.record import OrderRow, commerce_order_of, order_of
+from mercato.features.orders.record import OrderRow, commerce_order_of
 from mercato.features.partners.model import Caller
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.errors import InvalidCursor
@@ -35,7 +35,7 @@ async def list_marketfront_orders(
     async with db.read() as tx:
         before = None if query.cursor is None else await _own_cursor(tx, caller, query.cursor)
         rows, cursor = await _page(tx, caller, query, before=before)
-    return MarketfrontOrderPage(orders=[order_of(row) for row in rows], next_cursor=cursor)
+    return MarketfrontOrderPage(orders=[row.storefront_order for row in rows], next_cursor=cursor)
 
 
 async def _own_cursor(tx: Read, caller: Caller, text: str) -> UUID:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Row, Select, func, select, union
 
 from mercato.features.orders import queries
 from mercato.features.orders.privacy import mask_entry, mask_order, mask_reason, mask_text, private_texts
-from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.record import OrderRow, StoreAnswer, adjustments_of
 from mercato.features.orders.service import list_timeline
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Surface
@@ -20,7 +20,7 @@ from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read
 from mercato.platform.db.prefixes import get_id
 from mercato_contract.money import to_text
-from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.orders import CommerceLine, OrderAdjustment, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 
 
@@ -67,6 +67,8 @@ class OrderDetail(Struct, frozen=True, kw_only=True):
     lines: tuple[CommerceLine, ...]
     errors: tuple[OrderError, ...]
     estimated_ready_at: datetime | None
+    adjustments: tuple[OrderAdjustment, ...]
+    total_after_adjustments: str
     timeline: list[TimelineEntry]
 
 
@@ -121,6 +123,8 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
         lines=row.cart.line_items,
         errors=row.errors,
         estimated_ready_at=row.estimated_ready_at,
+        adjustments=adjustments_of(row),
+        total_after_adjustments=to_text(row.total_after_adjustments, row.currency),
         timeline=timeline,
     )
 

@@ -55,7 +55,7 @@ from mercato.features.orders.plan import (
     unanswered,
 )
 from mercato.features.orders.queries import StoreChanged
-from mercato.features.orders.record import OrderRow, StoreAnswer, order_of
+from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.search import ContactKeys
 from mercato.features.orders.store_replies import Quote, Rejection
 from mercato.features.orders.submission import (
@@ -289,7 +289,7 @@ class Placements(Struct, frozen=True):
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         country = search.address_country(store.address, store.timezone)
-        search.add_order(tx, self.contacts, order, country=country)
+        search.add_order(tx, self.contacts, order.id, order.customer, country=country)
         if claim.order_id != order.id:
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
@@ -338,7 +338,7 @@ class Placements(Struct, frozen=True):
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:
-                placed = PlacedOrder(order.id, as_json(order_of(order)))
+                placed = PlacedOrder(order.id, as_json(order.storefront_order))
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed
             case StoreAnswer.REFUSED:

@@ -6,7 +6,7 @@ number could be guessed from its hash. A phone number is hashed as E.164, read i
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
@@ -26,7 +26,6 @@ from sqlalchemy import (
     select,
 )
 
-from mercato.features.orders.record import OrderRow
 from mercato.features.orders.tables import order_search, orders
 from mercato.features.partners.vault import Vault
 from mercato.features.stores.tables import stores
@@ -68,8 +67,6 @@ class SearchKind(StrEnum):
 CONTACTS: Final = (SearchKind.PHONE, SearchKind.EMAIL)
 """The entries that are erased with the customer."""
 
-Entries = Mapping[SearchKind, int]
-
 
 def _insert_of(*kinds: SearchKind) -> Any:
     """Return the prepared insert of an order's entries of these kinds, one row each."""
@@ -87,14 +84,9 @@ def _insert_of(*kinds: SearchKind) -> Any:
     )
 
 
-_INSERTS: Final[dict[tuple[SearchKind, ...], Any]] = {
-    kinds: _insert_of(*kinds)
-    for kinds in (
-        (SearchKind.PHONE, SearchKind.EMAIL, SearchKind.TAIL),
-        (SearchKind.TAIL,),
-        (SearchKind.NUMBER,),
-    )
-}
+_INSERT_ORDER: Final = _insert_of(SearchKind.PHONE, SearchKind.EMAIL, SearchKind.TAIL)
+_INSERT_TAIL: Final = _insert_of(SearchKind.TAIL)
+_INSERT_NUMBER: Final = _insert_of(SearchKind.NUMBER)
 
 
 @redacted("secrets")
@@ -103,10 +95,8 @@ class ContactKeys(Struct, frozen=True):
 
     secrets: Sequence[bytes]
 
-    def entries_of(self, customer: Customer | None, country: str | None) -> Entries:
+    def entries_of(self, customer: Customer, country: str | None) -> dict[str, int]:
         """Return the entries of an order's customer, whose store is in the country (ISO 3166, if known)."""
-        if customer is None:
-            return {}
         return {
             SearchKind.PHONE: self._hash(SearchKind.PHONE, normal_phone(customer.phone, country)),
             SearchKind.EMAIL: self._hash(SearchKind.EMAIL, normal_email(customer.email)),
@@ -126,7 +116,7 @@ class ContactKeys(Struct, frozen=True):
 
     def _hash(self, kind: SearchKind, normal: str, number: int = 0) -> int:
         text = f"{kind.value}\0{normal}".encode(errors="replace")
-        return _integer(hmac_sha256(self.secrets[number], text))
+        return int.from_bytes(hmac_sha256(self.secrets[number], text)[:_KEY_BYTES], signed=True)
 
 
 def contact_keys_of(vault: Vault) -> ContactKeys:
@@ -174,7 +164,8 @@ def load() -> None:
 def number_key(text: str) -> int:
     """Return the entry of a store's number of an order, in any letter case and with or without `#` before it."""
     normal = unicodedata.normalize("NFKC", text).strip().removeprefix("#").strip().casefold()
-    return _integer(blake2b(normal.encode(errors="replace"), digest_size=_KEY_BYTES).digest())
+    digest = blake2b(normal.encode(errors="replace"), digest_size=_KEY_BYTES).digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def tail_key(order_id: UUID) -> int:
@@ -182,32 +173,23 @@ def tail_key(order_id: UUID) -> int:
     return order_id.int & 0xFFFFFFFF
 
 
-def _integer(digest: bytes) -> int:
-    return int.from_bytes(digest[:_KEY_BYTES], signed=True)
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
-def add_order(tx: Write, keys: ContactKeys, order: OrderRow, *, country: str | None) -> None:
-    """Add the entries of a new order."""
-    _insert(
-        tx,
-        order.id,
-        {**keys.entries_of(order.customer, country), SearchKind.TAIL: tail_key(order.id)},
-    )
+def add_order(
+    tx: Write, keys: ContactKeys, order_id: UUID, customer: Customer | None, *, country: str | None
+) -> None:
+    """Add the entries of an order; those of its customer, unless that was erased."""
+    entries: dict[str, Any] = {"order_id": order_id, SearchKind.TAIL: tail_key(order_id)}
+    if customer is None:
+        tx.defer(_INSERT_TAIL, entries)
+    else:
+        tx.defer(_INSERT_ORDER, entries | keys.entries_of(customer, country))
 
 
 def add_number(tx: Write, order_id: UUID, number: str) -> None:
     """Add the store's number of an order, once it has one."""
-    _insert(tx, order_id, {SearchKind.NUMBER: number_key(number)})
-
-
-def _insert(tx: Write, order_id: UUID, entries: Entries) -> None:
-    tx.defer(
-        _INSERTS[tuple(entries)],
-        {"order_id": order_id} | {kind.value: key for kind, key in entries.items()},
-    )
+    tx.defer(_INSERT_NUMBER, {"order_id": order_id, SearchKind.NUMBER: number_key(number)})
 
 
 async def forget_customers(tx: Write, order_ids: Sequence[UUID]) -> None:
@@ -320,8 +302,7 @@ class Reindex(Struct, frozen=True):
         await tx.execute(delete(order_search).where(order_search.c.order_id.in_([row.id for row in rows])))
         for row in rows:
             customer = None if row.customer is None else _customer.decode(row.customer)
-            entries = self.keys.entries_of(customer, countries.get(row.store_id))
-            _insert(tx, row.id, {**entries, SearchKind.TAIL: tail_key(row.id)})
+            add_order(tx, self.keys, row.id, customer, country=countries.get(row.store_id))
             if row.partner_order_id is not None:
                 add_number(tx, row.id, row.partner_order_id)
         return rows

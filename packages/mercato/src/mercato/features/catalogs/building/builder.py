@@ -51,7 +51,7 @@ NO_MEMORY: Final = 3
 """The exit code of a process whose document needs more memory than it may take."""
 
 _OUT_OF_MEMORY: Final = frozenset({NO_MEMORY, -signal.SIGSEGV, -signal.SIGABRT})
-"""Exit codes when the memory isn't enough: a decoder in C may crash without it."""
+"""Exit codes when the memory isn't enough: without it msgspec's encoders crash instead of raising MemoryError."""
 
 _PIECE: Final = 1024 * 1024
 _START: Final = "from mercato.features.catalogs.building.builder import main; main()"
