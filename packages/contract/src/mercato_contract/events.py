@@ -340,7 +340,7 @@ EVENTS: Final = (
     Event(
         name="orderAdjusted",
         summary="Order adjusted",
-        description="In the storefront's feed; it isn't sent to event URLs.",
+        description="In the storefront's feed, and for its webhook endpoints; it isn't sent to event URLs.",
         envelope="OrderAdjustedEvent",
         meaning="The merchant has changed what an order costs after it was placed: `data.order.adjustments` has how.",
         types=(EventType.ORDER_ADJUSTED,),
