@@ -7,6 +7,7 @@ type Public =
   | "docsAsset"
   | "errorPage"
   | "getAccessToken"
+  | "getCatalogSetSchema"
   | "getLlms"
   | "getOpenapi"
   | "healthz"

@@ -176,6 +176,46 @@ CREATE TABLE console_passkeys (
   CONSTRAINT uq_console_passkeys_credential_id UNIQUE (credential_id)
 );
 
+CREATE TABLE console_people (
+  id UUID NOT NULL,
+  partner_id UUID,
+  name TEXT NOT NULL,
+  role TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  key_id UUID,
+  invitation_hash BYTEA NOT NULL,
+  invitation_expires_at BIGINT NOT NULL,
+  joined_at BIGINT,
+  CONSTRAINT pk_console_people PRIMARY KEY (id),
+  CONSTRAINT uq_console_people_invitation_hash UNIQUE (invitation_hash)
+);
+
+CREATE UNIQUE INDEX uq_console_people_name ON console_people (name) WHERE partner_id IS NULL;
+
+CREATE UNIQUE INDEX uq_console_people_partner_id ON console_people (partner_id, name);
+
+CREATE TABLE console_person_passkeys (
+  id UUID NOT NULL,
+  person_id UUID NOT NULL,
+  partner_id UUID,
+  credential_id BYTEA NOT NULL,
+  public_key BYTEA NOT NULL,
+  sign_count BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  used_at BIGINT,
+  rp_id TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  CONSTRAINT pk_console_person_passkeys PRIMARY KEY (id),
+  CONSTRAINT uq_console_person_passkeys_credential_id UNIQUE (credential_id)
+);
+
+CREATE INDEX ix_console_person_passkeys_partner_id ON console_person_passkeys (partner_id);
+
+CREATE INDEX ix_console_person_passkeys_person_id ON console_person_passkeys (person_id);
+
 CREATE TABLE console_sessions (
   id UUID NOT NULL,
   hash BYTEA NOT NULL,
@@ -187,6 +227,7 @@ CREATE TABLE console_sessions (
   created_at BIGINT NOT NULL,
   used_at BIGINT NOT NULL,
   expires_at BIGINT NOT NULL,
+  person_id UUID,
   CONSTRAINT pk_console_sessions PRIMARY KEY (id),
   CONSTRAINT uq_console_sessions_hash UNIQUE (hash)
 );
@@ -220,7 +261,6 @@ CREATE TABLE deliveries (
   updated_at BIGINT NOT NULL,
   give_up_at BIGINT,
   payment BYTEA,
-  endpoint_id UUID,
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -336,7 +376,6 @@ CREATE TABLE new_events (
   partner_id UUID NOT NULL,
   surface TEXT NOT NULL,
   store_id UUID,
-  traceparent TEXT,
   CONSTRAINT pk_new_events PRIMARY KEY (number)
 );
 
@@ -618,23 +657,6 @@ CREATE INDEX ix_stores_partner_store_id ON stores (partner_id, partner_store_id)
 CREATE INDEX ix_stores_paused ON stores (id) WHERE paused;
 
 CREATE INDEX ix_stores_paused_of_partner ON stores (partner_id, id) WHERE paused;
-
-CREATE TABLE webhook_endpoints (
-  id UUID NOT NULL,
-  partner_id UUID NOT NULL,
-  surface TEXT NOT NULL,
-  url TEXT NOT NULL,
-  types TEXT,
-  store_ids TEXT,
-  description TEXT,
-  enabled BOOLEAN NOT NULL,
-  credentials BYTEA NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  CONSTRAINT pk_webhook_endpoints PRIMARY KEY (id)
-);
-
-CREATE UNIQUE INDEX uq_webhook_endpoints_url ON webhook_endpoints (partner_id, surface, url);
 
 CREATE TABLE write_probes (
   id UUID NOT NULL,

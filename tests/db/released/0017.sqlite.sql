@@ -177,6 +177,46 @@ CREATE TABLE console_passkeys (
   CONSTRAINT uq_console_passkeys_credential_id UNIQUE (credential_id)
 );
 
+CREATE TABLE console_people (
+  id CHAR(32) NOT NULL,
+  partner_id CHAR(32),
+  name TEXT NOT NULL,
+  role TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  key_id CHAR(32),
+  invitation_hash BLOB NOT NULL,
+  invitation_expires_at BIGINT NOT NULL,
+  joined_at BIGINT,
+  CONSTRAINT pk_console_people PRIMARY KEY (id),
+  CONSTRAINT uq_console_people_invitation_hash UNIQUE (invitation_hash)
+);
+
+CREATE UNIQUE INDEX uq_console_people_name ON console_people (name) WHERE partner_id IS NULL;
+
+CREATE UNIQUE INDEX uq_console_people_partner_id ON console_people (partner_id, name);
+
+CREATE TABLE console_person_passkeys (
+  id CHAR(32) NOT NULL,
+  person_id CHAR(32) NOT NULL,
+  partner_id CHAR(32),
+  credential_id BLOB NOT NULL,
+  public_key BLOB NOT NULL,
+  sign_count BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  used_at BIGINT,
+  rp_id TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  CONSTRAINT pk_console_person_passkeys PRIMARY KEY (id),
+  CONSTRAINT uq_console_person_passkeys_credential_id UNIQUE (credential_id)
+);
+
+CREATE INDEX ix_console_person_passkeys_partner_id ON console_person_passkeys (partner_id);
+
+CREATE INDEX ix_console_person_passkeys_person_id ON console_person_passkeys (person_id);
+
 CREATE TABLE console_sessions (
   id CHAR(32) NOT NULL,
   hash BLOB NOT NULL,
@@ -188,6 +228,7 @@ CREATE TABLE console_sessions (
   created_at BIGINT NOT NULL,
   used_at BIGINT NOT NULL,
   expires_at BIGINT NOT NULL,
+  person_id CHAR(32),
   CONSTRAINT pk_console_sessions PRIMARY KEY (id),
   CONSTRAINT uq_console_sessions_hash UNIQUE (hash)
 );
@@ -221,7 +262,6 @@ CREATE TABLE deliveries (
   updated_at BIGINT NOT NULL,
   give_up_at BIGINT,
   payment BLOB,
-  endpoint_id CHAR(32),
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
@@ -337,8 +377,7 @@ CREATE TABLE new_events (
   event_id CHAR(32) NOT NULL,
   partner_id CHAR(32) NOT NULL,
   surface TEXT NOT NULL,
-  store_id CHAR(32),
-  traceparent TEXT
+  store_id CHAR(32)
 );
 
 CREATE TABLE new_store_changes (
@@ -623,23 +662,6 @@ CREATE INDEX ix_stores_partner_store_id ON stores (partner_id, partner_store_id)
 CREATE INDEX ix_stores_paused ON stores (id) WHERE paused = 1;
 
 CREATE INDEX ix_stores_paused_of_partner ON stores (partner_id, id) WHERE paused = 1;
-
-CREATE TABLE webhook_endpoints (
-  id CHAR(32) NOT NULL,
-  partner_id CHAR(32) NOT NULL,
-  surface TEXT NOT NULL,
-  url TEXT NOT NULL,
-  types TEXT,
-  store_ids TEXT,
-  description TEXT,
-  enabled BOOLEAN NOT NULL,
-  credentials BLOB NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  CONSTRAINT pk_webhook_endpoints PRIMARY KEY (id)
-);
-
-CREATE UNIQUE INDEX uq_webhook_endpoints_url ON webhook_endpoints (partner_id, surface, url);
 
 CREATE TABLE write_probes (
   id CHAR(32) NOT NULL,

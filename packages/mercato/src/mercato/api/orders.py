@@ -26,8 +26,8 @@ from mercato.features.orders.errors import (
     StoreUnreachable,
 )
 from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
-from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
 from mercato.features.orders.record import commerce_order_of
+from mercato.features.orders.service import list_commerce_orders, list_marketfront_orders
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import operations
 from mercato.http.head import Head

@@ -8,6 +8,7 @@ from msgspec import Meta
 from mercato.console.screen import PARTNERS, Done, Page, Question, Screens, Visit
 from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks.errors import EndpointNotFound
 from mercato.features.webhooks.partner_endpoints import TYPES, get_endpoint, list_endpoints
 from mercato.platform.db.engine import Read
@@ -38,7 +39,7 @@ class NewEndpointForm(Wire):
     description: Annotated[str, Meta(max_length=200)] | None = None
 
 
-@screens.get("webhooks/endpoints")
+@screens.get("webhooks/endpoints", needs=Permission.SEE_KEYS)
 async def show_endpoints(visit: Visit) -> Page:
     query = visit.filters(EndpointsQuery)
     caller = visit.caller_of(query.side)
@@ -55,7 +56,7 @@ async def show_endpoints(visit: Visit) -> Page:
     return Page("endpoints.html", "Webhook endpoints", values)
 
 
-@screens.post("webhooks/endpoints")
+@screens.post("webhooks/endpoints", needs=Permission.MAKE_KEYS)
 async def create_endpoint(visit: Visit) -> Page:
     form = visit.fields(NewEndpointForm)
     types = [part.strip() for part in (form.types or "").split(",") if part.strip()]
@@ -65,7 +66,7 @@ async def create_endpoint(visit: Visit) -> Page:
     return _shown("Endpoint added", made.secret, "It verifies the webhooks of this endpoint alone.")
 
 
-@screens.post("webhooks/endpoints/{endpoint}/test")
+@screens.post("webhooks/endpoints/{endpoint}/test", needs=Permission.CHANGE_KEYS)
 async def test_endpoint(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         caller, found = await _find(tx, visit)
@@ -75,12 +76,12 @@ async def test_endpoint(visit: Visit) -> Done:
     return Done("A ping is sent. This page shows what was answered.", to=f"/console/webhooks/{delivery_id}")
 
 
-@screens.post("webhooks/endpoints/{endpoint}/enable")
+@screens.post("webhooks/endpoints/{endpoint}/enable", needs=Permission.CHANGE_KEYS)
 async def enable_endpoint(visit: Visit) -> Done:
     return await _set_enabled(visit, enabled=True)
 
 
-@screens.post("webhooks/endpoints/{endpoint}/disable")
+@screens.post("webhooks/endpoints/{endpoint}/disable", needs=Permission.CHANGE_KEYS)
 async def disable_endpoint(visit: Visit) -> Done:
     return await _set_enabled(visit, enabled=False)
 
@@ -95,7 +96,7 @@ async def _set_enabled(visit: Visit, *, enabled: bool) -> Done:
     return Done(words, to=_list_of(caller))
 
 
-@screens.post("webhooks/endpoints/{endpoint}/rotate-secret")
+@screens.post("webhooks/endpoints/{endpoint}/rotate-secret", needs=Permission.MAKE_KEYS)
 async def rotate_endpoint_secret(visit: Visit) -> Page:
     async with visit.app.db.write() as tx:
         caller, found = await _find(tx, visit)
@@ -110,7 +111,7 @@ async def _ask_to_delete(visit: Visit) -> Question:
     return Question("Delete the endpoint?", text, back=_list_of(caller), names=(found.url,))
 
 
-@screens.post("webhooks/endpoints/{endpoint}/delete", ask=_ask_to_delete)
+@screens.post("webhooks/endpoints/{endpoint}/delete", needs=Permission.CHANGE_KEYS, ask=_ask_to_delete)
 async def delete_endpoint(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         caller, found = await _find(tx, visit)
@@ -135,5 +136,10 @@ def _list_of(caller: Caller) -> str:
 
 
 def _shown(title: str, secret: str, note: str) -> Page:
-    shown = {"name": "Signing secret", "text": secret, "notes": (note,)}
-    return Page("shown_once.html", title, {"secret": shown, "back": (ENDPOINTS, "Webhook endpoints")})
+    shown = {
+        "name": "Signing secret",
+        "text": secret,
+        "notes": (note,),
+        "back": ("Webhook endpoints", ENDPOINTS),
+    }
+    return Page("shown_once.html", title, {"secret": shown})

@@ -26,7 +26,7 @@ from mercato.features.orders.record import (
     StoredCancellation,
     with_notes,
 )
-from mercato.features.orders.search import forget_customers
+from mercato.features.orders.search import find_country_code, forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.model import Envelope
@@ -58,6 +58,11 @@ _MIN_LENGTH: Final = 3
 
 _MIN_RUN: Final = 6
 """Letters and digits of a text that is found in others whatever stands between them, as in a phone number."""
+
+_MIN_PHONE: Final = 7
+"""Digits of a phone number of which two tell little."""
+
+_DOTS: Final = "\N{BULLET}\N{BULLET} \N{BULLET}\N{BULLET}\N{BULLET}"
 
 _SHOWN: Final = frozenset(
     {
@@ -306,7 +311,7 @@ async def _erase(tx: Write, ids: Sequence[UUID]) -> None:
 
 
 def without_customer(row: OrderRow) -> OrderRow:
-    """Return the order as a read-only session of a partner sees it: without its customer and what it wrote."""
+    """Return the order without its customer and what it wrote. What partners wrote may repeat it: see mask_order."""
     return replace(
         row,
         cart=with_notes(row.cart, None),
@@ -319,7 +324,7 @@ def without_customer(row: OrderRow) -> OrderRow:
 
 
 def mask_order(row: OrderRow) -> OrderRow:
-    """Return the order as operators see it."""
+    """Return the order as those see it who see no customers: operators, and read-only sessions."""
     private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
     return replace(
         without_customer(row),
@@ -351,8 +356,13 @@ def _mask_adjustments(
     )
 
 
-def mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
-    """Return an entry of an order's timeline as operators see it."""
+def mask_all(row: OrderRow, entries: Sequence[TimelineEntry]) -> tuple[OrderRow, list[TimelineEntry]]:
+    """Return the order and its timeline as the same see them."""
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
+    return mask_order(row), [_mask_entry(entry, private) for entry in entries]
+
+
+def _mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
     return replace(entry, detail={name: _mask_member(name, at, private) for name, at in entry.detail.items()})
 
 
@@ -385,6 +395,15 @@ def mask_reason(text: str | None, answer: StoreAnswer, private: Sequence[str]) -
 def _mask_words(text: str, private: Sequence[str]) -> str | None:
     """Return a partner's reason. Once the customer is erased, only a code: nothing tells what words repeat."""
     return mask_text(text, private) if private or _CODE.fullmatch(text) else HIDDEN
+
+
+def mask_phone(phone: str) -> str:
+    """Return a phone number by which somebody can tell that it is theirs: its country code, and its last two digits."""
+    digits = "".join(one for one in phone if one.isdigit() and one.isascii())
+    if len(digits) < _MIN_PHONE:
+        return _DOTS
+    code = find_country_code(phone)
+    return f"{'' if code is None else f'+{code} '}{_DOTS} {digits[-2:]}"
 
 
 def mask_text(text: str | None, private: Sequence[str]) -> str | None:
