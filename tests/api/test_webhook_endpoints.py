@@ -188,6 +188,7 @@ async def test_a_reply_that_repeats_a_header_is_masked_in_the_log(here: Trade):
     [
         ({}, 400, "/url"),
         ({"url": 7}, 400, "/url"),
+        ({"url": None}, 400, "/url"),
         ({"url": "https://a.example", "enabled": "yes"}, 400, "/enabled"),
         ({"url": "https://a.example", "headers": {"X": 7}}, 400, "/headers/X"),
         ({"url": "https://a.example", "storeIds": "all"}, 400, "/storeIds"),
@@ -230,6 +231,15 @@ async def test_what_an_endpoint_may_not_say_is_refused_where_it_is(
         assert reply.status == status, reply.body
         pointers = [fault["pointer"] for fault in reply.json()["errors"]]
         assert pointer is None or pointers == [pointer]
+
+
+async def test_null_is_the_same_as_absent(here: Trade):
+    nothing: dict[str, Any] = dict.fromkeys(("types", "storeIds", "description", "headers", "enabled"))
+    body = nothing | {"url": here.shop.base + "/mine"}
+    made = (await here.front.post(FRONT, body)).json()
+    assert (made["types"], made["headers"], made["enabled"]) == (None, {}, True)
+    path = f"{FRONT}/{made['endpointId']}/rotate-secret"
+    assert (await here.front.post(path, {"overlapHours": None})).status == 200
 
 
 async def test_unknown_members_are_ignored(here: Trade):

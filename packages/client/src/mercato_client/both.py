@@ -127,6 +127,6 @@ def webhook_endpoint_test(_: object, endpoint_id: Id) -> Sent:
     return Sent(ids=(endpoint_id,))
 
 
-def webhook_endpoint_secret(_: object, endpoint_id: Id, *, overlap_hours: int = 24) -> Sent:
-    """Give an endpoint a new `secret`, which only this answer has. The old one signs, too, for the overlap."""
+def webhook_endpoint_secret(_: object, endpoint_id: Id, *, overlap_hours: int | None = None) -> Sent:
+    """Give an endpoint a new `secret`, which only this answer has. The old one signs, too, for a day or these hours."""
     return Sent(ids=(endpoint_id,), body=RotateEndpointSecretRequest(overlap_hours=overlap_hours))

@@ -219,6 +219,9 @@ MAX_HEADER_VALUE: Final = 1_024
 MAX_ENDPOINT_STORES: Final = 1_000
 
 
+OVERLAP_HOURS: Final = 24
+
+
 MAX_OVERLAP_HOURS: Final = 90 * 24
 
 
@@ -276,7 +279,9 @@ class WebhookEndpointRequest(Wire):
         ]
         | None
     ) = None
-    enabled: bool = True
+    enabled: Annotated[bool, Meta(description="Whether events are sent; true if it is left out.")] | None = (
+        None
+    )
 
 
 class WebhookEndpoint(Wire):
@@ -319,7 +324,14 @@ class WebhookEndpointPage(Wire):
 class RotateEndpointSecretRequest(Wire):
     """How long the previous secret signs beside the new one."""
 
-    overlap_hours: Annotated[
-        int,
-        Meta(ge=0, le=MAX_OVERLAP_HOURS, description="Hours that both sign; 0 if the old one has leaked."),
-    ] = 24
+    overlap_hours: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=MAX_OVERLAP_HOURS,
+                description=f"Hours that both sign, {OVERLAP_HOURS} if it is left out; 0 if the old one has leaked.",
+            ),
+        ]
+        | None
+    ) = None

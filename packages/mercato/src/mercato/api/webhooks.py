@@ -11,6 +11,7 @@ from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.pages import Page
 from mercato_contract.requests import RefusedRequestPage, RefusedRequestQuery
 from mercato_contract.webhooks import (
+    OVERLAP_HOURS,
     ExplainSignatureRequest,
     RedeliverAccepted,
     RedeliverRequest,
@@ -111,10 +112,11 @@ async def rotate_secret(call: Call[RotateEndpointSecretRequest | None, None]) ->
 
     With `overlapHours` for as long as that; 0 if the old one has leaked.
     """
-    request = call.body or RotateEndpointSecretRequest()
+    given = None if call.body is None else call.body.overlap_hours
+    overlap = timedelta(hours=OVERLAP_HOURS if given is None else given)
     async with call.app.db.write() as tx:
         return await call.app.endpoints.rotate_secret(
-            tx, call.caller, call.ids["endpointId"], overlap=timedelta(hours=request.overlap_hours)
+            tx, call.caller, call.ids["endpointId"], overlap=overlap
         )
 
 

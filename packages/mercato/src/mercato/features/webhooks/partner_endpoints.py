@@ -296,10 +296,10 @@ class PartnerEndpoints(Struct, frozen=True):
                     **_columns(request),
                 )
             )
-        if request.url != row.url or request.enabled:
+        if request.url != row.url or _is_enabled(request):
             await endpoints.enable(tx, caller.partner_id, row.url)
             await endpoints.enable(tx, caller.partner_id, request.url)
-        detail = {"origin": origin_of(request.url), "enabled": request.enabled}
+        detail = {"origin": origin_of(request.url), "enabled": _is_enabled(request)}
         await _audit(tx, caller, endpoint_id, detail)
         return await get_endpoint(tx, self.vault, caller, endpoint_id)
 
@@ -403,13 +403,17 @@ async def _audit(tx: Write, caller: Caller, endpoint_id: UUID, detail: Mapping[s
     await audit(tx, "endpoint", endpoint_id, partner_id=caller.partner_id, detail=detail)
 
 
+def _is_enabled(request: WebhookEndpointRequest) -> bool:
+    return request.enabled is not False
+
+
 def _columns(request: WebhookEndpointRequest) -> dict[str, Any]:
     return {
         "url": request.url,
         "types": None if request.types is None else as_json(sorted(set(request.types))).decode(),
         "store_ids": None if request.store_ids is None else as_json(sorted(set(request.store_ids))).decode(),
         "description": request.description,
-        "enabled": request.enabled,
+        "enabled": _is_enabled(request),
     }
 
 
