@@ -54,6 +54,7 @@ BODIES: dict[str, Any] = {
     "validateOrder": ORDER,
     "placeOrder": ORDER | {"payment": {"type": "external"}, "validatedOrderToken": None},
     "cancelOrder": {"reason": "CHANGED_MIND", "message": None},
+    "adjustOrder": {"type": "fee", "amount": "1.00", "reason": "Bags"},
     "explainWebhookSignature": {
         "headers": {"webhook-id": ITEM, "webhook-timestamp": "1772366400", "webhook-signature": "v1,AAAA"},
         "body": "{}",

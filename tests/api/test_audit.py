@@ -11,7 +11,7 @@ from tests.service import CATALOG, Client, Merchant, Service
 from mercato.features.partners.callers import Callers
 from mercato.http.operations import Access, Operation, Rate
 from mercato.platform import clock
-from mercato.platform.db.audit import Entry, list_entries, prune
+from mercato.platform.db.audit import AuditEntry, list_entries, prune
 from mercato_contract.wire import rfc3339
 
 CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}
@@ -20,7 +20,7 @@ CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}
 WRITING = [one for one in GUARDED if one.rate is Rate.WRITE and one.id not in CHANGES_NOTHING]
 
 
-async def entries(mercato: Service, **wanted: str) -> Sequence[Entry]:
+async def entries(mercato: Service, **wanted: str) -> Sequence[AuditEntry]:
     async with mercato.app.db.read() as tx:
         return await list_entries(tx, limit=1000, **wanted)  # type: ignore[arg-type]
 
@@ -73,7 +73,7 @@ async def test_every_writing_operation_leaves_one_entry_and_every_other_none(
 
 
 async def assert_tells_who(
-    mercato: Service, client: Client, operation: Operation, one: Entry, request_id: str
+    mercato: Service, client: Client, operation: Operation, one: AuditEntry, request_id: str
 ) -> None:
     assert client.key is not None
     callers: Callers = mercato.app.callers

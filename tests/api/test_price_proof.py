@@ -103,6 +103,7 @@ async def test_a_changed_number_of_free_units_is_a_difference(
         "/cart/amounts/subTotal",
         "/amounts/subTotal",
         "/amounts/total",
+        "/amounts/totalAfterAdjustments",
     ],
 )
 async def test_every_amount_that_was_changed_is_named_with_both_values(

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
 
 Kind = type[Client | AsyncClient]
 
+REFUND = types.AdjustOrderRequest(type=types.AdjustmentType.REFUND, amount="1.00", reason="Cold")
 STATUS = reply(200, b'{"status": "online", "pauseReason": null, "resumeAt": null}')
 ONLINE = types.StoreStatusUpdate(status="online")
 ORDER: Any = types.PlaceOrderRequest(
@@ -87,6 +88,16 @@ async def test_an_order_is_cancelled_again_with_the_same_key_and_bytes(kind: Kin
     async with serve(in_turn(reset(), AWAY, no)) as server, opened(kind, server.url) as client:
         with pytest.raises(errors.ConflictError) as refused:
             await client.cancel_order("1", reason="CHANGED_MIND")
+    sent = {(request.headers["idempotency-key"], request.body) for request in server.requests}
+    assert (len(server.requests), len(sent)) == (3, 1)
+    assert refused.value.idempotency_key in {key for key, _ in sent}
+
+
+async def test_an_order_is_adjusted_again_with_the_same_key_and_bytes(kind: Kind):
+    no = problem(409, "ORDER_CLOSED", retryable=False, errorCategory="conflict")
+    async with serve(in_turn(reset(), AWAY, no)) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.ConflictError) as refused:
+            await client.adjust_order("1", REFUND)
     sent = {(request.headers["idempotency-key"], request.body) for request in server.requests}
     assert (len(server.requests), len(sent)) == (3, 1)
     assert refused.value.idempotency_key in {key for key, _ in sent}

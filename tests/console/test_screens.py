@@ -21,12 +21,23 @@ MERCHANT = [
     "Refused requests",
     "Keys",
     "Certification",
+    "People",
     "Account",
 ]
-STOREFRONT = ["Overview", "Orders", "Stores", "Playground", "Webhooks", "Refused requests", "Keys", "Account"]
+STOREFRONT = [
+    "Overview",
+    "Orders",
+    "Stores",
+    "Playground",
+    "Webhooks",
+    "Refused requests",
+    "Keys",
+    "People",
+    "Account",
+]
 OPERATOR = [
     "Health", "Orders", "Stores", "Partners", "Catalogs", "Webhooks", "Jobs", "Refused requests", "Audit", "Erasure",
-    "Account",
+    "People", "Account",
 ]  # fmt: skip
 
 HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}\"'><img src=x onerror=alert(1)>\N{RIGHT-TO-LEFT OVERRIDE}"

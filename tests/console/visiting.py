@@ -8,8 +8,9 @@ import pytest
 from tests.console.browser import Browser, Page
 from tests.service import Client, Service
 
-from mercato.features.sign_in import sessions
-from mercato.features.sign_in.model import Grant
+from mercato.features.sign_in import people, sessions
+from mercato.features.sign_in.model import Grant, Person
+from mercato.features.sign_in.roles import Role
 from mercato.platform import clock
 from mercato.platform.db.engine import Database
 
@@ -47,6 +48,20 @@ async def enter_whole_account(mercato: Service, partner_id: UUID) -> tuple[Brows
 
 async def enter_as_operator(mercato: Service) -> tuple[Browser, Page]:
     return await enter(mercato, await operator_link(mercato))
+
+
+async def enter_as_person(
+    mercato: Service, role: Role, partner_id: UUID | None = None, *, name: str = "Eve Adams"
+) -> tuple[Browser, Person]:
+    """Sign somebody in who was invited to the account, as their passkey does."""
+    now = mercato.app.clock()
+    async with mercato.app.db.write() as tx:
+        link = await people.invite(tx, partner_id, name=name, role=role, created_by="cli:anna", now=now)
+        person = await people.accept(tx, link.token, now=now)
+        token = await sessions.begin(tx, person.grant, now=now)
+    browser = Browser(mercato.base, mercato.session)
+    browser.cookies["__Host-mercato-session"] = token
+    return browser, person
 
 
 def count_writes(patch: pytest.MonkeyPatch) -> list[str]:

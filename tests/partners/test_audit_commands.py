@@ -39,6 +39,7 @@ READS = {
     ("certify", "merchant"),
     ("certify", "storefront"),
     ("certify", "verify"),
+    ("console", "people"),
     ("doctor",),
     ("job", "list"),
     ("key", "list"),
@@ -71,6 +72,7 @@ PROCESSES = {
 among them."""
 
 ELSEWHERE = {
+    ("console", "remove-person"),
     ("customer", "erase"),
     ("job", "revive"),
     ("order", "cancel"),
@@ -101,6 +103,7 @@ CHANGES: dict[tuple[str, ...], list[str]] = {
     ("partner", "delete"): ["Acme", "--yes"],
     ("console", "link"): ["--partner", "Acme"],
     ("console", "end-sessions"): ["--partner", "Acme"],
+    ("console", "invite"): ["Ada", "--role", "manager", "--partner", "Acme"],
     ("key", "create"): ["Acme", "--surface", "commerce", "--description", "hush"],
     ("key", "roll"): ["{commerceKeyId}"],
     ("key", "revoke"): ["{marketfrontKeyId}"],

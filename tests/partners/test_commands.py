@@ -254,6 +254,40 @@ async def make_child(url: str, parent_id: str) -> str:
     return str(made.id)
 
 
+def test_people_are_invited_listed_and_removed_by_commands(shell: Shell) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "commerce")
+    invited = shell.json("console", "invite", " Ada Lovelace ", "--role", "manager", "--partner", "Acme")
+    assert invited["url"].startswith("http://localhost:8000/console/links/"), "a name that passkeys belong to"
+    assert (invited["name"], invited["role"], invited["partnerId"]) == (
+        "Ada Lovelace",
+        "manager",
+        made["partnerId"],
+    )
+    assert shell("console", "invite", "Sue", "--role", "support", "--operator").startswith("http://localhost")
+    for who, role, account, says in (
+        ("Ada Lovelace", "support", ("--partner", "Acme"), "has this name"),
+        ("Eve", "admin", ("--partner", "Acme"), "Manager, Support, Read only"),
+        ("Eve", "manager", ("--operator",), "Admin, Support"),
+        ("\n", "support", ("--operator",), "characters that can be seen"),
+    ):
+        shell("console", "invite", who, "--role", role, *account, code=1)
+        assert says in shell.err
+    listed = shell.json("console", "people", "--partner", "Acme")["people"]
+    assert [(one["name"], one["role"], one["joinedAt"]) for one in listed] == [
+        ("Ada Lovelace", "manager", None)
+    ]
+    assert "Support" in shell("console", "people", "--operator")
+    shell("console", "remove-person", "Sue", "--partner", "Acme", code=2)
+    assert "no person" in shell.err
+    shell("console", "remove-person", "Ada Lovelace", "--partner", "Acme")
+    assert shell.json("console", "people", "--partner", "Acme")["people"] == []
+    actions = [one["action"] for one in shell.json("audit", "--partner", "Acme")["entries"]]
+    assert actions[:2] == ["console remove-person", "console invite"]
+    for command in (("people",), ("invite", "Ada", "--role", "admin"), ("remove-person", "Ada")):
+        shell("console", *command, code=2)
+        assert "--operator, or --partner" in shell.err
+
+
 def test_keys_are_listed_with_their_partners_and_one_partners_alone(shell: Shell) -> None:
     for name in ("Acme", "Bistro"):
         shell.json("partner", "create", name, "--kind", "commerce")

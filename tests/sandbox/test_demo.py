@@ -70,6 +70,7 @@ CLAIMS = (
     "The store hears of it once",
     "A store may refuse, and says why",
     "Then the order goes on",
+    "A refund is made once, to the cent",
     "standardwebhooks verifies every call",
     "standardwebhooks verifies order events",
     "Events count from 1, without a gap",

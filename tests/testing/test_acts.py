@@ -59,6 +59,7 @@ def test_the_percentages_of_an_operation_share_one_draw() -> None:
         ("place wrong:tip", "total, subTotal, taxes"),
         ("place accept:now", "takes no argument"),
         ("cook cancel", "cancel:Out of dough"),
+        ("cook refund:-1", "refund:1.50"),
         ("validate late", "cannot be 'late'"),
         ("catalog decline:X", "cannot be 'decline'"),
         ("place 500 twice", "isn't an act"),
@@ -72,6 +73,7 @@ def test_a_line_that_is_not_an_act_is_refused_with_the_acts(line: str, words: st
 
 def test_every_act_that_an_operation_knows_can_be_written() -> None:
     forms = {"decline": "decline:STORE_CLOSED", "slow": "slow:1", "status": "503", "cancel": "cancel:x"}
+    forms |= {"refund": "refund:0.50"}
     for operations in (MERCHANT, STOREFRONT):
         for operation, names in operations.items():
             for name in names:

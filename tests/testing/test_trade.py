@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from decimal import Decimal
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,16 @@ async def test_a_merchant_counts_the_orders_that_it_cancels(market: Market) -> N
     bought = await market.front.buy(1)
     await market.simulator.complete(bought.order_id)
     assert ("cancelled", 1) in market.merchant.facts()
+
+
+async def test_a_merchant_refunds_a_part_of_an_order_that_it_completes(market: Market) -> None:
+    market.merchant.behaviour.on("cook", "refund:0.50")
+    bought = await market.front.buy(1)
+    await market.simulator.complete(bought.order_id)
+    order = await market.front.read_order(bought.order_id)
+    assert [(one["type"], one["amount"]) for one in order["adjustments"]] == [("refund", "0.50")]
+    amounts = order["amounts"]
+    assert Decimal(amounts["total"]) - Decimal("0.50") == Decimal(amounts["totalAfterAdjustments"])
 
 
 async def test_the_same_seed_wants_the_same(market: Market) -> None:

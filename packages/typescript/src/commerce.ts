@@ -4,7 +4,7 @@ import type * as types from "./api.js";
 import { CatalogFailedError, ConflictError } from "./errors.js";
 import type { Query } from "./operations.js";
 import { byCursor, type Pages } from "./pages.js";
-import type { CallOptions, Service } from "./service.js";
+import type { CallOptions, KeyOptions, Service } from "./service.js";
 import { once, poll, type WaitOptions } from "./waiting.js";
 
 /** When a store switches to a new catalog. */
@@ -328,6 +328,19 @@ export class Commerce {
     options?: CallOptions,
   ): Promise<types.OrderStatusResponse> {
     return this.#service.perform("updateOrderStatus", { path: { orderId }, body: update }, options);
+  }
+
+  /**
+   * Refund, charge or substitute after an order was placed, once for each idempotency key; return the order.
+   *
+   * Repeat a call that failed with the error's `idempotencyKey`.
+   */
+  adjustOrder(
+    orderId: string,
+    request: types.AdjustOrderRequest,
+    { idempotencyKey = crypto.randomUUID(), ...options }: KeyOptions = {},
+  ): Promise<types.CommerceOrder> {
+    return this.#service.perform("adjustOrder", { path: { orderId }, body: request, idempotencyKey }, options);
   }
 
   // --- feeds

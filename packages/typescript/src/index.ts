@@ -23,9 +23,9 @@ export {
   ValidationError,
   WebhookError,
 } from "./errors.js";
-export { type KeyOptions, type Marketfront, toPlace } from "./marketfront.js";
+export { type Marketfront, toPlace } from "./marketfront.js";
 export { Mercato } from "./mercato.js";
 export type { Pages } from "./pages.js";
-export { type CallOptions, type MercatoOptions, type Retries, VERSION } from "./service.js";
+export { type CallOptions, type KeyOptions, type MercatoOptions, type Retries, VERSION } from "./service.js";
 export type { WaitOptions } from "./waiting.js";
 export { verifyWebhook, type WebhookEvent, type WebhookHeaders } from "./webhooks.js";

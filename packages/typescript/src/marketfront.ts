@@ -4,18 +4,8 @@ import type * as types from "./api.js";
 import { ConfigurationError } from "./errors.js";
 import type { Query } from "./operations.js";
 import { byCursor, byOffset, type Pages } from "./pages.js";
-import type { CallOptions, Service } from "./service.js";
+import type { CallOptions, KeyOptions, Service } from "./service.js";
 import { poll, type WaitOptions } from "./waiting.js";
-
-/** The options of Place Order and Cancel Order. */
-export interface KeyOptions extends CallOptions {
-  /**
-   * What makes a repeat harmless: it is done once for each key. Without one a new key is made.
-   *
-   * Give a key that you have stored before, so that you can repeat the call after a crash. An error has the key too.
-   */
-  readonly idempotencyKey?: string | undefined;
-}
 
 /** The methods for a storefront's key or token. */
 export class Marketfront {

@@ -7,6 +7,7 @@ type Public =
   | "docsAsset"
   | "errorPage"
   | "getAccessToken"
+  | "getCatalogSetSchema"
   | "getLlms"
   | "getOpenapi"
   | "healthz"
@@ -72,6 +73,7 @@ export const ROUTES: Readonly<{ [Id in OperationId]: Route<Id> }> = {
   placeOrder: "POST /v1/marketfront/orders/place",
   listMarketfrontOrders: "GET /v1/marketfront/orders",
   getMarketfrontOrder: "GET /v1/marketfront/orders/{orderId}",
+  adjustOrder: "POST /v1/commerce/orders/{orderId}/adjustments",
   cancelOrder: "POST /v1/marketfront/orders/{orderId}/cancel",
   getMarketfrontOrderTimeline: "GET /v1/marketfront/orders/{orderId}/timeline",
   listMarketfrontEvents: "GET /v1/marketfront/events",
@@ -94,6 +96,7 @@ export const REPEATABLE: ReadonlySet<OperationId> = new Set<OperationId>([
   "validateOrder",
   "placeOrder",
   "cancelOrder",
+  "adjustOrder",
   "explainWebhookSignature",
 ]);
 

@@ -60,6 +60,16 @@ export interface CallOptions {
   readonly timeout?: number | undefined;
 }
 
+/** The options of Place Order, Cancel Order and Adjust Order. */
+export interface KeyOptions extends CallOptions {
+  /**
+   * What makes a repeat harmless: it is done once for each key. Without one a new key is made.
+   *
+   * Give a key that you have stored before, so that you can repeat the call after a crash. An error has the key too.
+   */
+  readonly idempotencyKey?: string | undefined;
+}
+
 /** An answer, and the seconds after which to ask again, if the service said so. */
 export interface Reply<T> {
   readonly value: T;

@@ -105,6 +105,13 @@ test("an order is cancelled with one idempotency key in every attempt", async (t
   assert.equal(new Set(sent).size, 1);
 });
 
+test("an order is adjusted with one idempotency key in every attempt", async (t) => {
+  const { received, mercato } = await double(t, problem(503), hangUp, json(201, ORDER));
+  await mercato.commerce.adjustOrder("o", { type: "refund", amount: "1.00", reason: "Cold", lineItemIds: [] });
+  assert.equal(received.length, 3);
+  assert.equal(new Set(received.map(({ headers, body }) => `${headers["idempotency-key"]} ${body}`)).size, 1);
+});
+
 test("a given idempotency key is sent, and is in the error", async (t) => {
   const { received, mercato } = await double(t, problem(409, { errorCode: "ORDER_TOTAL_DIFFERENT" }));
   const fault = await failure(mercato.marketfront.placeOrder(PLACE, { idempotencyKey: "mine" }));

@@ -1,5 +1,6 @@
 """The Commerce surface, for merchants' systems."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import NoneType
@@ -21,6 +22,7 @@ from mercato_contract.catalogs import (
 )
 from mercato_contract.feeds import EventPage
 from mercato_contract.orders import (
+    AdjustOrderRequest,
     CommerceOrder,
     OrderPage,
     OrderState,
@@ -248,6 +250,16 @@ class Commerce:
     def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:
         """Update an order's status, close it, or say when it will be ready, and who brings it when."""
         return Sent(ids=(order_id,), body=update)
+
+    @operation("POST", ORDERS + "/{orderId}/adjustments", CommerceOrder, repeats=True)
+    def adjust_order(
+        self, order_id: Id, adjustment: AdjustOrderRequest, *, idempotency_key: str | None = None
+    ) -> Sent:
+        """Refund, charge or substitute after an order was placed, once for each idempotency key; return the order.
+
+        Without a key a new one is made: repeat a call that failed with the exception's `idempotency_key`.
+        """
+        return Sent(ids=(order_id,), body=adjustment, idempotency_key=idempotency_key or str(uuid.uuid4()))
 
     # --- feeds
 

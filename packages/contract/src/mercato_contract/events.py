@@ -42,6 +42,7 @@ class EventType(StrEnum):
     ORDER_CANCELLED = "order.cancelled"
     ORDER_CREATED = "order.created"
     ORDER_UPDATED = "order.updated"
+    ORDER_ADJUSTED = "order.adjusted"
     CATALOG_SYNC_SUCCEEDED = "catalog.sync.succeeded"
     CATALOG_SYNC_FAILED = "catalog.sync.failed"
     ENDPOINT_CHANGED = "endpoint.changed"
@@ -143,7 +144,7 @@ class OrderCancelledData(_AboutOrder, kw_only=True):
 
 
 class OrderEventData(_AboutOrder, kw_only=True):
-    """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
+    """The data of `order.created`, `order.updated` and `order.adjusted`; `sequence` counts per order from 1."""
 
     sequence: int
     order: Order
@@ -238,7 +239,8 @@ Payload: TypeAlias = (
 class Event(Struct, frozen=True, kw_only=True):
     """A webhook: its types, receiver, address and expected reply. `reply` None means any 2xx.
 
-    `envelope` is the name of its body's schema, and `meaning` the schema's description.
+    `envelope` is the name of its body's schema, and `meaning` the schema's description. One that is `on_request` is in
+    the feed, and isn't sent to event URLs.
     """
 
     name: str
@@ -250,6 +252,7 @@ class Event(Struct, frozen=True, kw_only=True):
     data: type[Payload]
     to: Literal["Commerce", "Marketfront"]
     reply: type[Wire] | None = None
+    on_request: bool = False
 
 
 EVENTS: Final = (
@@ -323,6 +326,17 @@ EVENTS: Final = (
         to="Marketfront",
     ),
     Event(
+        name="orderAdjusted",
+        summary="Order adjusted",
+        description="In the storefront's feed; it isn't sent to event URLs.",
+        envelope="OrderAdjustedEvent",
+        meaning="The merchant has changed what an order costs after it was placed: `data.order.adjustments` has how.",
+        types=(EventType.ORDER_ADJUSTED,),
+        data=OrderEventData,
+        to="Marketfront",
+        on_request=True,
+    ),
+    Event(
         name="endpointChanged",
         summary="Endpoint changed",
         description="POST to your event URL, to the old one if it changed; without one, to "
@@ -339,3 +353,7 @@ EVENTS: Final = (
 
 PAYLOADS: Final[Mapping[str, type[Payload]]] = {kind: event.data for event in EVENTS for kind in event.types}
 """What each type carries."""
+
+
+ON_REQUEST: Final = frozenset(kind for event in EVENTS if event.on_request for kind in event.types)
+"""Types that aren't sent to event URLs."""

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato_contract.carts import (
     DECIMAL,
+    MAX_LINES,
     Amount,
     Cart,
     CartAmounts,
@@ -421,6 +422,77 @@ class Courier(Wire):
     tracking_url: Uri | None = None
 
 
+class AdjustmentType(StrEnum):
+    """What a merchant changed of what an order costs, after it was placed.
+
+    A `refund` takes its amount off, a `fee` adds it; both are positive. The amount of a `substitution` is the
+    difference: negative if the replacement is cheaper, `0` if it costs the same.
+    """
+
+    REFUND = "refund"
+    SUBSTITUTION = "substitution"
+    FEE = "fee"
+
+
+MAX_ADJUSTMENTS: Final = 50
+"""Adjustments of one order."""
+
+
+class AdjustOrderRequest(Wire, kw_only=True):
+    """What the merchant changes of what an order costs, and why."""
+
+    type: AdjustmentType
+    amount: Annotated[
+        Decimal,
+        Meta(
+            description="In the order's currency. Above zero, except for a substitution: then it is the difference, "
+            "negative if the replacement is cheaper.",
+            examples=["4.50"],
+        ),
+    ]
+    reason: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=255,
+            description="Why, as the storefront reads it: not blank and without control characters. It is erased with "
+            "the customer.",
+            pattern=_CODE,
+            extra=validator(_code_fault),
+        ),
+    ]
+    currency: Annotated[str, Meta(description="ISO 4217. If given, it must be the order's.")] | None = None
+    line_item_ids: (
+        Annotated[
+            list[UUID],
+            Meta(max_length=MAX_LINES, description="The lines of the order that it concerns, modifiers too."),
+        ]
+        | None
+    ) = None
+
+
+class OrderAdjustment(Wire, kw_only=True):
+    """A change of what an order costs, after it was placed. The reason is null once the customer is erased."""
+
+    adjustment_id: UUID
+    type: AdjustmentType
+    amount: Amount
+    reason: str | None
+    line_item_ids: tuple[UUID, ...]
+    created_at: Instant
+
+
+class OrderAmounts(Amounts, kw_only=True):
+    """The amounts of a placed order. `total` is what it was placed for, and never changes.
+
+    `totalAfterAdjustments` = total - refunds + fees + substitutions of the order's `adjustments`.
+    """
+
+    total_after_adjustments: (
+        Annotated[Amount, Meta(description="Absent only in events of an earlier release.")] | UnsetType
+    ) = UNSET
+
+
 class _PlacedOrder(Wire, kw_only=True):
     order_id: UUID
     store_id: UUID
@@ -436,7 +508,8 @@ class _PlacedOrder(Wire, kw_only=True):
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
     note: str | None = None
-    amounts: Amounts
+    amounts: OrderAmounts
+    adjustments: tuple[OrderAdjustment, ...] = ()
     customer: Customer | UnsetType = UNSET
     errors: tuple[OrderError, ...] = ()
     created_at: Instant

@@ -28,6 +28,7 @@ from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import search as order_search
 from mercato.features.orders import tokens as order_tokens
+from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
 from mercato.features.orders.jobs import OrderJobs
@@ -339,6 +340,13 @@ def build(
         validations=ordering.placements.validations,
         placements=ordering.placements,
         cancellations=ordering.cancellations,
+        adjustments=Adjustments(
+            db=core.db,
+            clock=core.clock,
+            new_id=core.new_id,
+            lifecycle=core.lifecycle,
+            secrets=vault.derive(idempotency.PURPOSE),
+        ),
         worker=Worker(
             db,
             _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering)

@@ -10,6 +10,7 @@ from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import Feeds
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
+from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
@@ -88,6 +89,7 @@ class Services(Core):
     validations: Validations
     placements: Placements
     cancellations: Cancellations
+    adjustments: Adjustments
     worker: Worker
     write_probe: WriteProbe
     request_log: RequestLog

@@ -20,6 +20,7 @@ DROP: Final = "drop"
 LATE: Final = "late"
 CANCEL: Final = "cancel"
 LEAVE: Final = "leave"
+REFUND: Final = "refund"
 REPEAT: Final = "repeat"
 UNVALIDATED: Final = "unvalidated"
 DECLINED: Final = "declined"
@@ -34,7 +35,7 @@ MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
     "catalog-sync": _ANSWERED,
     "order-cancelled": _ANSWERED,
     "catalog": _ANSWERED,
-    "cook": (ACCEPT, SLOW, CANCEL, LEAVE),
+    "cook": (ACCEPT, SLOW, CANCEL, LEAVE, REFUND),
 }
 """A merchant's operations, and the acts of each."""
 
@@ -78,6 +79,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     STATUS: _Form("500", r"[45]\d\d", "Write a status from 400 to 599."),
     DROP: _Form("drop[:BYTES]", r"\d*", "Write a number, as drop:3, or nothing."),
     LATE: _Form("late[:TIMES]", r"\d*", "Write a number, as late:3, or nothing."),
+    REFUND: _Form("refund:AMOUNT", r"\d{1,12}(\.\d{1,4})?", "Write the amount, as refund:1.50."),
     CANCEL: _Form("cancel:REASON", ".+", "Write the reason, as cancel:Out of dough."),
 }
 

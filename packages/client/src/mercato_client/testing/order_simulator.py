@@ -10,7 +10,7 @@ from mercato_client.testing import acts
 from mercato_client.testing.acts import Act
 from mercato_client.testing.caller import Answer, Caller, ServiceError
 from mercato_client.testing.merchant import MerchantDouble
-from mercato_contract.orders import PICKUP_PATH, OrderState
+from mercato_contract.orders import PICKUP_PATH, AdjustmentType, OrderState
 
 ORDERS: Final = "/v1/commerce/orders"
 
@@ -47,17 +47,25 @@ class OrderSimulator:
         await self.end(order_id, act)
 
     async def end(self, order_id: str, act: Act) -> None:
-        """Complete or cancel an order, unless the service has cancelled it."""
+        """Complete or cancel an order, unless the service has cancelled it. Refund a part if the script wants it."""
         if act.name == acts.CANCEL:
             reply = await self.update(order_id, state=OrderState.CANCELLED, cancelReason=act.argument)
             if reply.status == HTTPStatus.OK:
                 self.merchant.cancelled.add(order_id)
         elif order_id not in self.merchant.cancelled:
             await self.update(order_id, state=OrderState.COMPLETED)
+            if act.name == acts.REFUND:
+                await self.refund(order_id, act.argument)
 
     async def update(self, order_id: str, **change: Any) -> Answer:
         """Update an order's status at the service and return the answer."""
         return await self.caller.post(f"{ORDERS}/{order_id}/status", change)
+
+    async def refund(self, order_id: str, amount: str) -> Answer:
+        """Refund a part of an order at the service, once however often it is called; return the answer."""
+        body = {"type": AdjustmentType.REFUND, "amount": amount, "reason": "Something was missing"}
+        path = f"{ORDERS}/{order_id}/adjustments"
+        return await self.caller.post(path, body, Idempotency_Key=f"refund {amount} {order_id}")
 
     async def run(self, *, workers: int = 1) -> None:
         """Work on every order that is accepted, so many at a time, until cancelled."""

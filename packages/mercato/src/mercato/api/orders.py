@@ -26,8 +26,8 @@ from mercato.features.orders.errors import (
     StoreUnreachable,
 )
 from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
-from mercato.features.orders.listing import list_commerce_orders, list_marketfront_orders
-from mercato.features.orders.record import commerce_order_of, order_of
+from mercato.features.orders.record import commerce_order_of
+from mercato.features.orders.service import list_commerce_orders, list_marketfront_orders
 from mercato.features.stores.errors import StoreNotFound
 from mercato.http import operations
 from mercato.http.head import Head
@@ -36,6 +36,7 @@ from mercato.platform import errors
 from mercato.platform.wire.problem import ProblemFormat, detail_within, represent_detail
 from mercato_contract.orders import (
     MAX_BYTES,
+    AdjustOrderRequest,
     CancelOrderRequest,
     CommerceOrder,
     MarketfrontOrderPage,
@@ -220,7 +221,7 @@ async def list_own_orders(call: Call[None, MarketfrontOrdersQuery]) -> Marketfro
 @marketfront_orders.get(MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder")
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return the current state of an order that this account placed."""
-    return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
+    return (await call.app.orders.get(call.caller, call.ids["orderId"])).storefront_order
 
 
 # --- merchants ------------------------------------------------------------------------------------
@@ -287,3 +288,25 @@ async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatu
     changes nothing.
     """
     return await call.app.orders.update(call.caller, call.ids["orderId"], call.body)
+
+
+@commerce_orders.post(
+    COMMERCE + "/{orderId}/adjustments",
+    summary="Adjust Order",
+    status=201,
+    answer_headers=("Idempotent-Replayed",),
+    request_headers=("Idempotency-Key",),
+    checks_head=_key,
+    problems=(*_KEY_PROBLEMS, OrderNotFound, OrderClosed, errors.Conflict),
+)
+async def adjust_order(call: Call[AdjustOrderRequest, None]) -> Answer[CommerceOrder]:
+    """Record what changed in what an order costs, once for each Idempotency-Key. The answer is the adjusted order.
+
+    A `refund` takes its amount off the total and a `fee` adds it. The amount of a `substitution` is the difference in
+    price. The order's `amounts.totalAfterAdjustments` is the result. Payments are between the storefront and the store:
+    the service moves no money. An accepted order can be adjusted while it is open and once it is completed.
+    """
+    adjusted = await call.app.adjustments.adjust(
+        call.caller, call.ids["orderId"], call.body, key=_key(call.head)
+    )
+    return Answer(raw=adjusted.document, headers=_REPLAYED if adjusted.replayed else ())

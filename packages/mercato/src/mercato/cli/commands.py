@@ -30,7 +30,7 @@ for name, function, text in (
     ("url", "url:url", "URLs: doctor."),
     ("certify", "certify:certify", "Certify a merchant or a storefront."),
     ("customer", "orders:customer", "Customers: erase."),
-    ("console", "credentials:console", "The console: sign in, end sessions."),
+    ("console", "console:console", "The console: sign in, invite people, end sessions."),
     ("doctor", "doctor:doctor", "Find what is wrong, and how to fix it."),
     ("audit", "history:audit", "List who changed what, newest first."),
     ("backup", "copies:backup", "Copy the embedded database while it is in use."),

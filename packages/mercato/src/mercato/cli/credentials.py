@@ -1,10 +1,8 @@
-"""`mercato key`, `secret` and `console`: API keys, secrets that sign webhooks, links that sign a browser in."""
+"""`mercato key` and `secret`: API keys, and secrets that sign webhooks."""
 
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Final
 from uuid import UUID
-
-from cyclopts import Parameter
 
 from mercato.cli import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
@@ -17,7 +15,6 @@ from mercato.cli.output import (
     print_json,
     print_objects,
     print_table,
-    say,
     secret_file,
     view,
 )
@@ -27,13 +24,9 @@ from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.accounts import reseal as reseal_batch
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
-from mercato.features.sign_in import sessions
-from mercato.features.sign_in.model import Grant
+from mercato.features.sign_in import people
 from mercato.platform import clock
-from mercato.platform.telemetry.context import current_context
-from mercato.platform.texts import count_of
-from mercato.settings import Settings
-from mercato_contract.wire import Instant, Wire, instant, redacted, rfc3339
+from mercato_contract.wire import Instant, Wire, instant, redacted
 
 key = group("key", "API keys: create, list, roll, revoke.")
 
@@ -69,9 +62,13 @@ class KeyEntry(Wire):
 
 
 class Revoked(KeyEntry):
-    """A revoked key, and the keys that descend from it: those that were active before, with their present state."""
+    """A revoked key, and the keys that descend from it: those that were active before, with their present state.
+
+    `people` are the names of those who were invited in the console sessions of these keys.
+    """
 
     descendants: list[KeyEntry]
+    people: list[str]
 
 
 class ListedKey(KeyEntry):
@@ -181,10 +178,11 @@ async def revoke(
 ) -> None:
     """Revoke a key permanently: every server refuses it within 2 seconds.
 
-    Lists the keys that descend from it: those that were made in its console sessions, and in sessions of those.
+    Lists the keys that descend from it: those that were made in its console sessions, and in sessions of those. So it
+    does with the people who were invited there.
 
     Args:
-        with_descendants: Revoke the keys that descend from it, too.
+        with_descendants: Revoke the keys that descend from it, too, and remove the people.
 
     """
     async with opened(data_dir) as core, core.db.write() as tx:
@@ -195,10 +193,15 @@ async def revoke(
             found = [await credentials.get_key(tx, str(one.id)) for one in ended]
         else:
             found = await credentials.list_descendants(tx, old, now=clock.now())
+        invited = await people.list_invited_with(tx, old.partner_id, {old.id, *(one.id for one in found)})
+        if with_descendants:
+            for person in invited:
+                await people.remove(tx, person)
         old = await credentials.get_key(tx, str(old.id))
     if json:
         entries = [_entry(one) for one in found]
-        print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries))
+        names = [one.name for one in invited]
+        print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries, people=names))
         return
     note(f"The key {old.prefix} {'is revoked' if revoked else 'was revoked already'}.")
     if found:
@@ -208,6 +211,13 @@ async def revoke(
             else "Keys that descend from it are still valid. Revoke them, too, with --with-descendants:"
         )
         print_objects(COLUMNS, found, empty="")
+    if invited:
+        note(
+            "These people, who were invited with it, were removed:"
+            if with_descendants
+            else "These people, who were invited with it, can still sign in. Remove them, too, with --with-descendants:"
+        )
+        print_table(("Name", "Role"), [(one.name, one.role.words) for one in invited], empty="")
 
 
 def _only_surface(owner: Partner) -> Surface:
@@ -339,96 +349,3 @@ async def list_secrets(
     print_table(("Id", "Created", "Ends", "Secret"), rows, empty="This partner has no signing secret.")
     if not reveal:
         note("Add --reveal to see them.")
-
-
-console = group("console", "The console: sign in, end sessions.")
-
-
-@redacted("url")
-class Link(Wire):
-    """A one-time link."""
-
-    url: str
-    expires_at: Instant
-    partner_id: UUID | None
-    read_only: bool
-
-
-class Ended(Wire):
-    """How many sessions ended."""
-
-    partner_id: UUID | None
-    ended: int
-
-
-@console.command
-async def link(
-    *,
-    operator: bool = False,
-    partner: Annotated[
-        str | None, Parameter(help="The id or name of the partner whose account it opens.")
-    ] = None,
-    read_only: bool = False,
-    json: Json = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Print a link that signs one browser in, once, within 15 minutes.
-
-    Its address begins with MERCATO_PUBLIC_URL, or else with this machine's.
-
-    Args:
-        operator: Into the operator's account, which sees all partners.
-        read_only: The session changes nothing.
-
-    """
-    if operator == (partner is not None):
-        raise UnusableError("Say whose account it opens: --operator, or --partner NAME.")
-    async with opened(data_dir) as core, core.db.write() as tx:
-        context = current_context()
-        assert context is not None, "a command says who typed it"
-        partner_id = await find_partner_id(tx, partner)
-        grant = Grant(partner_id=partner_id, created_by=context.actor, read_only=read_only)
-        made = await sessions.create_link(tx, grant, now=clock.now())
-    url = f"{_base_url(core.settings)}/console/links/{made.token}"
-    if json:
-        expires_at = rfc3339(made.expires_at)
-        print_json(Link(url=url, expires_at=expires_at, partner_id=partner_id, read_only=read_only))
-        return
-    say(url)
-    note("Open it within 15 minutes. It signs in one browser, once.")
-
-
-@console.command
-async def end_sessions(
-    *,
-    operator: bool = False,
-    partner: Annotated[
-        str | None, Parameter(help="The id or name of the partner whose sessions end.")
-    ] = None,
-    json: Json = False,
-    data_dir: DataDir = None,
-) -> None:
-    """End all sessions of an account at once, and withdraw its links that weren't opened yet.
-
-    Keys and passkeys stay valid, and can begin new sessions.
-
-    Args:
-        operator: Those of the operators' account.
-
-    """
-    if operator == (partner is not None):
-        raise UnusableError("Say whose sessions end: --operator, or --partner NAME.")
-    async with opened(data_dir) as core, core.db.write() as tx:
-        partner_id = await find_partner_id(tx, partner)
-        ended = await sessions.end_all_sessions(tx, partner_id, now=clock.now())
-    if json:
-        print_json(Ended(partner_id=partner_id, ended=ended))
-        return
-    note(f"{count_of(ended, 'session')} ended.")
-
-
-def _base_url(settings: Settings) -> str:
-    if settings.public_url is not None:
-        return settings.public_url.rstrip("/")
-    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  # every address
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -14,7 +14,7 @@ from mercato.features.partners.queries import find_names, find_prefixes
 from mercato.features.requests.queries import Filter, list_refused
 from mercato.features.stores.operators import get_store_id
 from mercato.platform import clock
-from mercato.platform.db.audit import Entry, list_entries
+from mercato.platform.db.audit import AuditEntry, list_entries
 from mercato.platform.db.engine import Read
 from mercato_contract.requests import RefusedRequest
 from mercato_contract.wire import Instant, Wire, parse_uuid
@@ -44,26 +44,26 @@ class Names(Struct, frozen=True):
     partners: Mapping[UUID, str]
     keys: Mapping[UUID, str]
 
-    def partner(self, entry: Entry) -> str | None:
+    def partner(self, entry: AuditEntry) -> str | None:
         return None if entry.partner_id is None else self.partners.get(entry.partner_id)
 
-    def actor(self, entry: Entry) -> str | None:
+    def actor(self, entry: AuditEntry) -> str | None:
         """Return the actor with the prefix of its key in place of the id; None if it isn't a key that exists."""
         key_id = _key_of_actor(entry)
         prefix = None if key_id is None else self.keys.get(key_id)
         return None if prefix is None else entry.actor.replace(str(key_id), prefix)
 
-    def subject(self, entry: Entry) -> str | None:
+    def subject(self, entry: AuditEntry) -> str | None:
         key_id, partner_id = _subject_id(entry, "key"), _subject_id(entry, "partner")
         if key_id is not None:
             return self.keys.get(key_id)
         return None if partner_id is None else self.partners.get(partner_id)
 
-    def shown_subject(self, entry: Entry) -> str:
+    def shown_subject(self, entry: AuditEntry) -> str:
         return " ".join(filter(None, (entry.subject_type, self.subject(entry) or entry.subject_id)))
 
 
-async def _find_names(tx: Read, entries: Sequence[Entry]) -> Names:
+async def _find_names(tx: Read, entries: Sequence[AuditEntry]) -> Names:
     partner_ids = [(one.partner_id, _subject_id(one, "partner")) for one in entries]
     key_ids = [(_key_of_actor(one), _subject_id(one, "key")) for one in entries]
     return Names(
@@ -72,13 +72,13 @@ async def _find_names(tx: Read, entries: Sequence[Entry]) -> Names:
     )
 
 
-def _key_of_actor(entry: Entry) -> UUID | None:
+def _key_of_actor(entry: AuditEntry) -> UUID | None:
     """Return the id of the key that acted, itself or through the console; None for any other actor."""
     prefix, _, key_id = entry.actor.rpartition(":")
     return parse_uuid(key_id) if prefix in {"key", "console:key"} else None
 
 
-def _subject_id(entry: Entry, subject_type: str) -> UUID | None:
+def _subject_id(entry: AuditEntry, subject_type: str) -> UUID | None:
     if entry.subject_type != subject_type or entry.subject_id is None:
         return None
     return parse_uuid(entry.subject_id)
@@ -96,7 +96,7 @@ def _columns(names: Names) -> dict[str, Column]:
     }
 
 
-def _change(names: Names, entry: Entry) -> Change:
+def _change(names: Names, entry: AuditEntry) -> Change:
     return view(
         Change,
         entry,

@@ -33,7 +33,7 @@ from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.prefixes import shorten
 from mercato.platform.texts import count_of
-from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.orders import CommerceLine, OrderAdjustment, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire
 
@@ -63,9 +63,11 @@ class OrderEntry(Wire):
 
 
 class Detail(OrderEntry):
-    """An order with its lines, the store's reasons for a refusal, and its timeline."""
+    """An order with its lines, its adjustments, the store's reasons for a refusal, and its timeline."""
 
     estimated_ready_at: Instant | None
+    adjustments: tuple[OrderAdjustment, ...]
+    total_after_adjustments: str
     lines: tuple[CommerceLine, ...]
     errors: tuple[OrderError, ...]
     timeline: list[TimelineEntry]
@@ -210,6 +212,13 @@ def _facts(summary: OrderSummary) -> list[tuple[str, object]]:
 def _print(found: OrderDetail) -> None:
     print_facts(*_facts(found.summary), ("Ready", found.estimated_ready_at))
     say("", "Lines:", *_lines(found.lines, "  "))
+    if found.adjustments:
+        say("", "Adjusted:")
+        for one in found.adjustments:
+            reason = "" if one.reason is None else f": {one.reason}"
+            amount = f"{one.type.value} of {one.amount} {found.summary.currency}"
+            say(*wrap(f"{format_instant(one.created_at)}  {amount}{reason}", first="  ", indent="    "))
+        say(f"  Total after adjustments: {found.total_after_adjustments} {found.summary.currency}")
     if found.errors:
         say("", "Refused because:")
         for error in found.errors:

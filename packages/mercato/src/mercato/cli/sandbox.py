@@ -211,7 +211,7 @@ def merchant(
 
     Operations: validate, place, cancel, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
     wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
-    for cook: cancel:REASON, leave. After an act: x3 (three times), always, 20% (by chance).
+    for cook: cancel:REASON, leave, refund:AMOUNT. After an act: x3 (three times), always, 20% (by chance).
 
     Args:
         port: Port to listen on; 0 takes a free one.

@@ -10,6 +10,7 @@ from mercato.console.screen import Visit
 from mercato.features import lookup
 from mercato.features.lookup import Scope
 from mercato.features.partners.model import Surface
+from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.pages import MALFORMED
@@ -91,7 +92,7 @@ async def order_of(tx: Read, visit: Visit, filters: Filters[Any], side: Surface 
 
 def scope_of(visit: Visit, side: Surface | None) -> Scope:
     """Return what may be found, with all sides of the account or one: an operator finds all."""
-    customers = not visit.session.grant.read_only
+    customers = visit.may(Permission.FIND_CUSTOMERS)
     if visit.session.partner is None:
         return Scope(customers=customers)
     surfaces = visit.surfaces if side is None else (visit.caller_of(side).surface,)

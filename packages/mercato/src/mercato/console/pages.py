@@ -87,9 +87,9 @@ async def static_file(call: Call[None, None]) -> Answer[str]:
 @pages.post("/console/links/{path:path}", summary="Sign in with a one-time link", checks_head=check_form)
 async def open_link(call: Call[ReadBody, None]) -> Answer[str]:
     await _load()
-    from mercato.console import sign_in, site
+    from mercato.console import invitations, site
 
-    return await site.enter(call, sign_in.open_link)
+    return await site.enter(call, invitations.open_link)
 
 
 @pages.get("/console/passkey", summary="Challenge for a passkey")

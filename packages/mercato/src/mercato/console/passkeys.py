@@ -1,4 +1,4 @@
-"""Sign-in of operators with passkeys, and the site that these are for."""
+"""Sign-in with passkeys, and the site that these are for."""
 
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -10,7 +10,6 @@ from mercato.console.forms import MAX_FORM, decode_form
 from mercato.console.rendering import render, render_refusal
 from mercato.console.sign_in import end_previous, signed_in, work_context
 from mercato.features.sign_in import passkeys
-from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.passkeys import Challenges, Site
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, ReadBody
@@ -60,9 +59,9 @@ async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> 
         return render("passkey_sign_in.html", title="Sign in with a passkey", console=None, options=options)
     try:
         credential = decode_form(Assertion, await call.body(MAX_FORM)).credential
-        set_context(work_context(call, "console.signIn", Grant(partner_id=None, created_by="passkey")))
         async with app.db.read() as tx:
             use = await passkeys.verify(tx, challenges, site, credential, purpose=SIGN_IN, now=now)
+        set_context(work_context(call, "console.signIn", use.grant))
         async with app.db.write() as writing:
             await end_previous(cookies, writing, now=now)
             token = await passkeys.sign_in(writing, use, now=now)

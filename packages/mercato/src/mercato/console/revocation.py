@@ -1,20 +1,22 @@
 """Revoking a key, with the keys that descend from it or without: the question, and the answer to it."""
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from mercato.console.screen import Question, Visit
 from mercato.features.partners import credentials
 from mercato.features.partners.model import ApiKey
+from mercato.features.sign_in import people
+from mercato.features.sign_in.model import Person
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire
 
 SIGNED_OUT: Final = "It began this session, so you are signed out."
 
 
 class RevokeForm(Wire):
-    """`descendants`: also revoke the keys that were made in the key's console sessions."""
+    """`descendants`: also revoke the keys that were made in the key's console sessions, and remove who was invited."""
 
     descendants: bool = False
 
@@ -22,23 +24,30 @@ class RevokeForm(Wire):
 async def ask_to_revoke(tx: Read, visit: Visit, key: ApiKey, *, back: str) -> Question:
     """Return the question, which lists the keys that descend from the key."""
     found = await credentials.list_descendants(tx, key, now=visit.app.clock())
+    invited = await people.list_invited_with(tx, key.partner_id, {key.id, *(one.id for one in found)})
     own: UUID | None = visit.session.grant.key_id
     text = [
         f"Requests with {key.prefix} are permanently refused within 2 seconds. Its console sessions end, too."
     ]
     if own == key.id:
         text.append(SIGNED_OUT)
-    if not found:
+    if not found and not invited:
         return Question("Revoke the key?", " ".join(text), back=back)
-    text.append("These keys descend from it: they were made in its console sessions, and stay valid.")
-    also = "Also revoke the keys that descend from it"
+    text.append(
+        "These keys and people descend from it: they were made and invited in its console sessions, and stay."
+        if invited
+        else "These keys descend from it: they were made in its console sessions, and stay valid."
+    )
+    also = "Also revoke the keys that descend from it" if found else "Also remove the people"
+    if found and invited:
+        also += " and remove the people"
     if own in {one.id for one in found}:
         also += ", one of which began this session"
     return Question(
         "Revoke the key?",
         " ".join(text),
         back=back,
-        names=tuple(_name(one) for one in found),
+        names=(*(_name(one) for one in found), *(f"{one.name}, {one.role.words}" for one in invited)),
         choice=("descendants", also),
     )
 
@@ -48,13 +57,26 @@ async def revoke(tx: Write, visit: Visit, key: ApiKey) -> str:
     clock = visit.app.clock
     revoked = await credentials.revoke_key(tx, key, now=clock)
     done = f"The key {key.prefix} {'is revoked' if revoked else 'was revoked already'}"
+    descendants = await credentials.list_descendants(tx, key, now=clock())
+    invited = await people.list_invited_with(tx, key.partner_id, {key.id, *(one.id for one in descendants)})
     if visit.fields(RevokeForm).descendants:
-        count = len(await credentials.revoke_descendants(tx, key, now=clock))
-        return f"{done}, with {count_of(count, 'key')} that descended from it."
-    count = len(await credentials.list_descendants(tx, key, now=clock()))
-    if count == 0:
+        descendants = await credentials.revoke_descendants(tx, key, now=clock)
+        for person in invited:
+            await people.remove(tx, person)
+        counted = _counted(descendants, invited)
+        return f"{done}, with {counted} that descended from it." if counted else f"{done}."
+    counted = _counted(descendants, invited)
+    if not counted:
         return f"{done}."
-    return f"{done}. Still valid: {count_of(count, 'key')} that {'descends' if count == 1 else 'descend'} from it."
+    verb = "descends" if len(descendants) + len(invited) == 1 else "descend"
+    return f"{done}. Still valid: {counted} that {verb} from it."
+
+
+def _counted(keys: Sequence[ApiKey], invited: Sequence[Person]) -> str:
+    counts = [(len(keys), "key", "keys"), (len(invited), "person", "people")]
+    return " and ".join(
+        f"{count} {one if count == 1 else several}" for count, one, several in counts if count
+    )
 
 
 def _name(key: ApiKey) -> str:

@@ -15,11 +15,13 @@ from msgspec import Struct
 from mercato.console.forms import MAX_FORM, decode_fields, decode_form, read_query, read_upload
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.model import Session
+from mercato.features.sign_in.roles import Permission
 from mercato.http.browsers import MULTIPART
 from mercato.http.head import Head
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import WorkContext
 from mercato.services import Services
+from mercato_contract.wire import redacted
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ NAVIGATION: Final = (
     ("Certification", MERCHANTS),
     ("Audit", OPERATORS),
     ("Erasure", OPERATORS),
+    ("People", EVERYBODY),
     ("Account", EVERYBODY),
 )
 """The entries of the navigation in their order."""
@@ -90,6 +93,16 @@ class Done(Struct, frozen=True):
     timezone: str | None = None
 
 
+@redacted("text")
+class Secret(Struct, frozen=True):
+    """What is shown once, with what to know about it, and the page to go back to: its name and path."""
+
+    name: str
+    text: str
+    notes: tuple[str, ...]
+    back: tuple[str, str]
+
+
 class Question(Struct, frozen=True):
     """What is asked before something that can't be undone. The page has the button `Confirm`.
 
@@ -120,6 +133,10 @@ class Visit:
     @property
     def is_operator(self) -> bool:
         return self.session.partner is None
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether the session's role includes it."""
+        return self.session.may(permission)
 
     @property
     def store_id(self) -> UUID | None:
@@ -191,8 +208,8 @@ class Screen(Struct, frozen=True, kw_only=True):
     ask: Ask | None = None
     whole_account: bool = False
     """Not for sessions that see one store alone."""
-    changes: bool = True
-    """Whether the action changes something, so that a read-only session is refused."""
+    needs: Permission
+    """What the session's role must include. It is checked before the handler runs."""
     max_form: int = MAX_FORM
     """Bytes of the action's form."""
 
@@ -208,11 +225,17 @@ class Screens:
     def __iter__(self) -> Iterator[Screen]:
         return iter(self._all)
 
-    def get(self, path: str, *, audiences: frozenset[Audience] | None = None) -> Callable[[Show], Show]:
+    def get(
+        self,
+        path: str,
+        *,
+        audiences: frozenset[Audience] | None = None,
+        needs: Permission = Permission.SEE,
+    ) -> Callable[[Show], Show]:
         """Declare the handler below as what a path shows."""
 
         def add(show: Show) -> Show:
-            self._add(path, show.__name__, audiences, show=show)
+            self._add(path, show.__name__, audiences, show=show, needs=needs)
             return show
 
         return add
@@ -221,15 +244,15 @@ class Screens:
         self,
         path: str,
         *,
+        needs: Permission,
         audiences: frozenset[Audience] | None = None,
         ask: Ask | None = None,
-        changes: bool = True,
         max_form: int = MAX_FORM,
     ) -> Callable[[Act], Act]:
         """Declare the handler below as an action. With `ask`, a GET of the path shows the question."""
 
         def add(act: Act) -> Act:
-            self._add(path, act.__name__, audiences, act=act, ask=ask, changes=changes, max_form=max_form)
+            self._add(path, act.__name__, audiences, act=act, ask=ask, needs=needs, max_form=max_form)
             return act
 
         return add

@@ -43,8 +43,13 @@ async def open_link(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]
             await end_previous(cookies, writing, now=now)
             made = await sessions.sign_in(writing, token, now=now)
     except LinkRefused as refused:
-        return render("link_refused.html", status=410, title=refused.title, console=None, refused=refused)
+        return refuse_link(refused)
     return signed_in(cookies, made)
+
+
+def refuse_link(refused: LinkRefused) -> Answer[str]:
+    """Return the page that says why a link signs nobody in."""
+    return render("link_refused.html", status=410, title=refused.title, console=None, refused=refused)
 
 
 def signed_in(cookies: Cookies, token: str) -> Answer[str]:

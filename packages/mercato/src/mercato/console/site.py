@@ -5,6 +5,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
@@ -37,6 +38,7 @@ from mercato.console.screens import (
     menus,
     orders,
     overview,
+    people,
     playground,
     requests,
     search,
@@ -57,6 +59,7 @@ from mercato.features.partners.model import (
 )
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session, is_signed_on
+from mercato.features.sign_in.roles import Permission, Role
 from mercato.http.body import GZIP, best_coding, gzipped
 from mercato.http.browsers import prefix_links
 from mercato.http.operations import Answer, Call, ReadBody
@@ -84,6 +87,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *audit.screens,
     *erasure.screens,
     *certification.screens,
+    *people.screens,
     *account.screens,
 )
 
@@ -197,6 +201,7 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     view = _view(session, path, message, now=call.app.clock(), timezone=cookies.read(TIMEZONE))
     try:
         screen, ids = _find_screen(session, call.head.method, path)
+        _check_role(session, screen, call.head.method)
         form = await call.body(screen.max_form) if call.head.method == "POST" else b""
         visit = Visit(call.app, call.head, session, screen.action, path, ids, form)
         set_context(visit.context)
@@ -229,19 +234,30 @@ def _moved(call: Call[ReadBody, None]) -> Answer[str] | None:
 
 def _find_screen(session: Session, method: str, path: str) -> tuple[Screen, Mapping[str, UUID]]:
     """Return the screen of a path that the session may see, and the ids in it. Raises NotFound, MethodNotAllowed."""
-    match = _ROUTES.find_among(method, f"/{path}", lambda screen: _may_see(session, screen))
+    match = _ROUTES.find_among(method, f"/{path}", lambda screen: _has(session, screen))
     if match.invalid_id is not None:
         raise errors.NotFound(_MISSING)
     return match.endpoint, match.ids
 
 
+def _check_role(session: Session, screen: Screen, method: str) -> None:
+    """Raise Forbidden unless the session's role includes what the screen needs."""
+    if session.may(screen.needs):
+        return
+    nothing = ", so nothing was done" if method == "POST" else ""
+    if session.person is None and session.role is Role.READ_ONLY:
+        raise errors.Forbidden(
+            f"This session is read-only{nothing}. Sign in with a link that isn't read-only."
+        )
+    whom = "an admin of this service" if session.partner is None else "a manager of the account"
+    if Role.MANAGER is session.role:
+        whom = "whoever has the account's API key: its link"
+    raise errors.Forbidden(f"The role {session.role.words} doesn't include this{nothing}. Ask {whom}.")
+
+
 async def _result(screen: Screen, visit: Visit) -> Page | Done | Question:
     if visit.head.method == "POST":
         assert screen.act is not None
-        if screen.changes and visit.session.grant.read_only:
-            raise errors.Forbidden(
-                "This session is read-only, so nothing was done. Sign in with a link that isn't read-only."
-            )
         return await screen.act(visit)
     if screen.show is not None:
         return await screen.show(visit)
@@ -321,7 +337,10 @@ def _view(
         "message": message,
         "account": "Operator" if session.partner is None else session.partner.name,
         "is_operator": session.partner is None,
-        "read_only": session.grant.read_only,
+        "person": None if session.person is None else session.person.name,
+        "role": _tag(session),
+        "may": partial(_may_press, session),
+        "finds_customers": session.may(Permission.FIND_CUSTOMERS),
         "store_id": session.grant.store_id,
         "now": now,
         "timezone": timezone if timezone in timezones() else UTC,
@@ -329,15 +348,36 @@ def _view(
     return {"console": console}
 
 
-def _may_see(session: Session, screen: Screen) -> bool:
+def _tag(session: Session) -> str | None:
+    """Return what the frame says of the role: nothing of a link that may do all."""
+    if session.person is not None:
+        return session.role.words
+    return "Read-only" if session.role is Role.READ_ONLY else None
+
+
+def _has(session: Session, screen: Screen) -> bool:
+    """Return whether the session's account has the screen, whatever its role is."""
     if screen.whole_account and session.grant.store_id is not None:
         return False
     return bool(screen.audiences & audiences_of(session))
 
 
+def _may_open(session: Session, screen: Screen) -> bool:
+    return _has(session, screen) and session.may(screen.needs)
+
+
+def _may_press(session: Session, path: str) -> bool:
+    """Return whether the session can send a form to the path: buttons are shown to those for whom they work."""
+    try:
+        screen, _ = _find_screen(session, "POST", path.removeprefix("/console/"))
+    except Problem:
+        return False
+    return session.may(screen.needs)
+
+
 def _navigation(session: Session) -> list[tuple[str, str]]:
     """Return the names and paths of what the session can open."""
-    there = {screen.path for screen in SCREENS if screen.show is not None and _may_see(session, screen)}
+    there = {screen.path for screen in SCREENS if screen.show is not None and _may_open(session, screen)}
     mine = audiences_of(session)
     return [
         (name, f"/console/{path_of(name)}")

@@ -21,6 +21,7 @@ from mercato.features.partners import accounts
 from mercato.features.partners.model import OpenOrdersError
 from mercato.features.partners.tables import api_keys
 from mercato.features.requests import queries as requests
+from mercato.features.sign_in import people
 from mercato.features.sign_in import sessions as console
 from mercato.features.stores import queries
 from mercato.features.stores.cache import TOPIC, publish_change
@@ -114,6 +115,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
     async with db.write() as tx:
         await certification.delete_of_partner(tx, partner_id)
         await console.delete_of_partner(tx, partner_id)
+        await people.delete_of_partner(tx, partner_id)
         await accounts.delete_partner(tx, partner_id)
 
 

@@ -19,6 +19,7 @@ from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNo
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface
+from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
@@ -124,7 +125,9 @@ async def _ask_to_activate(visit: Visit) -> Question:
     return Question("Activate this set?", text, back=back, names=lines)
 
 
-@screens.post("catalogs/{run}/activate", audiences=MERCHANTS, ask=_ask_to_activate)
+@screens.post(
+    "catalogs/{run}/activate", needs=Permission.CHANGE_CATALOGS, audiences=MERCHANTS, ask=_ask_to_activate
+)
 async def activate_set(visit: Visit) -> Done:
     async with visit.app.db.read() as tx:
         run = await _run(tx, visit)
@@ -136,7 +139,7 @@ async def activate_set(visit: Visit) -> Done:
     return Done("The store serves this set now.", to=f"/console/catalogs/{run.id}")
 
 
-@screens.post("catalogs/{run}/cancel", audiences=MERCHANTS)
+@screens.post("catalogs/{run}/cancel", needs=Permission.CHANGE_CATALOGS, audiences=MERCHANTS)
 async def cancel_activation(visit: Visit) -> Done:
     async with visit.app.db.read() as tx:
         run = await _run(tx, visit)

@@ -16,6 +16,7 @@ from mercato.features.certification.report import (
     public_keys,
     verify,
 )
+from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.audit import audit
 from mercato.platform.errors import NotFound, ValidationFailed
 from mercato_contract.wire import Wire
@@ -57,7 +58,7 @@ async def list_reports(visit: Visit) -> Page:
     return Page("certification.html", "Certification", values)
 
 
-@screens.post("certification", max_form=MAX_UPLOAD)
+@screens.post("certification", needs=Permission.CERTIFY, max_form=MAX_UPLOAD)
 async def upload_report(visit: Visit) -> Done:
     app, partner_id = visit.app, _partner_id(visit)
     # A large report takes longer than a request may hold up others.
@@ -100,7 +101,7 @@ async def _ask_to_delete(visit: Visit) -> Question:
     return Question("Delete the report?", "It is permanently deleted from this service.", back=back)
 
 
-@screens.post("certification/{report}/delete", ask=_ask_to_delete)
+@screens.post("certification/{report}/delete", needs=Permission.CERTIFY, ask=_ask_to_delete)
 async def delete_report(visit: Visit) -> Done:
     report_id, partner_id = visit.ids["report"], _partner_id(visit)
     async with visit.app.db.write() as tx:

@@ -13,6 +13,7 @@ from mercato.console.filters import Filters, order_of, partner_of, read_filters,
 from mercato.console.forms import read_fields, read_query
 from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
 from mercato.features.partners.model import Surface
+from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
 from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.queries import DeliveryFilter
@@ -94,15 +95,14 @@ async def list_deliveries(visit: Visit) -> Page:
 @screens.get("webhooks/{delivery}")
 async def show_delivery(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
-    body = bytes(delivery.body)
-    if visit.session.grant.read_only:
-        # Read-only sessions see no customers, no more than operators do.
-        body = operators.mask_body(delivery.type, body)
+    if not visit.may(Permission.SEE_CUSTOMERS):
+        delivery = operators.mask_delivery(delivery)
+    sees_all = visit.may(Permission.SEE_KEYS) and not visit.is_operator
     values = {
         "delivery": delivery,
-        "body": msgspec.json.format(body, indent=2).decode(),
-        # The query may be what grants access, which is the partner's.
-        "address": delivery.url.partition("?")[0] if visit.is_operator else delivery.url,
+        "body": msgspec.json.format(bytes(delivery.body), indent=2).decode(),
+        # The query may be what grants access, which is the partner's, and of its people for those who see keys.
+        "address": delivery.url if sees_all else delivery.url.partition("?")[0],
         "why_not": STORE_CALLS.get(delivery.type),
         "partner": await _partner(visit) if visit.is_operator else None,
     }
@@ -115,7 +115,7 @@ async def _partner(visit: Visit) -> tuple[UUID, str | None] | None:
         return await operators.find_partner(tx, visit.ids["delivery"])
 
 
-@screens.post("webhooks/{delivery}/resend")
+@screens.post("webhooks/{delivery}/resend", needs=Permission.CHANGE_ORDERS)
 async def resend_delivery(visit: Visit) -> Done:
     delivery, surface = await _read(visit)
     now = visit.app.clock()
@@ -130,7 +130,7 @@ async def resend_delivery(visit: Visit) -> Done:
     )
 
 
-@screens.post("webhooks/resend-failed")
+@screens.post("webhooks/resend-failed", needs=Permission.CHANGE_ORDERS)
 async def resend_failed(visit: Visit) -> Done:
     filters = read_filters(DeliveriesQuery, read_fields(visit.form))
     async with visit.app.db.read() as tx:
@@ -170,7 +170,7 @@ class SignatureForm(Wire):
     received_at: Instant | None = None
 
 
-@screens.get("webhooks/{delivery}/signature", audiences=PARTNERS)
+@screens.get("webhooks/{delivery}/signature", needs=Permission.SEE_CUSTOMERS, audiences=PARTNERS)
 async def show_signature(visit: Visit) -> Page:
     delivery, _ = await _read(visit)
     last = delivery.attempt_log[-1].at if delivery.attempt_log else None
@@ -179,7 +179,12 @@ async def show_signature(visit: Visit) -> Page:
     return _signature_page(delivery, form, None)
 
 
-@screens.post("webhooks/{delivery}/signature", audiences=PARTNERS, changes=False, max_form=MAX_SIGNATURE_FORM)
+@screens.post(
+    "webhooks/{delivery}/signature",
+    needs=Permission.SEE_CUSTOMERS,
+    audiences=PARTNERS,
+    max_form=MAX_SIGNATURE_FORM,
+)
 async def explain_signature(visit: Visit) -> Page:
     """Explain the signature of a webhook as it was received. Nothing is changed or stored."""
     # Imported on first use, as the API does.

@@ -11,12 +11,23 @@ from msgspec import Meta, Struct
 
 from mercato.console.limits import with_stores
 from mercato.console.revocation import ask_to_revoke, revoke
-from mercato.console.screen import MERCHANTS, PARTNERS, STOREFRONTS, Done, Page, Question, Screens, Visit
+from mercato.console.screen import (
+    MERCHANTS,
+    PARTNERS,
+    STOREFRONTS,
+    Done,
+    Page,
+    Question,
+    Screens,
+    Secret,
+    Visit,
+)
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
 from mercato.features.partners.limits import PER_STORE
 from mercato.features.partners.model import AccountError, ApiKey, KeyState, Partner, Surface
 from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
+from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
 from mercato.http.operations import Rate
@@ -30,6 +41,7 @@ from mercato_contract.wire import Wire, redacted
 screens: Final = Screens(PARTNERS, whole_account=True)
 
 KEYS: Final = "/console/keys"
+BACK: Final = ("Keys", KEYS)
 
 _HOURS: Final = int(OVERLAP / timedelta(hours=1))
 
@@ -58,15 +70,6 @@ class TokenForm(Wire):
     origin: Annotated[str, Meta(max_length=2048)] | None = None
 
 
-@redacted("text")
-class Secret(Struct, frozen=True):
-    """What is shown once, with what to know about it."""
-
-    name: str
-    text: str
-    notes: tuple[str, ...]
-
-
 class Usage(Struct, frozen=True):
     """Requests of one kind: the limit a minute, what the stores add to it, and how many were counted in this minute."""
 
@@ -76,7 +79,7 @@ class Usage(Struct, frozen=True):
     used: int
 
 
-@screens.get("keys")
+@screens.get("keys", needs=Permission.SEE_KEYS)
 async def show_keys(visit: Visit) -> Page:
     partner, app, now = _partner(visit), visit.app, visit.app.clock()
     query = visit.filters(KeysQuery)
@@ -114,7 +117,7 @@ async def show_keys(visit: Visit) -> Page:
     return Page("keys.html", "Keys", values)
 
 
-@screens.post("keys")
+@screens.post("keys", needs=Permission.MAKE_KEYS)
 async def create_key(visit: Visit) -> Page:
     form, partner, now = visit.fields(NewKeyForm), _partner(visit), visit.app.clock
     surface = form.surface or visit.surfaces[0]
@@ -139,7 +142,7 @@ async def create_key(visit: Visit) -> Page:
     return _shown("Key created", _new_key(made, *_expiry(made, parent)))
 
 
-@screens.post("keys/{key}/roll")
+@screens.post("keys/{key}/roll", needs=Permission.MAKE_KEYS)
 async def roll_key(visit: Visit) -> Page:
     async with visit.app.db.write() as tx:
         parent = await _parent(tx, visit)
@@ -155,14 +158,14 @@ async def _ask_to_revoke(visit: Visit) -> Question:
         return await ask_to_revoke(tx, visit, await _key(tx, visit), back=KEYS)
 
 
-@screens.post("keys/{key}/revoke", ask=_ask_to_revoke)
+@screens.post("keys/{key}/revoke", needs=Permission.CHANGE_KEYS, ask=_ask_to_revoke)
 async def revoke_key(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         done = await revoke(tx, visit, await _key(tx, visit))
     return Done(done, to=KEYS)
 
 
-@screens.post("keys/rotate-secret")
+@screens.post("keys/rotate-secret", needs=Permission.MAKE_KEYS)
 async def rotate_secret(visit: Visit) -> Page:
     """Rotate the account's secret, which signs the webhooks of both sides of a partner of both kinds."""
     app = visit.app
@@ -177,10 +180,10 @@ async def rotate_secret(visit: Visit) -> Page:
         f"Webhooks are signed with this secret and the one before for {_HOURS} hours, then with this one alone.",
         "Let your receiver accept both until then.",
     )
-    return _shown("Secret rotated", Secret("Signing secret", text, notes))
+    return _shown("Secret rotated", Secret("Signing secret", text, notes, BACK))
 
 
-@screens.post("keys/event-url", audiences=STOREFRONTS)
+@screens.post("keys/event-url", needs=Permission.CHANGE_KEYS, audiences=STOREFRONTS)
 async def set_event_url(visit: Visit) -> Done:
     url = visit.fields(EventUrlForm).event_url
     app = visit.app
@@ -189,7 +192,7 @@ async def set_event_url(visit: Visit) -> Done:
     return Done("Order events go to the new URL." if url else "Order events are no longer sent.", to=KEYS)
 
 
-@screens.post("keys/webhook-token", audiences=MERCHANTS)
+@screens.post("keys/webhook-token", needs=Permission.CHANGE_KEYS, audiences=MERCHANTS)
 async def set_token(visit: Visit) -> Done:
     form = visit.fields(TokenForm)
     await _set_token(visit, form.webhook_token, form.origin)
@@ -201,7 +204,9 @@ async def _ask_to_remove(_visit: Visit) -> Question:
     return Question("Remove the webhook token?", text, back=KEYS)
 
 
-@screens.post("keys/webhook-token/remove", audiences=MERCHANTS, ask=_ask_to_remove)
+@screens.post(
+    "keys/webhook-token/remove", needs=Permission.CHANGE_KEYS, audiences=MERCHANTS, ask=_ask_to_remove
+)
 async def remove_token(visit: Visit) -> Done:
     await _set_token(visit, None, None)
     return Done("The webhook token was removed.", to=KEYS)
@@ -263,7 +268,7 @@ async def _check_room(tx: Read, visit: Visit) -> None:
 
 def _new_key(made: NewKey, *notes: str) -> Secret:
     side = "merchant" if made.surface is Surface.COMMERCE else "storefront"
-    return Secret(f"API key ({side})", made.text, (f"Its id is {made.id}.", *notes))
+    return Secret(f"API key ({side})", made.text, (f"Its id is {made.id}.", *notes), BACK)
 
 
 def _shown(title: str, secret: Secret) -> Page:

@@ -11,25 +11,30 @@ from msgspec.structs import replace
 from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.forms import read_query
 from mercato.console.order_words import progress_of, sentence_of, telling_of
-from mercato.console.screen import EVERYBODY, Done, Page, Question, Screens, Visit
+from mercato.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
-from mercato.features.orders.privacy import without_customer
+from mercato.features.orders.operators import Recipient
+from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names
+from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.queries import find_name_and_timezone
 from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.clock import new_id
+from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.money import to_text
 from mercato_contract.orders import (
+    AdjustmentType,
     CancelOrderRequest,
     DeliveryAddress,
     DeliveryFulfillment,
@@ -86,27 +91,55 @@ async def list_orders(visit: Visit) -> Page:
 
 @screens.get("orders/{order}")
 async def show_order(visit: Visit) -> Page:
-    order_id = visit.ids["order"]
-    row, entries = await _read(visit, order_id)
-    visit.check_store(row.store_id, OrderNotFound(order_id))
+    row, entries = await _read(visit, visit.ids["order"])
+    visit.check_store(row.store_id, OrderNotFound(row.id))
+    recipient = Recipient(row.customer, row.fulfillment)
+    if visit.is_operator and visit.may(Permission.SEE_CUSTOMERS):
+        async with visit.app.db.read() as tx:
+            recipient = await operators.get_recipient(tx, row.id, masked=True)
+        return await _page(visit, row, entries, recipient, is_masked=recipient.customer is not None)
+    return await _page(visit, row, entries, recipient)
+
+
+@screens.post("orders/{order}/customer", needs=Permission.SEE_CUSTOMERS, audiences=OPERATORS)
+async def show_customer(visit: Visit) -> Page:
+    """Show an operator who ordered, which the audit trail records before."""
+    row, entries = await _read(visit, visit.ids["order"])
+    async with visit.app.db.write() as tx:
+        recipient = await operators.get_recipient(tx, row.id, masked=False)
+        await audit(tx, "order", row.id, partner_id=row.partner_id, detail={"customerShown": True})
+    return await _page(visit, row, entries, recipient)
+
+
+async def _page(
+    visit: Visit,
+    row: OrderRow,
+    entries: list[TimelineEntry],
+    recipient: Recipient,
+    *,
+    is_masked: bool = False,
+) -> Page:
+    fulfillment = recipient.fulfillment
     async with visit.app.db.read() as tx:
         store, timezone = await _store(tx, row)
-        failed = await _count_failed(tx, visit, order_id)
+        failed = await _count_failed(tx, visit, row.id)
     telling = telling_of(row, entries, store=store or "the store", timezone=timezone, now=visit.app.clock())
     told = [(entry, describe(entry)) for entry in entries]
-    address = row.fulfillment.address if isinstance(row.fulfillment, DeliveryFulfillment) else None
+    address = fulfillment.address if isinstance(fulfillment, DeliveryFulfillment) else None
     values = {
         "order": row,
         "sentence": sentence_of(telling),
         "progress": progress_of(row, entries),
         "amounts": list(_amounts(row)),
+        "totals": _TOTALS,
         "store": store,
         "how": _handover(row),
         "address": None if address is None else _one_line(address),
-        "instructions": getattr(row.fulfillment, "instructions", None),
+        "instructions": getattr(fulfillment, "instructions", None),
         "timeline": [one for one in told if one[0].type != ATTEMPT],
         "calls": [one for one in told if one[0].type == ATTEMPT],
-        "customer": row.customer,
+        "customer": recipient.customer,
+        "is_masked": is_masked,
         "partners": await _partners(visit, row),
         "may_cancel": row.state is OrderState.OPEN,
         "may_resend": failed > 0,
@@ -134,7 +167,7 @@ class CancelForm(Wire):
     reason: Annotated[str, Meta(max_length=255)] | None = None
 
 
-@screens.post("orders/{order}/cancel", ask=_ask_to_cancel)
+@screens.post("orders/{order}/cancel", needs=Permission.CHANGE_ORDERS, ask=_ask_to_cancel)
 async def cancel_order(visit: Visit) -> Done:
     form, order_id = visit.fields(CancelForm), visit.ids["order"]
     row, _ = await _read(visit, order_id)
@@ -174,7 +207,7 @@ async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str
             return "The order is cancelled."
 
 
-@screens.post("orders/{order}/resend")
+@screens.post("orders/{order}/resend", needs=Permission.CHANGE_ORDERS)
 async def resend_webhooks(visit: Visit) -> Done:
     order_id = visit.ids["order"]
     row, _ = await _read(visit, order_id)
@@ -241,8 +274,17 @@ def _one_line(address: DeliveryAddress) -> str:
     return ", ".join(part for part in parts if part)
 
 
+_TOTALS: Final = ("Total", "Total after adjustments")
+
+_ADJUSTMENTS: Final = {
+    AdjustmentType.REFUND: "Refund",
+    AdjustmentType.FEE: "Fee",
+    AdjustmentType.SUBSTITUTION: "Substitution",
+}
+
+
 def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
-    """Yield what the total is made of: a name, a decimal, and whether it is a part of the amount before it."""
+    """Yield what the totals are made of: a name, a decimal, and whether it is a part of the amount before it."""
     amounts = row.amounts
     yield "Items", amounts.sub_total, False
     for name, amount, parts in (
@@ -256,7 +298,13 @@ def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
             yield name, amount, False
         for part in parts:
             yield part.description, part.amount, True
-    yield "Total", amounts.total, False
+    yield _TOTALS[0], amounts.total, False
+    for one in row.adjustments or ():
+        yield _ADJUSTMENTS[one.type], to_text(one.difference, row.currency), False
+        if one.reason is not None:
+            yield one.reason, "", True
+    if row.adjustments:
+        yield _TOTALS[1], to_text(row.total_after_adjustments, row.currency), False
 
 
 async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
@@ -271,9 +319,8 @@ async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEn
             row = await orders.get(caller, order_id)
         except OrderNotFound:
             continue
-        if visit.session.grant.read_only:
-            row = without_customer(row)
-        return row, (await orders.timeline(caller, order_id)).entries
+        entries = (await orders.timeline(caller, order_id)).entries
+        return (row, entries) if visit.may(Permission.SEE_CUSTOMERS) else mask_all(row, entries)
     raise OrderNotFound(order_id)
 
 

@@ -33,6 +33,7 @@ from mercato.console.order_form import (
 )
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
+from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.platform.clock import new_id
@@ -94,13 +95,13 @@ async def show_playground(visit: Visit) -> Page:
     return await _page(visit, replace(FIRST_FORM, store=query.store, item=query.item), {})
 
 
-@screens.post("playground", changes=False, max_form=MAX_FORM)
+@screens.post("playground", needs=Permission.SEE, max_form=MAX_FORM)
 async def choose_item(visit: Visit) -> Page:
     form, fields = read_form(visit)
     return await _page(visit, form, fields)
 
 
-@screens.post("playground/add", changes=False, max_form=MAX_FORM)
+@screens.post("playground/add", needs=Permission.SEE, max_form=MAX_FORM)
 async def add_to_cart(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, catalog = await _store(visit, form.store)
@@ -118,7 +119,7 @@ async def add_to_cart(visit: Visit) -> Page:
     return await _changed(visit, form, fields, await perform(visit, _ADD, body))
 
 
-@screens.post("playground/update", changes=False, max_form=MAX_FORM)
+@screens.post("playground/update", needs=Permission.SEE, max_form=MAX_FORM)
 async def update_line(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
@@ -127,7 +128,7 @@ async def update_line(visit: Visit) -> Page:
     return await _changed(visit, form, fields, await perform(visit, _UPDATE, body))
 
 
-@screens.post("playground/remove", changes=False, max_form=MAX_FORM)
+@screens.post("playground/remove", needs=Permission.SEE, max_form=MAX_FORM)
 async def remove_line(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
@@ -135,7 +136,7 @@ async def remove_line(visit: Visit) -> Page:
     return await _changed(visit, form, fields, await perform(visit, _REMOVE, body))
 
 
-@screens.post("playground/validate", max_form=MAX_FORM)
+@screens.post("playground/validate", needs=Permission.PLACE_ORDERS, max_form=MAX_FORM)
 async def validate_cart(visit: Visit) -> Page:
     """Validate the order: its store is called, so a read-only session can't."""
     form, fields = read_form(visit)
@@ -145,7 +146,7 @@ async def validate_cart(visit: Visit) -> Page:
     return await _page(visit, replace(form, token=token, key=None), fields, exchange)
 
 
-@screens.post("playground/place", max_form=MAX_FORM)
+@screens.post("playground/place", needs=Permission.PLACE_ORDERS, max_form=MAX_FORM)
 async def place_order(visit: Visit) -> Page:
     """Place the order. For a store that isn't a sandbox, the page asks first."""
     form, fields = read_form(visit)

@@ -11,6 +11,7 @@ from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
 from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
+from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
 from mercato.platform.wire.decode import page_of, read_cursor
@@ -85,6 +86,7 @@ async def _filter(tx: Read, visit: Visit, filters: Filters[RequestsQuery]) -> Fi
         error_code=None if query.error_code is None else query.error_code.upper(),
         since=None if query.since is None else parse_instant(query.since),
         store_id=await store_of(tx, visit, filters, query.side),
+        masked=not visit.may(Permission.SEE_CUSTOMERS),
     )
 
 
@@ -92,7 +94,10 @@ async def _find(tx: Read, visit: Visit) -> Refusal | None:
     """Return the request of the path as the account may see it: with any of its sides."""
     sides: list[Caller | None] = [visit.caller(surface) for surface in visit.surfaces]
     for caller in sides or [None]:
-        found = await find_refused(tx, Filter(caller=caller, store_id=visit.store_id), visit.ids["request"])
+        wanted = Filter(
+            caller=caller, store_id=visit.store_id, masked=not visit.may(Permission.SEE_CUSTOMERS)
+        )
+        found = await find_refused(tx, wanted, visit.ids["request"])
         if found is not None:
             return found
     return None

@@ -12,6 +12,7 @@ from mercato.features.orders.operators import list_orders_of
 from mercato.features.partners.queries import find_names
 from mercato.features.requests.log import without_secrets
 from mercato.features.requests.queries import Filter, find_refused
+from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import list_stores_of
 from mercato.features.webhooks.operators import list_rows_of
 from mercato.platform.db.engine import Read
@@ -35,7 +36,7 @@ async def show_search(visit: Visit) -> Page:
     return _page(visit, "", None, {})
 
 
-@screens.post("search", changes=False, max_form=MAX_FORM)
+@screens.post("search", needs=Permission.SEE, max_form=MAX_FORM)
 async def search(visit: Visit) -> Page:
     text = visit.fields(SearchForm).text
     async with visit.app.db.read() as tx:

@@ -17,6 +17,7 @@ from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.doctor import FAILING_WINDOW
 from mercato.features.lookup import find_stores
 from mercato.features.partners.model import Surface
+from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import operators
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
@@ -216,7 +217,7 @@ async def show_store(visit: Visit) -> Page:
     return Page("store.html", row.name, values)
 
 
-@screens.post("stores/{store}/pause", audiences=MERCHANTS | OPERATORS)
+@screens.post("stores/{store}/pause", needs=Permission.CHANGE_STORES, audiences=MERCHANTS | OPERATORS)
 async def pause_store(visit: Visit) -> Done:
     form = visit.fields(PauseForm)
     status = StoreStatusUpdate(
@@ -227,13 +228,13 @@ async def pause_store(visit: Visit) -> Done:
     return _done(visit, f"The store is paused{until}: it takes no orders.")
 
 
-@screens.post("stores/{store}/resume", audiences=MERCHANTS | OPERATORS)
+@screens.post("stores/{store}/resume", needs=Permission.CHANGE_STORES, audiences=MERCHANTS | OPERATORS)
 async def resume_store(visit: Visit) -> Done:
     await _set_status(visit, StoreStatusUpdate(status=StoreStatusValue.ONLINE))
     return _done(visit, "The store is resumed: it takes orders while it is open.")
 
 
-@screens.post("stores/{store}/items", audiences=MERCHANTS)
+@screens.post("stores/{store}/items", needs=Permission.CHANGE_STORES, audiences=MERCHANTS)
 async def set_item_availability(visit: Visit) -> Done:
     form, row = visit.fields(ItemForm), await _store(visit)
     entry = ItemAvailabilityEntry(item_id=str(form.item_id), available=form.available)

@@ -41,7 +41,6 @@ from mercato.features.orders.record import (
     StoreAnswer,
     StoredCancellation,
     cancel_body,
-    order_of,
 )
 from mercato.features.orders.store_replies import (
     CancellationAccepted,
@@ -455,7 +454,7 @@ class Cancellations(Struct, frozen=True):
         """Return the outcome of a cancellation that has ended, pinned to the key."""
         outcome: PinnedOutcome
         if order.state is OrderState.CANCELLED:
-            outcome = CancelledOrder(order.id, as_json(order_of(order)))
+            outcome = CancelledOrder(order.id, as_json(order.storefront_order))
         else:
             problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
             origin = context.make_origin()

@@ -72,13 +72,13 @@ class _StoredFormat(Struct, frozen=True):
 _format: Final = msgspec.json.Decoder(_StoredFormat)
 
 
-# --- what a storefront gets for an order that it places or cancels ---------------------------------------
+# --- what a partner gets for an order that it places, cancels or adjusts ---------------------------------
 
 
 class PlacedOrder(Struct, frozen=True):
-    """The order as it was when its store had accepted it, as JSON: what is pinned is what is sent.
+    """The order as it was when its store had accepted it, or its merchant had adjusted it, as JSON.
 
-    `replayed`: an earlier request got the same bytes.
+    What is pinned is what is sent. `replayed`: an earlier request got the same bytes.
     """
 
     order_id: UUID

@@ -20,6 +20,7 @@ from mercato.features.orders.record import (
     EntryDetail,
     OrderRow,
     StoreAnswer,
+    StoredAdjustment,
     StoredCancellation,
     cancelled_data,
     event_data,
@@ -29,7 +30,8 @@ from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
+from mercato_contract.events import ON_REQUEST, EventType, OrderCancelledData, OrderEventData
+from mercato_contract.money import to_text
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, CancellationStatus, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError
 from mercato_contract.wire import rfc3339
@@ -51,12 +53,14 @@ GIVEN_UP: Final = "order given up"
 class OrderChange(Struct, frozen=True, kw_only=True):
     """Something that happens to an order.
 
-    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. If it
-    `tells_store`, the merchant gets `order.cancelled`: in its feed, and at the `webhook_url` if there is one.
+    `entry` is its type in the history, `milestone` its event in the log: of what operators look for. `event` is what
+    the storefront gets, unless it is the order's first: `order.created`. If it `tells_store`, the merchant gets
+    `order.cancelled`: in its feed, and at the `webhook_url` if there is one.
     """
 
     entry: ClassVar[str]
     milestone: ClassVar[str | None] = None
+    event: ClassVar[EventType] = EventType.ORDER_UPDATED
     at: datetime
     actor: Actor
     tells_store: bool = False
@@ -263,6 +267,26 @@ class CancellationUnanswered(CancellationRequested, frozen=True, kw_only=True):
     actor: Actor = Actor.SERVICE
 
 
+class OrderAdjusted(OrderChange, frozen=True, kw_only=True):
+    """The merchant changed what the order costs. Its state and status stay."""
+
+    entry: ClassVar[str] = "adjusted"
+    event: ClassVar[EventType] = EventType.ORDER_ADJUSTED
+    actor: Actor = Actor.MERCHANT
+    adjustment: StoredAdjustment
+    currency: str
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(order, adjustments=(*(order.adjustments or ()), self.adjustment))
+
+    def detail(self) -> EntryDetail:
+        """Return what changed, but not why: the history outlives the customer's data, which the reason may have."""
+        return EntryDetail(
+            adjustment=self.adjustment.type,
+            amount=f"{to_text(self.adjustment.amount, self.currency)} {self.currency}",
+        )
+
+
 CANCELLATIONS: Final[Mapping[CancellationStatus, type[CancellationRequested]]] = {
     CancellationStatus.REQUESTED: CancellationRequested,
     CancellationStatus.ACCEPTED: CancellationAccepted,
@@ -347,8 +371,9 @@ class Lifecycle(Struct, frozen=True):
             if changed.sequence > order.sequence:
                 if order.storefront_id not in event_urls:
                     event_urls[order.storefront_id] = await find_event_url(tx, order.storefront_id)
-                to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_urls[order.storefront_id])
-                type_ = EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED
+                type_ = EventType.ORDER_CREATED if changed.sequence == 1 else change.event
+                url = None if type_ in ON_REQUEST else event_urls[order.storefront_id]
+                to = Recipient(order.storefront_id, Surface.MARKETFRONT, url)
                 events.append((self._event(changed, type_, event_data(changed)), to))
             if change.tells_store:
                 to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)

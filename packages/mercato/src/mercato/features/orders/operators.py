@@ -6,21 +6,38 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Row, Select, func, select, union
 
 from mercato.features.orders import queries
-from mercato.features.orders.privacy import mask_entry, mask_order, mask_reason, mask_text, private_texts
-from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.privacy import (
+    mask_all,
+    mask_phone,
+    mask_reason,
+    mask_text,
+    private_texts,
+    without_address,
+)
+from mercato.features.orders.record import OrderRow, StoreAnswer, adjustments_of
 from mercato.features.orders.service import list_timeline
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import partners
 from mercato.features.stores.tables import stores
+from mercato.features.webhooks.operators import HIDDEN
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read
 from mercato.platform.db.prefixes import get_id
 from mercato_contract.money import to_text
-from mercato_contract.orders import CommerceLine, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.orders import (
+    CommerceLine,
+    Customer,
+    Fulfillment,
+    OrderAdjustment,
+    OrderState,
+    OrderStatus,
+    TimelineEntry,
+)
 from mercato_contract.problems import OrderError
 
 
@@ -67,6 +84,8 @@ class OrderDetail(Struct, frozen=True, kw_only=True):
     lines: tuple[CommerceLine, ...]
     errors: tuple[OrderError, ...]
     estimated_ready_at: datetime | None
+    adjustments: tuple[OrderAdjustment, ...]
+    total_after_adjustments: str
     timeline: list[TimelineEntry]
 
 
@@ -121,6 +140,8 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
         lines=row.cart.line_items,
         errors=row.errors,
         estimated_ready_at=row.estimated_ready_at,
+        adjustments=adjustments_of(row),
+        total_after_adjustments=to_text(row.total_after_adjustments, row.currency),
         timeline=timeline,
     )
 
@@ -128,8 +149,27 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
 async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
     """Return the order and its timeline as neither side sees it: with the attempts of both. Raises OrderNotFound."""
     row = await queries.get_any_order(tx, order_id)
-    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
-    return mask_order(row), [mask_entry(entry, private) for entry in await list_timeline(tx, row)]
+    return mask_all(row, await list_timeline(tx, row))
+
+
+class Recipient(Struct, frozen=True):
+    """Who ordered, and how it gets there. None is left of a customer who was erased."""
+
+    customer: Customer | None
+    fulfillment: Fulfillment
+
+
+async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> Recipient:
+    """Return who ordered, for an operator who speaks to them; `masked` is their name and a part of the phone number.
+
+    Raises OrderNotFound.
+    """
+    row = await queries.get_any_order(tx, order_id)
+    customer = row.customer
+    if not masked or customer is None:
+        return Recipient(customer, row.fulfillment)
+    hidden = replace(customer, email=HIDDEN, phone=mask_phone(customer.phone), partner_user_id=None)
+    return Recipient(hidden, without_address(row.fulfillment))
 
 
 def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:

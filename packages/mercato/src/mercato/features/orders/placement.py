@@ -55,7 +55,7 @@ from mercato.features.orders.plan import (
     unanswered,
 )
 from mercato.features.orders.queries import StoreChanged
-from mercato.features.orders.record import OrderRow, StoreAnswer, order_of
+from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.search import ContactKeys
 from mercato.features.orders.store_replies import Quote, Rejection
 from mercato.features.orders.submission import (
@@ -338,7 +338,7 @@ class Placements(Struct, frozen=True):
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:
-                placed = PlacedOrder(order.id, as_json(order_of(order)))
+                placed = PlacedOrder(order.id, as_json(order.storefront_order))
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed
             case StoreAnswer.REFUSED:

@@ -20,7 +20,7 @@ from mercato_contract.carts import (
     Quantity,
 )
 from mercato_contract.money import minor_to_decimal, to_minor, to_text
-from mercato_contract.orders import Amounts
+from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType, Amounts, OrderAmounts
 from mercato_contract.wire import MAX_ENTRIES, Wire
 
 
@@ -50,11 +50,19 @@ class ProofCart(Wire):
     amounts: CartAmounts | UnsetType = UNSET
 
 
+class ProofAdjustment(Wire):
+    """What the merchant changed of what the order costs, after it was placed."""
+
+    type: AdjustmentType
+    amount: str
+
+
 class ProofOrder(Wire):
     """An order of either surface, or of a webhook. Only what its price depends on is read."""
 
     cart: ProofCart
-    amounts: Amounts
+    amounts: OrderAmounts
+    adjustments: Annotated[tuple[ProofAdjustment, ...], Meta(max_length=MAX_ADJUSTMENTS)] = ()
 
 
 class PriceDifference(Wire):
@@ -80,14 +88,15 @@ def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
     """Compare every amount of the order with the one that the catalog and the order's own entries give.
 
     Fees, taxes, promotions, adjustments and tip are the store's and the customer's: their entries are summed, not
-    recomputed. Raises ValidationFailed for a cart out of bounds, and MoneyError for an amount
-    that isn't a decimal of an ISO 4217 currency.
+    recomputed. So are the adjustments after the order was placed. Raises ValidationFailed for a cart out of bounds, and
+    MoneyError for an amount that isn't a decimal of an ISO 4217 currency.
     """
     lines = _line_items(order.cart.line_items)
     check_bounds(lines)
     differences = (
         *_cart_differences(order, lines, catalog),
         *_amount_differences(order.amounts, catalog.currency),
+        *_adjustment_differences(order),
     )
     return PriceProof(
         equal=not differences,
@@ -168,6 +177,20 @@ def _amount_differences(amounts: Amounts, currency: str) -> Iterator[PriceDiffer
         minor = to_minor(amount, amounts.currency)
         total += -minor if name == "promotions" else minor
     yield from _compare("/amounts/total", amounts.total, to_text(total, amounts.currency))
+
+
+def _adjustment_differences(order: ProofOrder) -> Iterator[PriceDifference]:
+    """Compare what the order costs now with its total and the sum of its adjustments."""
+    currency = order.amounts.currency
+    if order.amounts.total_after_adjustments is UNSET and not order.adjustments:
+        # A webhook to a store, or an order of an earlier release.
+        return
+    total = to_minor(order.amounts.total, currency)
+    for one in order.adjustments:
+        minor = to_minor(one.amount, currency)
+        total += -minor if one.type is AdjustmentType.REFUND else minor
+    stored = order.amounts.total_after_adjustments or None
+    yield from _compare("/amounts/totalAfterAdjustments", stored, to_text(total, currency))
 
 
 def _compare(path: str, order: str | None, recomputed: str | None) -> Iterator[PriceDifference]:

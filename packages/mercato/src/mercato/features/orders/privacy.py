@@ -1,8 +1,8 @@
 """The customers of orders: erased on request and after some time, and masked for operators.
 
-Erasing takes the customer, its device, its address, its notes and its courier; the rest of the order stays, and so do
-its events in the feeds, without these. The order's webhook bodies and pinned replies are deleted, because they contain
-the same. Operators see neither, nor what partners wrote of them.
+Erasing takes the customer, its device, its address, its notes, its courier and the reasons of its adjustments; the rest
+of the order stays, with all amounts, and so do its events in the feeds, without these. The order's webhook bodies and
+pinned replies are deleted, because they contain the same. Operators see neither, nor what partners wrote of them.
 """
 
 import asyncio
@@ -18,8 +18,15 @@ from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.features.events.retention import rewrite_of_orders
-from mercato.features.orders.record import Notes, OrderRow, StoreAnswer, StoredCancellation, with_notes
-from mercato.features.orders.search import forget_customers
+from mercato.features.orders.record import (
+    Notes,
+    OrderRow,
+    StoreAnswer,
+    StoredAdjustment,
+    StoredCancellation,
+    with_notes,
+)
+from mercato.features.orders.search import find_country_code, forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.model import Envelope
@@ -52,9 +59,15 @@ _MIN_LENGTH: Final = 3
 _MIN_RUN: Final = 6
 """Letters and digits of a text that is found in others whatever stands between them, as in a phone number."""
 
+_MIN_PHONE: Final = 7
+"""Digits of a phone number of which two tell little."""
+
+_DOTS: Final = "\N{BULLET}\N{BULLET} \N{BULLET}\N{BULLET}\N{BULLET}"
+
 _SHOWN: Final = frozenset(
     {
         *("total", "currency", "status", "state", "estimatedReadyAt", "estimatedDeliveryAt", "courier"),
+        *("adjustment", "amount"),
         *("event", "to", "number", "ms", "succeeded", "error", "deliveryId"),
     }
 )
@@ -82,6 +95,7 @@ _validate_body: Final = msgspec.json.Decoder(_ValidateBody)
 _customer: Final = msgspec.json.Decoder(Customer | None)
 _fulfillment: Final = msgspec.json.Decoder(Fulfillment)
 _cancellation: Final = msgspec.json.Decoder(StoredCancellation)
+_adjustments: Final = msgspec.json.Decoder(tuple[StoredAdjustment, ...])
 
 BATCH: Final = 100
 """Orders per transaction: servers write in between."""
@@ -145,12 +159,12 @@ async def _erase_all(
 async def erase_before(tx: Write, *, before: datetime, limit: int) -> int:
     """Erase the customers of orders that were placed before an instant; return the number of orders."""
     rows = await tx.all(
-        select(orders.c.id, orders.c.fulfillment, orders.c.cancellation)
+        select(orders.c.id)
         .where(_HAS_CUSTOMER, orders.c.created_at < before)
         .order_by(orders.c.created_at, orders.c.id)
         .limit(limit)
     )
-    await _erase(tx, rows)
+    await _erase(tx, [row.id for row in rows])
     return len(rows)
 
 
@@ -160,7 +174,7 @@ async def erase_customer(tx: Write, name: str, *, after: UUID | None, limit: int
     Return the number of orders, and the last order that was read; None after the last batch.
     """
     rows, last = await _find_rows(tx, name, after=after, limit=limit)
-    await _erase(tx, rows)
+    await _erase(tx, [row.id for row in rows])
     for row in rows:
         # The audit log must not name the customer.
         await audit(tx, "order", row.id, detail={"customer": "erased"})
@@ -198,7 +212,7 @@ async def _find_rows(
 ) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
     pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
-    query = select(orders.c.id, orders.c.fulfillment, orders.c.cancellation, orders.c.customer).where(
+    query = select(orders.c.id, orders.c.customer).where(
         _HAS_CUSTOMER, func.lower(orders.c.customer).like(pattern, escape=ESCAPE)
     )
     if after is not None:
@@ -222,6 +236,13 @@ def _without_message(text: str | None) -> str | None:
     return as_json(replace(_cancellation.decode(text), message=None)).decode()
 
 
+def _without_reasons(text: str | None) -> str | None:
+    """Return stored adjustments without the merchant's words, which may name the customer. Their amounts stay."""
+    if text is None:
+        return None
+    return as_json([replace(one, reason=None) for one in _adjustments.decode(text)]).decode()
+
+
 _envelope: Final = msgspec.json.Decoder(Envelope)
 _storefront_event: Final = msgspec.json.Decoder(OrderEventData)
 _merchant_event: Final = msgspec.json.Decoder(OrderCancelledData)
@@ -237,7 +258,8 @@ def _event_without_customer(type_: str, body: bytes) -> bytes:
     else:
         event = _storefront_event.decode(told.data)
         order, cancellation = _order_without_customer(event.order), event.order.cancellation
-        order = replace(order, courier=None)
+        adjustments = tuple(replace(one, reason=None) for one in order.adjustments)
+        order = replace(order, courier=None, adjustments=adjustments)
         if cancellation is not None:
             order = replace(order, cancellation=replace(cancellation, message=None))
         data = replace(event, order=order)
@@ -255,11 +277,12 @@ def _order_without_customer(order: _O) -> _O:
     )
 
 
-async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
-    if not rows:
+async def _erase(tx: Write, ids: Sequence[UUID]) -> None:
+    if not ids:
         return
-    ids = [row.id for row in rows]
-    for row in rows:
+    # Locked before they are read, so that no cancellation or adjustment in between is overwritten.
+    rewritten = select(orders.c.id, orders.c.fulfillment, orders.c.cancellation, orders.c.adjustments)
+    for row in await tx.all(rewritten.where(orders.c.id.in_(ids)).order_by(orders.c.id).with_for_update()):
         await tx.execute(
             update(orders)
             .where(orders.c.id == row.id)
@@ -270,6 +293,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
                 courier=None,
                 fulfillment=as_json(without_address(_fulfillment.decode(row.fulfillment))).decode(),
                 cancellation=_without_message(row.cancellation),
+                adjustments=_without_reasons(row.adjustments),
             )
         )
     await forget_customers(tx, ids)
@@ -287,7 +311,7 @@ async def _erase(tx: Write, rows: Sequence[Row[Any]]) -> None:
 
 
 def without_customer(row: OrderRow) -> OrderRow:
-    """Return the order as a read-only session of a partner sees it: without its customer and what it wrote."""
+    """Return the order without its customer and what it wrote. What partners wrote may repeat it: see mask_order."""
     return replace(
         row,
         cart=with_notes(row.cart, None),
@@ -300,7 +324,7 @@ def without_customer(row: OrderRow) -> OrderRow:
 
 
 def mask_order(row: OrderRow) -> OrderRow:
-    """Return the order as operators see it."""
+    """Return the order as those see it who see no customers: operators, and read-only sessions."""
     private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
     return replace(
         without_customer(row),
@@ -308,6 +332,7 @@ def mask_order(row: OrderRow) -> OrderRow:
         partner_order_id=mask_text(row.partner_order_id, private),
         cancel_reason=mask_reason(row.cancel_reason, row.answer, private),
         cancellation=_mask_cancellation(row.cancellation, private),
+        adjustments=_mask_adjustments(row.adjustments, private),
     )
 
 
@@ -320,8 +345,24 @@ def _mask_cancellation(
     return replace(cancellation, reason=reason or HIDDEN, message=cancellation.message and HIDDEN)
 
 
-def mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
-    """Return an entry of an order's timeline as operators see it."""
+def _mask_adjustments(
+    adjustments: Sequence[StoredAdjustment] | None, private: Sequence[str]
+) -> tuple[StoredAdjustment, ...] | None:
+    if adjustments is None:
+        return None
+    return tuple(
+        replace(one, reason=None if one.reason is None else _mask_words(one.reason, private))
+        for one in adjustments
+    )
+
+
+def mask_all(row: OrderRow, entries: Sequence[TimelineEntry]) -> tuple[OrderRow, list[TimelineEntry]]:
+    """Return the order and its timeline as the same see them."""
+    private = private_texts(row.customer, row.client_context, row.fulfillment, row.notes)
+    return mask_order(row), [_mask_entry(entry, private) for entry in entries]
+
+
+def _mask_entry(entry: TimelineEntry, private: Sequence[str]) -> TimelineEntry:
     return replace(entry, detail={name: _mask_member(name, at, private) for name, at in entry.detail.items()})
 
 
@@ -354,6 +395,15 @@ def mask_reason(text: str | None, answer: StoreAnswer, private: Sequence[str]) -
 def _mask_words(text: str, private: Sequence[str]) -> str | None:
     """Return a partner's reason. Once the customer is erased, only a code: nothing tells what words repeat."""
     return mask_text(text, private) if private or _CODE.fullmatch(text) else HIDDEN
+
+
+def mask_phone(phone: str) -> str:
+    """Return a phone number by which somebody can tell that it is theirs: its country code, and its last two digits."""
+    digits = "".join(one for one in phone if one.isdigit() and one.isascii())
+    if len(digits) < _MIN_PHONE:
+        return _DOTS
+    code = find_country_code(phone)
+    return f"{'' if code is None else f'+{code} '}{_DOTS} {digits[-2:]}"
 
 
 def mask_text(text: str | None, private: Sequence[str]) -> str | None:

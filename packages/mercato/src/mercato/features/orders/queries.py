@@ -31,6 +31,7 @@ from mercato.features.orders.record import (
     OrderContent,
     OrderRow,
     StoreAnswer,
+    StoredAdjustment,
     StoredCancellation,
     with_notes,
 )
@@ -56,6 +57,7 @@ _DOCUMENTS: Final[dict[str, Any]] = {
     "notes": msgspec.json.Decoder(Notes | None),
     "courier": msgspec.json.Decoder(Courier | None),
     "cancellation": msgspec.json.Decoder(StoredCancellation | None),
+    "adjustments": msgspec.json.Decoder(tuple[StoredAdjustment, ...] | None),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),
     "client_context": msgspec.json.Decoder(ClientContext | None),

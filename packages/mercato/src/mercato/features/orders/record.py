@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.webhooks.model import envelope
@@ -20,7 +21,9 @@ from mercato_contract.events import (
     OrderPlaceData,
     WebhookOrder,
 )
+from mercato_contract.money import to_text
 from mercato_contract.orders import (
+    AdjustmentType,
     Amounts,
     Cancellation,
     CancellationStatus,
@@ -33,6 +36,8 @@ from mercato_contract.orders import (
     Customer,
     Fulfillment,
     Order,
+    OrderAdjustment,
+    OrderAmounts,
     OrderCart,
     OrderLine,
     OrderModifierGroup,
@@ -68,6 +73,8 @@ class EntryDetail(Wire):
     errors: tuple[OrderError, ...] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+    adjustment: AdjustmentType | UnsetType = UNSET
+    amount: str | UnsetType = UNSET
 
 
 class OrderContent(Wire, frozen=True):
@@ -102,7 +109,23 @@ class StoredCancellation(Struct, frozen=True, kw_only=True):
     refusal: str | None = None
 
 
-class OrderRow(Struct, frozen=True, kw_only=True):
+class StoredAdjustment(Struct, frozen=True, kw_only=True):
+    """What the merchant changed of what the order costs: `amount` in minor units, as the merchant gave it."""
+
+    id: UUID
+    type: AdjustmentType
+    amount: int
+    reason: str | None
+    line_item_ids: tuple[UUID, ...]
+    at: datetime
+
+    @property
+    def difference(self) -> int:
+        """The minor units by which it changes what the order costs."""
+        return -self.amount if self.type is AdjustmentType.REFUND else self.amount
+
+
+class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
 
     `content` is the stored OrderContent, byte for byte: other bodies are compressed with it. `total` is in minor
@@ -125,6 +148,7 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     notes: Notes | None = None
     courier: Courier | None = None
     estimated_delivery_at: datetime | None = None
+    adjustments: tuple[StoredAdjustment, ...] | None = None
     currency: str
     total: int
     content: bytes
@@ -139,6 +163,16 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     traceparent: str
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def total_after_adjustments(self) -> int:
+        """What the order costs now, in minor units."""
+        return self.total + sum(one.difference for one in self.adjustments or ())
+
+    @cached_property
+    def storefront_order(self) -> Order:
+        """The storefront's representation. The response and the event of a placement have the same."""
+        return _represent(Order, storefront_cart(self.cart), self)
 
 
 def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
@@ -248,17 +282,15 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
     return tuple(converted)
 
 
-def order_of(row: OrderRow) -> Order:
-    """Return the storefront's representation."""
-    return _represent(Order, storefront_cart(row.cart), row)
-
-
 def commerce_order_of(row: OrderRow) -> CommerceOrder:
     """Return the merchant's representation."""
     return _represent(CommerceOrder, row.cart, row)
 
 
 def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row: OrderRow) -> _Order:
+    after = row.amounts.total
+    if row.adjustments is not None:
+        after = to_text(row.total_after_adjustments, row.currency)
     return kind(
         cart=cart,
         order_id=row.id,
@@ -275,11 +307,32 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         client_context=row.client_context or UNSET,
         fulfillment=row.fulfillment,
         note=None if row.notes is None else row.notes.order,
-        amounts=row.amounts,
+        amounts=order_amounts(row.amounts, after_adjustments=after),
+        adjustments=() if row.adjustments is None else adjustments_of(row),
         customer=row.customer or UNSET,
         errors=row.errors,
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
+    )
+
+
+def order_amounts(amounts: Amounts, *, after_adjustments: str) -> OrderAmounts:
+    """Return an order's amounts with what it costs now."""
+    return OrderAmounts(**asdict(amounts), total_after_adjustments=after_adjustments)
+
+
+def adjustments_of(row: OrderRow) -> tuple[OrderAdjustment, ...]:
+    """Return the order's adjustments, oldest first."""
+    return tuple(
+        OrderAdjustment(
+            adjustment_id=one.id,
+            type=one.type,
+            amount=to_text(one.amount, row.currency),
+            reason=one.reason,
+            line_item_ids=one.line_item_ids,
+            created_at=rfc3339(one.at),
+        )
+        for one in row.adjustments or ()
     )
 
 
@@ -329,13 +382,13 @@ def cancelled_data(row: OrderRow) -> OrderCancelledData:
 
 
 def event_data(row: OrderRow) -> OrderEventData:
-    """Return the data of `order.created` and `order.updated`, for the storefront."""
+    """Return the data of an event about the order, for the storefront."""
     return OrderEventData(
         order_id=row.id,
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
-        order=order_of(row),
+        order=row.storefront_order,
     )
 
 

@@ -156,6 +156,17 @@ def normal_phone(text: str, country: str | None) -> str:
     return "".join(str(unicodedata.digit(letter)) for letter in text if letter.isdigit())
 
 
+def find_country_code(text: str) -> int | None:
+    """Return the country code of a number that is written with one."""
+    from phonenumbers import NumberParseException, parse
+
+    try:
+        code: int | None = parse(text, None).country_code
+    except NumberParseException:
+        return None
+    return code
+
+
 def load() -> None:
     """Import the library of phone numbers and read the countries."""
     normal_phone("+12025550100", country_of(None, "Etc/UTC"))

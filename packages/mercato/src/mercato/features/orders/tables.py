@@ -47,6 +47,8 @@ orders = Table(
     # Who brings the order, as a `Courier`: a person's data, erased with the customer's.
     Column("courier", Text),
     Column("estimated_delivery_at", Instant),
+    # What the merchant changed of what the order costs, as `StoredAdjustment`s; NULL until the first.
+    Column("adjustments", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)

@@ -46,13 +46,17 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which refused requests to list. `caller` limits the list to the requests of its partner and surface."""
+    """Which refused requests to list. `caller` limits the list to the requests of its partner and surface.
+
+    They are masked without a caller, and with `masked` for a partner's sessions that see no customers.
+    """
 
     caller: Caller | None = None
     partner_id: UUID | None = None
     error_code: str | None = None
     since: datetime | None = None
     store_id: UUID | None = None
+    masked: bool = False
 
 
 def insert(tx: Write, refusal: Refusal) -> None:
@@ -146,11 +150,11 @@ async def _delete(tx: Write, condition: ColumnElement[bool], *, limit: int) -> i
 
 def _refusal(row: Any, wanted: Filter) -> Refusal:
     refusal = Refusal(**row._asdict() | {"errors": msgspec.json.decode(row.errors, type=Errors)})
-    return refusal if wanted.caller is not None else _masked(refusal)
+    return _masked(refusal) if wanted.caller is None or wanted.masked else refusal
 
 
 def _masked(refusal: Refusal) -> Refusal:
-    """Return the refusal as operators see it."""
+    """Return the refusal as those see it who see no customers: what a store says may repeat theirs."""
     return msgspec.structs.replace(
         refusal,
         error_code=public_code(refusal.error_code),

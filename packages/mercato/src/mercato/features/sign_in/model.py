@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.features.partners.model import Caller, Partner, Surface
+from mercato.features.sign_in.roles import ALLOWED, Permission, Role
 from mercato.settings import SettingsError
 from mercato_contract.wire import redacted
 
@@ -21,6 +22,9 @@ LINK_LIFE: Final = timedelta(minutes=15)
 
 IDLE_LIFE: Final = timedelta(hours=12)
 """How long a session lasts after its last use."""
+
+INVITATION_LIFE: Final = timedelta(days=3)
+"""How long an invitation can be accepted."""
 
 LONGEST_LIFE: Final = timedelta(days=7)
 """How long a session lasts at most, however much it is used."""
@@ -33,6 +37,7 @@ class Grant(Struct, frozen=True, kw_only=True):
     """What a link and its session open: a partner's account, one store of it, or the operator's (no partner).
 
     `key_id` is the key that made the link, None if a command did. `created_by` is who, as the audit trail names actors.
+    `person_id` is the person who signed in with a passkey of their own.
     """
 
     partner_id: UUID | None
@@ -40,6 +45,34 @@ class Grant(Struct, frozen=True, kw_only=True):
     key_id: UUID | None = None
     store_id: UUID | None = None
     read_only: bool = False
+    person_id: UUID | None = None
+
+
+PERSON: Final = "person:"
+"""What a session's `created_by` begins with: `person:<name>`."""
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    """Somebody of a partner, or of the operator, who signs in with passkeys of their own.
+
+    `key_id` is the key from whose session the invitation descends, if it does from one.
+    """
+
+    id: UUID
+    partner_id: UUID | None
+    name: str
+    role: Role
+    key_id: UUID | None = None
+
+    @property
+    def actor(self) -> str:
+        """Return how the audit trail names the person."""
+        return f"{PERSON}{self.name}"
+
+    @property
+    def grant(self) -> Grant:
+        """Return what a session of the person opens: the account as an earlier release may, which knows no roles."""
+        return Grant(partner_id=self.partner_id, created_by=self.actor, read_only=True, person_id=self.id)
 
 
 @redacted("token")
@@ -51,16 +84,35 @@ class NewLink(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """A session that is valid now: its key isn't revoked or expired, its partner isn't suspended."""
+    """A session that is valid now: its key hasn't ended, its partner isn't suspended, its person isn't removed."""
 
     id: UUID
     grant: Grant
     partner: Partner | None
+    person: Person | None
     key_prefix: str | None
     key_surface: Surface | None
     created_at: datetime
     used_at: datetime
     expires_at: datetime
+
+    @property
+    def role(self) -> Role:
+        """The person's role, or that of the account's link."""
+        if self.person is not None:
+            return self.person.role
+        if self.grant.read_only:
+            return Role.READ_ONLY
+        return Role.ADMIN if self.partner is None else Role.OWNER
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether the role of the session includes it."""
+        return permission in ALLOWED[self.role]
+
+    @property
+    def name(self) -> str:
+        """Who signed in: a person, or the beginning of a key, or else the actor who made the link."""
+        return self.person.name if self.person is not None else self.key_prefix or self.grant.created_by
 
     @property
     def surfaces(self) -> tuple[Surface, ...]:
@@ -104,6 +156,11 @@ class LinkUsed(LinkRefused):
 class LinkExpired(LinkRefused):
     title = "This link has expired"
     detail = "A link can be opened for 15 minutes. Get another one."
+
+
+class InvitationExpired(LinkRefused):
+    title = "This invitation has expired"
+    detail = "An invitation can be accepted for 3 days. Ask whoever invited you for a new one."
 
 
 class LinkWithdrawn(LinkRefused):

@@ -1,4 +1,6 @@
-"""Passkeys of operators (WebAuthn, level 3): credentials of a browser or a security key that sign in again and again.
+"""Passkeys (WebAuthn, level 3): credentials of a browser or a security key that sign in again and again.
+
+A passkey is a person's, or one of the operator's account that several may share.
 
 py_webauthn checks what an authenticator says. A challenge is signed and not stored: it is bound to what it is for and
 to the site, lasts five minutes, and ends with the passkey's next use.
@@ -11,16 +13,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Table, delete, insert, or_, select, true, update
 
+from mercato.features.partners.tables import partners
 from mercato.features.sign_in import sessions
-from mercato.features.sign_in.model import Grant
-from mercato.features.sign_in.tables import console_passkeys
+from mercato.features.sign_in.model import Grant, Person
+from mercato.features.sign_in.roles import Role
+from mercato.features.sign_in.tables import console_passkeys, console_people, console_person_passkeys
 from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
@@ -36,7 +42,10 @@ CHALLENGE_LIFE: Final = timedelta(minutes=5)
 """How long a browser may take to answer."""
 
 MAX_PASSKEYS: Final = 100
-"""Passkeys of all operators together."""
+"""Passkeys of the operator's account."""
+
+MAX_OF_PERSON: Final = 10
+"""Passkeys of a person."""
 
 _RANDOM: Final = 16
 _TIME: Final = 8
@@ -52,6 +61,18 @@ class Site(Struct, frozen=True):
     host: str
     origin: str
     is_configured: bool
+
+
+def site_url(base_url: str) -> str:
+    """Return the address by which a browser must open the service to make a passkey: for this machine, localhost."""
+    parts = urlsplit(base_url)
+    try:
+        is_loopback = ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        return base_url
+    return parts._replace(netloc="localhost" if parts.port is None else f"localhost:{parts.port}").geturl()
 
 
 class Passkey(Struct, frozen=True, kw_only=True):
@@ -104,8 +125,11 @@ async def load() -> None:
     await asyncio.to_thread(import_module, "webauthn")
 
 
-def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes]) -> str:
-    """Return the options of `navigator.credentials.create`, as JSON. `existing` are ids that aren't made again."""
+def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes], person: str | None) -> str:
+    """Return the options of `navigator.credentials.create`, as JSON. `existing` are ids that aren't made again.
+
+    `person` is the name by which the authenticator lists the passkey.
+    """
     from webauthn import generate_registration_options, options_to_json
     from webauthn.helpers.structs import (
         AuthenticatorSelectionCriteria,
@@ -117,7 +141,7 @@ def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes]) ->
     options = generate_registration_options(
         rp_id=site.host,
         rp_name="Mercato",
-        user_name=f"operator@{site.host}",
+        user_name=person or f"operator@{site.host}",
         challenge=challenge,
         authenticator_selection=AuthenticatorSelectionCriteria(
             # It signs in without a user name.
@@ -141,19 +165,19 @@ def request_options(site: Site, challenge: bytes) -> str:
     )
 
 
-async def add(
-    tx: Write,
-    challenges: Challenges,
-    site: Site,
-    credential: str,
-    *,
-    name: str,
-    purpose: str,
-    created_by: str,
-    now: datetime,
-    new_id: MakeId = clock.new_id,
-) -> UUID:
-    """Keep the passkey that a browser has made, and return its id. Raises Forbidden."""
+class NewPasskey(Struct, frozen=True):
+    """What an authenticator has made for a site."""
+
+    credential_id: bytes
+    public_key: bytes
+    sign_count: int
+    site: Site
+
+
+def verify_new(
+    challenges: Challenges, site: Site, credential: str, *, purpose: str, now: datetime
+) -> NewPasskey:
+    """Return the passkey that a browser has made. Raises Forbidden."""
     from webauthn import verify_registration_response
 
     with _refusing("The passkey can't be added: {} Try again, or with another authenticator."):
@@ -166,27 +190,46 @@ async def add(
             expected_origin=site.origin,
             require_user_verification=True,
         )
-    existing = await list_credential_ids(tx)
-    if found.credential_id in existing:
-        raise Forbidden("This passkey was added before. It signs in already.")
-    if len(existing) == MAX_PASSKEYS:
-        raise Forbidden(f"There are {MAX_PASSKEYS} passkeys, which is the limit. Remove one that isn't used.")
+    return NewPasskey(found.credential_id, found.credential_public_key, found.sign_count, site)
+
+
+async def add(
+    tx: Write,
+    made: NewPasskey,
+    *,
+    name: str,
+    created_by: str,
+    person: Person | None = None,
+    now: datetime,
+    new_id: MakeId = clock.new_id,
+) -> UUID:
+    """Keep the passkey for the person, or for the operator's account; return its id. Raises Forbidden."""
+    for table in (console_passkeys, console_person_passkeys):
+        if await tx.first(select(table.c.id).where(table.c.credential_id == made.credential_id)):
+            raise Forbidden("This passkey was added before. It signs in already.")
+    most = MAX_PASSKEYS if person is None else MAX_OF_PERSON
+    if len(await list_credential_ids(tx, person)) >= most:
+        raise Forbidden(f"There are {most} passkeys, which is the limit. Remove one that isn't used.")
     passkey_id = new_id()
+    its_person = {} if person is None else {"person_id": person.id, "partner_id": person.partner_id}
     await tx.execute(
-        insert(console_passkeys).values(
+        insert(_table(person)).values(
             id=passkey_id,
-            credential_id=found.credential_id,
-            public_key=found.credential_public_key,
-            sign_count=found.sign_count,
+            credential_id=made.credential_id,
+            public_key=made.public_key,
+            sign_count=made.sign_count,
             name=name,
             created_by=created_by,
             created_at=now,
             used_at=None,
-            rp_id=site.host,
-            origin=site.origin,
+            rp_id=made.site.host,
+            origin=made.site.origin,
+            **its_person,
         )
     )
-    await audit(tx, "consolePasskey", passkey_id, detail={"created": True, "name": name})
+    partner_id = None if person is None else person.partner_id
+    detail = {"created": True, "name": name}
+    await audit(tx, "consolePasskey", passkey_id, partner_id=partner_id, detail=detail)
     return passkey_id
 
 
@@ -196,6 +239,14 @@ class Use(Struct, frozen=True):
     passkey_id: UUID
     made_at: datetime
     sign_count: int
+    person: Person | None
+
+    @property
+    def grant(self) -> Grant:
+        """Return what its session opens."""
+        if self.person is not None:
+            return self.person.grant
+        return Grant(partner_id=None, created_by=_actor(self.passkey_id))
 
 
 async def verify(
@@ -213,9 +264,7 @@ async def verify(
         challenge = _challenge_of(credential)
         made_at = challenges.read(challenge, purpose, site, now=now)
         credential_id = parse_authentication_credential_json(credential).raw_id
-    row = await tx.first(select(console_passkeys).where(console_passkeys.c.credential_id == credential_id))
-    if row is None:
-        raise Forbidden("This passkey is unknown: it was removed, or it belongs to another service.")
+    row, person = await _find(tx, credential_id)
     with _refusing(refused):
         found = verify_authentication_response(
             credential=credential,
@@ -229,22 +278,52 @@ async def verify(
         )
     if row.used_at is not None and row.used_at >= made_at:
         raise _used()
-    return Use(row.id, made_at, found.new_sign_count)
+    return Use(row.id, made_at, found.new_sign_count, person)
+
+
+async def _find(tx: Read, credential_id: bytes) -> tuple[AnyRow, Person | None]:
+    """Return a passkey with the person whose it is, if it is one's. Raises Forbidden."""
+    of_account, its = console_passkeys.c, console_person_passkeys.c
+    row = await tx.first(select(console_passkeys).where(of_account.credential_id == credential_id))
+    if row is not None:
+        return row, None
+    whose = console_people.c
+    row = await tx.first(
+        select(
+            console_person_passkeys,
+            whose.name.label("person"),
+            whose.role,
+            whose.key_id,
+            partners.c.suspended_at,
+        )
+        .select_from(
+            console_person_passkeys.join(console_people, whose.id == its.person_id).outerjoin(
+                partners, partners.c.id == its.partner_id
+            )
+        )
+        .where(its.credential_id == credential_id)
+    )
+    if row is None:
+        raise Forbidden("This passkey is unknown: it was removed, or it belongs to another service.")
+    if row.suspended_at is not None:
+        raise Forbidden("The account of this passkey is suspended. Ask the operator of this service.")
+    return row, Person(
+        id=row.person_id, partner_id=row.partner_id, name=row.person, role=Role(row.role), key_id=row.key_id
+    )
 
 
 async def sign_in(tx: Write, use: Use, *, now: datetime) -> str:
-    """Begin an operator's session by the answer of a passkey; return its token. Raises Forbidden."""
-    its = console_passkeys.c
+    """Begin a session by the answer of a passkey; return its token. Raises Forbidden."""
+    table = _table(use.person)
     # The answer to a challenge that was made before the last use has been given already, or was overtaken.
     used = await tx.execute(
-        update(console_passkeys)
-        .where(its.id == use.passkey_id, or_(its.used_at.is_(None), its.used_at < use.made_at))
+        update(table)
+        .where(table.c.id == use.passkey_id, or_(table.c.used_at.is_(None), table.c.used_at < use.made_at))
         .values(used_at=now, sign_count=use.sign_count)
     )
     if used.rowcount != 1:
         raise _used()
-    grant = Grant(partner_id=None, created_by=_actor(use.passkey_id))
-    return await sessions.begin(tx, grant, now=now)
+    return await sessions.begin(tx, use.grant, now=now)
 
 
 def _used() -> Forbidden:
@@ -285,27 +364,44 @@ def _refusing(message: str) -> Iterator[None]:
 # --- the list ----------------------------------------------------------------------------------------
 
 
-async def list_all(tx: Read) -> list[Passkey]:
-    """Return all passkeys, the oldest first."""
-    rows = await tx.all(select(console_passkeys).order_by(console_passkeys.c.id).limit(MAX_PASSKEYS))
+async def list_all(tx: Read, person: Person | None) -> list[Passkey]:
+    """Return the person's passkeys, or those of the operator's account, the oldest first."""
+    table = _table(person)
+    rows = await tx.all(select(table).where(_is_whose(person)).order_by(table.c.id).limit(MAX_PASSKEYS))
     return [_passkey(row) for row in rows]
 
 
-async def list_credential_ids(tx: Read) -> list[bytes]:
-    """Return the authenticators' ids of all passkeys."""
-    return [
-        row.credential_id
-        for row in await tx.all(select(console_passkeys.c.credential_id).limit(MAX_PASSKEYS))
-    ]
+async def list_credential_ids(tx: Read, person: Person | None) -> list[bytes]:
+    """Return the authenticators' ids of the same passkeys."""
+    table = _table(person)
+    rows = await tx.all(select(table.c.credential_id).where(_is_whose(person)).limit(MAX_PASSKEYS))
+    return [row.credential_id for row in rows]
 
 
-async def remove(tx: Write, passkey_id: UUID) -> bool:
-    """Remove the passkey and end its sessions; return whether there was one."""
-    removed = await tx.execute(delete(console_passkeys).where(console_passkeys.c.id == passkey_id))
-    if removed.rowcount == 1:
+async def remove(tx: Write, passkey_id: UUID, person: Person | None) -> bool:
+    """Remove the passkey, if it is one of these, and end its sessions; return whether there was one.
+
+    A person's sessions are of all their passkeys, and all end.
+    """
+    table = _table(person)
+    removed = await tx.execute(delete(table).where(_is_whose(person), table.c.id == passkey_id))
+    if removed.rowcount != 1:
+        return False
+    if person is None:
         await sessions.end_sessions_of(tx, _actor(passkey_id))
-        await audit(tx, "consolePasskey", passkey_id, detail={"removed": True})
-    return removed.rowcount == 1
+    else:
+        await sessions.end_sessions_of_person(tx, person.id, person.partner_id)
+    partner_id = None if person is None else person.partner_id
+    await audit(tx, "consolePasskey", passkey_id, partner_id=partner_id, detail={"removed": True})
+    return True
+
+
+def _table(person: Person | None) -> Table:
+    return console_passkeys if person is None else console_person_passkeys
+
+
+def _is_whose(person: Person | None) -> ColumnElement[bool]:
+    return true() if person is None else console_person_passkeys.c.person_id == person.id
 
 
 def _passkey(row: AnyRow) -> Passkey:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
     FromClause,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Table,
     and_,
     delete,
+    false,
     insert,
     or_,
     select,
@@ -37,11 +39,13 @@ from mercato.features.sign_in.model import (
     LinkUsed,
     LinkWithdrawn,
     NewLink,
+    Person,
     Session,
     digest,
     new_token,
 )
-from mercato.features.sign_in.tables import console_links, console_sessions
+from mercato.features.sign_in.roles import Permission, Role
+from mercato.features.sign_in.tables import console_links, console_people, console_sessions
 from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
@@ -125,6 +129,7 @@ async def begin(tx: Write, grant: Grant, *, now: datetime, new_id: MakeId = cloc
             created_at=now,
             used_at=now,
             expires_at=now + IDLE_LIFE,
+            person_id=grant.person_id,
             **_columns(grant),
         )
     )
@@ -159,7 +164,8 @@ def needs_extension(session: Session, now: datetime) -> bool:
 async def list_sessions(tx: Read, account: Session, *, now: datetime) -> Sequence[Session]:
     """Return the valid sessions of the session's account, the newest first.
 
-    A session for one store sees the sessions for that store, one for one surface those that keys of that surface began.
+    A session for one store sees the sessions for that store, one for one surface those that keys of that surface began,
+    and somebody who may not see the account's people their own.
     """
     query = (
         _with_owner(console_sessions, now)
@@ -191,7 +197,7 @@ async def end_all_sessions(
 ) -> int:
     """End the partner's sessions, None for the operators', and withdraw its unused links; return how many ended.
 
-    With `seen_by` those that the session sees: itself, too.
+    With `seen_by` those that the session sees: itself, too. Invitations end with those of the whole account.
     """
     # The links first: a session that one of them begins in the meantime ends with the others.
     for table, usable in (
@@ -199,6 +205,16 @@ async def end_all_sessions(
         (console_sessions, console_sessions.c.expires_at > now),
     ):
         ended = await tx.execute(delete(table).where(*_of_account(partner_id, seen_by, table), usable))
+    if seen_by is None or (seen_by.grant.store_id is None and seen_by.only_surface is None):
+        await tx.execute(
+            update(console_people)
+            .where(
+                _is_of(partner_id, console_people),
+                console_people.c.joined_at.is_(None),
+                console_people.c.invitation_expires_at > now,
+            )
+            .values(invitation_expires_at=now)
+        )
     await audit(tx, "consoleSession", partner_id=partner_id, detail={"ended": ended.rowcount})
     return ended.rowcount
 
@@ -206,6 +222,15 @@ async def end_all_sessions(
 async def end_sessions_of(tx: Write, created_by: str) -> None:
     """End the sessions that somebody began, as the audit trail names them."""
     await tx.execute(delete(console_sessions).where(console_sessions.c.created_by == created_by))
+
+
+async def end_sessions_of_person(tx: Write, person_id: UUID, partner_id: UUID | None) -> None:
+    """End the person's sessions."""
+    await tx.execute(
+        delete(console_sessions).where(
+            _is_of(partner_id, console_sessions), console_sessions.c.person_id == person_id
+        )
+    )
 
 
 async def prune(tx: Write, *, now: datetime, limit: int) -> int:
@@ -226,11 +251,16 @@ async def delete_of_partner(tx: Write, partner_id: UUID) -> None:
         await tx.execute(delete(table).where(table.c.partner_id == partner_id))
 
 
+def _is_of(partner_id: UUID | None, table: Table) -> ColumnElement[bool]:
+    """Return which rows are the account's. Not IS NOT DISTINCT FROM, for which PostgreSQL uses no index."""
+    return table.c.partner_id.is_(None) if partner_id is None else table.c.partner_id == partner_id
+
+
 def _of_account(
     partner_id: UUID | None, seen_by: Session | None, table: Table
 ) -> tuple[ColumnElement[bool], ...]:
     """Return which links or sessions are the partner's, and of those the ones that the session sees."""
-    conditions = [table.c.partner_id.is_not_distinct_from(partner_id)]
+    conditions = [_is_of(partner_id, table)]
     if seen_by is not None and seen_by.grant.store_id is not None:
         conditions.append(table.c.store_id == seen_by.grant.store_id)
     if seen_by is not None and seen_by.only_surface is not None:
@@ -238,6 +268,8 @@ def _of_account(
             api_keys.c.partner_id == partner_id, api_keys.c.surface == seen_by.only_surface
         )
         conditions.append(table.c.key_id.in_(keys))
+    if seen_by is not None and not seen_by.may(Permission.SEE_PEOPLE):
+        conditions.append(table.c.person_id == seen_by.grant.person_id if "person_id" in table.c else false())
     return tuple(conditions)
 
 
@@ -256,8 +288,13 @@ def _with_owner(table: Table, now: datetime) -> Select[Any]:
     joined: FromClause = table.outerjoin(partners, partners.c.id == table.c.partner_id).outerjoin(
         api_keys, and_(api_keys.c.id == table.c.key_id, api_keys.c.partner_id == table.c.partner_id)
     )
-    key = (api_keys.c.prefix.label("key_prefix"), api_keys.c.surface.label("key_surface"))
-    return select(*table.c, *_PARTNER, *key, is_valid.label("is_valid")).select_from(joined)
+    shown = [*_PARTNER, api_keys.c.prefix.label("key_prefix"), api_keys.c.surface.label("key_surface")]
+    if table is console_sessions:
+        people = console_people.c
+        joined = joined.outerjoin(console_people, people.id == table.c.person_id)
+        is_valid = and_(is_valid, or_(table.c.person_id.is_(None), people.id.is_not(None)))
+        shown += [people.name.label("person"), people.role, people.key_id.label("person_key_id")]
+    return select(*table.c, *shown, is_valid.label("is_valid")).select_from(joined)
 
 
 def _columns(grant: Grant) -> dict[str, Any]:
@@ -271,13 +308,24 @@ def _grant(row: Row[Any]) -> Grant:
 def _session(row: Row[Any]) -> Session:
     return Session(
         id=row.id,
-        grant=_grant(row),
+        grant=replace(_grant(row), person_id=row.person_id),
+        person=None if row.person_id is None else _person(row),
         partner=None if row.partner_id is None else _partner(row),
         key_prefix=row.key_prefix,
         key_surface=None if row.key_surface is None else Surface(row.key_surface),
         created_at=row.created_at,
         used_at=row.used_at,
         expires_at=row.expires_at,
+    )
+
+
+def _person(row: Row[Any]) -> Person:
+    return Person(
+        id=row.person_id,
+        partner_id=row.partner_id,
+        name=row.person,
+        role=Role(row.role),
+        key_id=row.person_key_id,
     )
 
 
@@ -295,7 +343,7 @@ def _partner(row: Row[Any]) -> Partner:
 
 
 async def _audit(tx: Write, kind: str, subject: UUID, grant: Grant, detail: dict[str, Any]) -> None:
-    more: dict[str, Any] = {"readOnly": grant.read_only}
+    more: dict[str, Any] = {} if grant.person_id is not None else {"readOnly": grant.read_only}
     if grant.store_id is not None:
         more["storeId"] = str(grant.store_id)
     await audit(tx, kind, subject, partner_id=grant.partner_id, detail=detail | more)

@@ -1,4 +1,4 @@
-"""Sign-in to the console: one-time links and passkeys, and the sessions that they begin."""
+"""Sign-in to the console: one-time links, people and passkeys, and the sessions that they begin."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, Table, Text
 
@@ -41,11 +41,13 @@ console_sessions = Table(
     # The last use, to a few minutes.
     Column("used_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
+    # Who signed in, where it was a person. `read_only` is true then: an earlier release knows no people and no roles.
+    Column("person_id", Id),
 )
 Index("ix_console_sessions_partner_id", console_sessions.c.partner_id, console_sessions.c.id)
 Index("ix_console_sessions_expires_at", console_sessions.c.expires_at)
 
-# Those of operators; partners have links.
+# Those of the operator's account; a person's are below.
 console_passkeys = Table(
     "console_passkeys",
     metadata,
@@ -63,3 +65,50 @@ console_passkeys = Table(
     Column("rp_id", Text),
     Column("origin", Text),
 )
+
+# The people of a partner, or without one of the operator. No foreign keys: every use of a session looks both up.
+console_people = Table(
+    "console_people",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    # Who invited the person, as the audit trail names actors.
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    # The key in whose session that was, or in the session of somebody who was invited with it.
+    Column("key_id", Id),
+    # SHA-256 of the token of the invitation.
+    Column("invitation_hash", LargeBinary, nullable=False, unique=True),
+    Column("invitation_expires_at", Instant, nullable=False),
+    Column("joined_at", Instant),
+)
+Index("uq_console_people_partner_id", console_people.c.partner_id, console_people.c.name, unique=True)
+Index(
+    "uq_console_people_name",
+    console_people.c.name,
+    unique=True,
+    sqlite_where=console_people.c.partner_id.is_(None),
+    postgresql_where=console_people.c.partner_id.is_(None),
+)
+
+# Apart from `console_passkeys`, whose rows all open the operator's account to an earlier release.
+console_person_passkeys = Table(
+    "console_person_passkeys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("person_id", Id, nullable=False),
+    Column("partner_id", Id),
+    Column("credential_id", LargeBinary, nullable=False, unique=True),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("sign_count", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("used_at", Instant),
+    Column("rp_id", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+)
+Index("ix_console_person_passkeys_person_id", console_person_passkeys.c.person_id)
+Index("ix_console_person_passkeys_partner_id", console_person_passkeys.c.partner_id)

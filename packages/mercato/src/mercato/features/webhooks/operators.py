@@ -145,7 +145,11 @@ async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
     row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
     if row is None:
         raise DeliveryNotFound(delivery_id)
-    found = await detail_of(tx, row)
+    return mask_delivery(await detail_of(tx, row))
+
+
+def mask_delivery(found: WebhookDeliveryDetail) -> WebhookDeliveryDetail:
+    """Return a delivery without what those don't see who see no customers."""
     return replace(
         found,
         body=msgspec.Raw(mask_body(found.type, bytes(found.body))),

@@ -73,6 +73,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "OrderStatusBatch": {"updates": [{"orderId": SOUP, "status": "ready"}]},
     "StoreStatusBatch": {"updates": [{"storeId": SOUP, "status": "paused", "pauseReason": "Storm"}]},
     "CancelOrderRequest": {"reason": "CHANGED_MIND", "message": "The customer ordered twice"},
+    "AdjustOrderRequest": {"type": "refund", "amount": "1.50", "reason": "The soup was cold"},
     "DiscoverRequest": {
         "location": {"latitude": 40.7484, "longitude": -73.9857},
         "radius": 5000,

@@ -31,7 +31,7 @@ MAX_SEARCHED_BY_INDEX: Final = 2_000
 """The same of a partner's or an action's entries, each of which is looked up."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class AuditEntry(Struct, frozen=True, kw_only=True):
     """One change. `detail` is a small object of names and numbers."""
 
     id: UUID
@@ -85,7 +85,7 @@ async def list_entries(
     before: UUID | None = None,
     not_before: UUID | None = None,
     limit: int,
-) -> Sequence[Entry]:
+) -> Sequence[AuditEntry]:
     """Return entries, newest first; `since` is the oldest instant, `before` the id that they precede."""
     c = tables.audit.c
     # Within a search the partner's index leads, and no other may: it would be read for far more than the search.
@@ -114,7 +114,7 @@ async def search_entries(
     until: datetime | None = None,
     before: UUID | None = None,
     limit: int,
-) -> tuple[Sequence[Entry], str | None]:
+) -> tuple[Sequence[AuditEntry], str | None]:
     """Return a page of entries, newest first, and the cursor of the next one.
 
     No index leads to an actor's entries, so only the next so many are looked at: a page can then have fewer, or none,
@@ -164,6 +164,6 @@ async def prune(tx: Write, *, before: datetime, limit: int) -> int:
     return (await tx.execute(delete(tables.audit).where(tables.audit.c.id.in_(batch)))).rowcount
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Any) -> AuditEntry:
     members = row._asdict()
-    return Entry(**members | {"detail": msgspec.json.decode(row.detail)})
+    return AuditEntry(**members | {"detail": msgspec.json.decode(row.detail)})

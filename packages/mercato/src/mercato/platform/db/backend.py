@@ -1,4 +1,4 @@
-"""What a kind of database offers: `sqlite_backend` and `postgresql` are the two."""
+"""What a kind of database offers: `sqlite` and `postgresql` are the two."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 from msgspec.structs import replace
 from sqlalchemy import Executable, Row
 
-from mercato.platform.db import postgresql, sqlite, sqlite_backend
+from mercato.platform.db import postgresql, sqlite
 from mercato.platform.db.backend import Backend, Connection, WritingConnection
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.replica import Replica
@@ -143,9 +143,7 @@ class Database:
                 "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
             )
         path = sqlite_path(url)
-        file = sqlite_backend.Backend(
-            path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout
-        )
+        file = sqlite.Backend(path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout)
         return cls(f"sqlite:///{path}", file)
 
     @asynccontextmanager

@@ -1,9 +1,10 @@
-"""The failures of the demo: a price changes, a card is declined, a store is down, a customer cancels; their records."""
+"""What goes wrong in the demo: prices, cards, a store that is down, cancellations, a refund; and the records of it."""
 
 import asyncio
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -21,6 +22,8 @@ NEWER_PRICE: Final = "11.00"
 REASON: Final = "CHANGED_MIND"
 BEGUN: Final = "IN_THE_OVEN"
 """Why the customer cancels, and why the store refuses."""
+
+REFUND: Final = "1.00"
 
 EVENTS: Final = len(WAY) + 1
 """Events of the order whose store was down: created, accepted, and every step."""
@@ -157,6 +160,22 @@ async def cancel(context: DemoContext) -> None:
         "Then the order goes on",
         f"{kept['state']}, cancellation {kept['cancellation']['status']}",
         (kept["state"], kept["cancellation"]["status"]) == (OrderState.COMPLETED, "refused"),
+    )
+
+
+async def refund(context: DemoContext) -> None:
+    """Refund a part of a completed order, and repeat the request."""
+    order_id = placed_order(context)["orderId"]
+    first, again = [await context.order_simulator.refund(order_id, REFUND) for _ in range(2)]
+    context.expect(first, 201, "A merchant refunds a part of an order")
+    order = await context.storefront.read_order(order_id)
+    total, after = (order["amounts"][name] for name in ("total", "totalAfterAdjustments"))
+    context.prove(
+        "A refund is made once, to the cent",
+        f"{total} - {REFUND} = {after}",
+        again.body == first.body
+        and [one["amount"] for one in order["adjustments"]] == [REFUND]
+        and Decimal(total) - Decimal(REFUND) == Decimal(after),
     )
 
 

@@ -292,6 +292,7 @@ STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] =
     ("The store's system goes down, and comes back", failures.go_down),
     ("What happened to that order", failures.timeline),
     ("A customer cancels an order, and one that is begun", failures.cancel),
+    ("A part of an order is refunded", failures.refund),
     ("Every order webhook and event is verified", failures.verify),
     ("Other storefronts and other keys", failures.keep_out),
 )

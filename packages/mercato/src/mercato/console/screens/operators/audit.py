@@ -5,11 +5,18 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from mercato.console.actors import actor_of, name_actors
 from mercato.console.filters import partner_of, read_filters
 from mercato.console.forms import read_query
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.features.partners.queries import find_names
-from mercato.platform.db.audit import MAX_SEARCHED, MAX_SEARCHED_BY_INDEX, Entry, list_entries, search_entries
+from mercato.platform.db.audit import (
+    MAX_SEARCHED,
+    MAX_SEARCHED_BY_INDEX,
+    AuditEntry,
+    list_entries,
+    search_entries,
+)
 from mercato.platform.wire.decode import read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.wire import Instant, Wire, parse_instant
@@ -41,7 +48,7 @@ class AuditQuery(Wire):
 async def list_audit(visit: Visit) -> Page:
     filters = read_filters(AuditQuery, read_query(visit.head.query))
     query = filters.query
-    page: Sequence[Entry] = ()
+    page: Sequence[AuditEntry] = ()
     cursor = None
     async with visit.app.db.read() as tx:
         partner_id = await partner_of(tx, visit, filters)
@@ -50,7 +57,7 @@ async def list_audit(visit: Visit) -> Page:
                 tx,
                 partner_id=partner_id,
                 action=query.action,
-                actor=query.actor,
+                actor=None if query.actor is None else actor_of(query.actor),
                 since=None if query.since is None else parse_instant(query.since),
                 until=None if query.until is None else parse_instant(query.until),
                 before=read_cursor(query.cursor),
@@ -58,6 +65,7 @@ async def list_audit(visit: Visit) -> Page:
             )
         if query.action is not None and not await list_entries(tx, action=query.action, limit=1):
             filters.doubts["action"] = "Nothing was done under this name."
+        actors = await name_actors(tx, {one.actor for one in page})
         names = await find_names(tx, {one.partner_id for one in page if one.partner_id is not None})
     if query.actor is not None and not (partner_id or query.action or query.since or query.until):
         filters.doubts["actor"] = "Nobody of this name has done anything."
@@ -67,6 +75,7 @@ async def list_audit(visit: Visit) -> Page:
         "next_cursor": cursor,
         "search": filters,
         "names": names,
+        "actors": actors,
         "paths": _PATHS,
         "most": MAX_SEARCHED_BY_INDEX if partner_id or query.action else MAX_SEARCHED,
     }

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from mercato.console.screen import OPERATORS, Done, Page, Screens, Visit
 from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
+from mercato.features.sign_in.roles import Permission
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire, redacted
@@ -26,25 +27,25 @@ class ErasureForm(Wire):
     customer: Annotated[str, Meta(max_length=400)] = ""
 
 
-@screens.get("erasure")
+@screens.get("erasure", needs=Permission.ERASE)
 async def show_erasure(visit: Visit) -> Page:
     assert visit.is_operator
     return Page("erasure.html", "Erasure", {"customer": "", "found": None, "most": SHOWN})
 
 
-@screens.post("erasure/find", changes=False)
+@screens.post("erasure/find", needs=Permission.ERASE)
 async def find_customer(visit: Visit) -> Page:
     customer = _customer(visit)
     found = await find_all(visit.app.db, customer)
     return Page("erasure.html", "Erasure", {"customer": customer, "found": found, "most": SHOWN})
 
 
-@screens.post("erasure/confirm")
+@screens.post("erasure/confirm", needs=Permission.ERASE)
 async def confirm_erasure(visit: Visit) -> Page:
     return Page("erasure_confirm.html", "Erase this customer?", {"customer": _customer(visit)})
 
 
-@screens.post("erasure/erase")
+@screens.post("erasure/erase", needs=Permission.ERASE)
 async def erase_customer(visit: Visit) -> Done:
     count, emptied = await erase_all(visit.app.db, _customer(visit))
     said = f"The customer was erased from {count_of(count, 'order')}."

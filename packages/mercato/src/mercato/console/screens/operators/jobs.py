@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from mercato.console.screen import OPERATORS, Done, Page, Screens, Visit
+from mercato.features.sign_in.roles import Permission
 from mercato.platform.clock import from_ms, to_ms
 from mercato.platform.errors import Conflict, NotFound, ValidationFailed
 from mercato.platform.jobs import MAX_COUNTED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
@@ -56,7 +57,7 @@ async def list_jobs(visit: Visit) -> Page:
     return Page("jobs.html", "Jobs", values)
 
 
-@screens.post("jobs/revive")
+@screens.post("jobs/revive", needs=Permission.REVIVE_JOBS)
 async def revive_dead_job(visit: Visit) -> Done:
     number = visit.fields(ReviveForm).job
     found = await revive_job(visit.app.db, number)
@@ -67,7 +68,7 @@ async def revive_dead_job(visit: Visit) -> Done:
     return Done(f"Job {number} is due again.", to="/console/jobs")
 
 
-@screens.post("jobs/revive-all")
+@screens.post("jobs/revive-all", needs=Permission.REVIVE_JOBS)
 async def revive_dead_jobs(visit: Visit) -> Done:
     kind = visit.fields(ReviveAllForm).kind
     async with visit.app.db.read() as tx:

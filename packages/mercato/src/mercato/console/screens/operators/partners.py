@@ -11,6 +11,7 @@ from mercato.features.orders.operators import OrderFilter, list_orders
 from mercato.features.partners import accounts, queries
 from mercato.features.partners.model import ApiKey, KeyState, Limits, Partner, PartnerKind
 from mercato.features.sign_in import sessions
+from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Conflict, NotFound
@@ -67,13 +68,13 @@ async def list_partners(visit: Visit) -> Page:
     return Page("partners.html", "Partners", {"partners": page, "next_cursor": cursor})
 
 
-@screens.get("partners/new")
+@screens.get("partners/new", needs=Permission.CHANGE_PARTNERS)
 async def show_new_partner(visit: Visit) -> Page:
     assert visit.is_operator
     return Page("partner_new.html", "New partner", {"kinds": list(PartnerKind)})
 
 
-@screens.post("partners/new")
+@screens.post("partners/new", needs=Permission.CHANGE_PARTNERS)
 async def create_partner(visit: Visit) -> Page:
     form, app = visit.fields(NewPartnerForm), visit.app
     async with app.db.write() as tx:
@@ -88,14 +89,15 @@ async def show_partner(visit: Visit) -> Page:
     now = visit.app.clock()
     async with visit.app.db.read() as tx:
         partner = await accounts.get_partner(tx, visit.ids["partner"])
-        keys = await queries.list_keys(tx, partner_id=partner.id, limit=MAX_KEYS)
+        sees_keys = visit.may(Permission.SEE_KEYS)
+        keys = await queries.list_keys(tx, partner_id=partner.id, limit=MAX_KEYS) if sees_keys else []
         stores = await list_stores(tx, StoreFilter(partner_id=partner.id), limit=SHOWN, now=now)
         orders = await list_orders(tx, OrderFilter(partner_id=partner.id), limit=SHOWN)
     values = {
         "partner": partner,
         # The rest of the address may grant access.
         "event_origin": None if partner.event_url is None else origin_of(partner.event_url),
-        "keys": [(key, key.state(now)) for key in keys],
+        "keys": [(key, key.state(now)) for key in keys] if sees_keys else None,
         "active": KeyState.ACTIVE,
         "stores": stores,
         "orders": orders,
@@ -104,7 +106,7 @@ async def show_partner(visit: Visit) -> Page:
     return Page("partner.html", partner.name, values)
 
 
-@screens.post("partners/{partner}/limits")
+@screens.post("partners/{partner}/limits", needs=Permission.CHANGE_PARTNERS)
 async def set_partner_limits(visit: Visit) -> Done:
     form, partner_id = visit.fields(LimitsForm), visit.ids["partner"]
     limits = Limits(reads=form.reads, writes=form.writes, discovery=form.discovery)
@@ -113,7 +115,7 @@ async def set_partner_limits(visit: Visit) -> Done:
     return Done("The limits were set. They apply within a second.", to=f"/console/partners/{partner_id}")
 
 
-@screens.post("partners/{partner}/name")
+@screens.post("partners/{partner}/name", needs=Permission.CHANGE_PARTNERS)
 async def rename_partner(visit: Visit) -> Done:
     name, partner = visit.fields(NameForm).name, await _partner(visit)
     async with visit.app.db.write() as tx:
@@ -127,7 +129,7 @@ async def ask_to_revoke_key(visit: Visit) -> Question:
         return await ask_to_revoke(tx, visit, key, back=f"/console/partners/{key.partner_id}")
 
 
-@screens.post("partners/{partner}/keys/{key}/revoke", ask=ask_to_revoke_key)
+@screens.post("partners/{partner}/keys/{key}/revoke", needs=Permission.CHANGE_KEYS, ask=ask_to_revoke_key)
 async def revoke_partner_key(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         key = await _key(tx, visit)
@@ -145,7 +147,7 @@ async def ask_to_end_sessions(visit: Visit) -> Question:
     )
 
 
-@screens.post("partners/{partner}/sessions/end", ask=ask_to_end_sessions)
+@screens.post("partners/{partner}/sessions/end", needs=Permission.CHANGE_PARTNERS, ask=ask_to_end_sessions)
 async def end_partner_sessions(visit: Visit) -> Done:
     partner = await _partner(visit)
     async with visit.app.db.write() as tx:
@@ -168,7 +170,7 @@ async def ask_to_delete(visit: Visit) -> Question:
     )
 
 
-@screens.post("partners/{partner}/delete", ask=ask_to_delete)
+@screens.post("partners/{partner}/delete", needs=Permission.CHANGE_PARTNERS, ask=ask_to_delete)
 async def delete_partner(visit: Visit) -> Done:
     partner, app = await _partner(visit), visit.app
     async with app.db.read() as tx:
@@ -192,14 +194,14 @@ async def ask_to_suspend(visit: Visit) -> Question:
     )
 
 
-@screens.post("partners/{partner}/suspend", ask=ask_to_suspend)
+@screens.post("partners/{partner}/suspend", needs=Permission.CHANGE_PARTNERS, ask=ask_to_suspend)
 async def suspend_partner(visit: Visit) -> Done:
     partner = await _partner(visit)
     await offboarding.suspend(visit.app.db, partner.id, now=visit.app.clock)
     return Done(f"{partner.name} is suspended.", to=f"/console/partners/{partner.id}")
 
 
-@screens.post("partners/{partner}/resume")
+@screens.post("partners/{partner}/resume", needs=Permission.CHANGE_PARTNERS)
 async def resume_partner(visit: Visit) -> Done:
     partner = await _partner(visit)
     await offboarding.resume(visit.app.db, partner.id, now=visit.app.clock)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.certification.report import Exchange
-from mercato.features.orders.record import storefront_cart
+from mercato.features.orders.record import order_amounts, storefront_cart
 from mercato.platform import clock
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
@@ -107,7 +107,7 @@ class StorefrontContext(ReceiverContext):
             cart=storefront_cart(priced.cart),
             client_context=CONTEXT,
             fulfillment=priced.fulfillment,
-            amounts=priced.amounts,
+            amounts=order_amounts(priced.amounts, after_adjustments=priced.amounts.total),
             customer=CUSTOMER,
             created_at=now,
             updated_at=now,

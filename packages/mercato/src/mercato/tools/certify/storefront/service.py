@@ -120,6 +120,8 @@ STEP_SECONDS: Final = 0.2
 
 OPENED_AT_ONCE: Final = 16
 """More stores at a time would make the database busy."""
+OPEN_SECONDS: Final = 120.0
+"""Many stores are opened at once, perhaps on a busy machine: only a service that hangs takes so long to answer."""
 
 ADDRESS: Final = AddressRequest(
     street="1 Main Street", city="Madison", country="US", coordinates=Coordinates(lat=43.0731, lng=-89.4012)
@@ -148,7 +150,7 @@ async def running_service(offers: Sequence[Offer], *, works: bool) -> AsyncItera
         pos = await service.create_partner("Certification POS", PartnerKind.COMMERCE)
         front = await service.create_partner("Storefront", PartnerKind.MARKETFRONT)
         merchant.trust(pos.signing_secret)
-        async with AsyncClient(service.base, pos.key) as client:
+        async with AsyncClient(service.base, pos.key, timeout=OPEN_SECONDS) as client:
             slots = asyncio.Semaphore(OPENED_AT_ONCE)
 
             async def open_one(number: int, offer: Offer) -> SampleStore:

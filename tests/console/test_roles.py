@@ -1,0 +1,176 @@
+"""What each role may do in the console, on every screen and by every action."""
+
+from uuid import UUID
+
+import pytest
+from tests.console.browser import Browser
+from tests.console.visiting import enter_as_operator, enter_as_person, enter_whole_account
+from tests.service import Service
+
+from mercato.console.screen import OPERATORS, PARTNERS, Screen
+from mercato.console.site import SCREENS
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in.roles import ALLOWED, OPERATOR_ROLES, PARTNER_ROLES, Role
+from mercato.platform import clock
+
+OWNER, ADMIN, MANAGER, SUPPORT, READ_ONLY = (
+    Role.OWNER, Role.ADMIN, Role.MANAGER, Role.SUPPORT, Role.READ_ONLY,
+)  # fmt: skip
+ALL = frozenset(Role)
+CHANGES = ALL - {READ_ONLY}
+MANAGES = CHANGES - {SUPPORT}
+ACCOUNT = MANAGES - {MANAGER}
+
+MAY_OPEN = {
+    "account/passkeys/new": CHANGES,
+    "erasure": MANAGES,
+    "keys": ALL - {SUPPORT},
+    "partners/new": MANAGES,
+    "people": ALL - {SUPPORT},
+    "webhooks/{delivery}/signature": CHANGES,
+}
+"""Who opens a page; every other one is opened by all."""
+
+MAY_PRESS = {
+    "account/passkeys": CHANGES,
+    "account/passkeys/{passkey}/remove": CHANGES,
+    "account/sessions/end": CHANGES,
+    "account/sessions/{session}/end": CHANGES,
+    "account/timezone": ALL,
+    "catalogs/{run}/activate": MANAGES,
+    "catalogs/{run}/cancel": MANAGES,
+    "certification": MANAGES,
+    "certification/{report}/delete": MANAGES,
+    "erasure/confirm": MANAGES,
+    "erasure/erase": MANAGES,
+    "erasure/find": MANAGES,
+    "jobs/revive": CHANGES,
+    "jobs/revive-all": CHANGES,
+    "keys": ACCOUNT,
+    "keys/event-url": MANAGES,
+    "keys/rotate-secret": ACCOUNT,
+    "keys/webhook-token": MANAGES,
+    "keys/webhook-token/remove": MANAGES,
+    "keys/{key}/revoke": MANAGES,
+    "keys/{key}/roll": ACCOUNT,
+    "orders/{order}/cancel": CHANGES,
+    "orders/{order}/customer": frozenset({OWNER, MANAGER, SUPPORT}),
+    "orders/{order}/resend": CHANGES,
+    "partners/new": MANAGES,
+    "partners/{partner}/delete": MANAGES,
+    "partners/{partner}/keys/{key}/revoke": MANAGES,
+    "partners/{partner}/limits": MANAGES,
+    "partners/{partner}/name": MANAGES,
+    "partners/{partner}/resume": MANAGES,
+    "partners/{partner}/sessions/end": MANAGES,
+    "partners/{partner}/suspend": MANAGES,
+    "people": MANAGES,
+    "people/{person}/invite": MANAGES,
+    "people/{person}/remove": MANAGES,
+    "playground": ALL,
+    "playground/add": ALL,
+    "playground/place": MANAGES,
+    "playground/remove": ALL,
+    "playground/update": ALL,
+    "playground/validate": MANAGES,
+    "search": ALL,
+    "stores/{store}/items": CHANGES,
+    "stores/{store}/pause": CHANGES,
+    "stores/{store}/resume": CHANGES,
+    "webhooks/resend-failed": CHANGES,
+    "webhooks/{delivery}/resend": CHANGES,
+    "webhooks/{delivery}/signature": CHANGES,
+}
+"""Who presses a button. An action that isn't here fails the test."""
+
+
+def test_every_role_has_a_row_in_the_table():
+    assert set(ALLOWED) == set(Role)
+
+
+def test_every_action_of_the_console_is_in_the_table_of_this_test():
+    assert {one.path for one in SCREENS if one.act is not None} == set(MAY_PRESS)
+    assert set(MAY_OPEN) <= {one.path for one in SCREENS if one.show is not None}
+
+
+async def enter(mercato: Service, role: Role, partner_id: UUID | None) -> Browser:
+    if role is OWNER:
+        assert partner_id is not None
+        return (await enter_whole_account(mercato, partner_id))[0]
+    if role is ADMIN:
+        return (await enter_as_operator(mercato))[0]
+    return (await enter_as_person(mercato, role, partner_id))[0]
+
+
+@pytest.mark.parametrize("role", [OWNER, *PARTNER_ROLES])
+async def test_a_role_of_a_partner_reaches_what_it_includes_and_nothing_else(mercato: Service, role: Role):
+    account = (await mercato.partner(PartnerKind.BOTH))[0].id
+    browser = await enter(mercato, role, account)
+    for screen in SCREENS:
+        await try_screen(browser, screen, role, has_it=bool(screen.audiences & PARTNERS))
+        # What it may do can end its own session.
+        if (await browser.open("/console/search")).status == 401:
+            browser = await enter(mercato, role, (await mercato.partner(PartnerKind.BOTH))[0].id)
+
+
+@pytest.mark.parametrize("role", OPERATOR_ROLES)
+async def test_a_role_of_operators_reaches_what_it_includes_and_nothing_else(mercato: Service, role: Role):
+    browser = await enter(mercato, role, None)
+    for number, screen in enumerate(SCREENS):
+        await try_screen(browser, screen, role, has_it=bool(screen.audiences & OPERATORS))
+        if (await browser.open("/console/search")).status == 401:
+            browser = (await enter_as_person(mercato, role, None, name=f"Eve {number}"))[0]
+
+
+async def try_screen(browser: Browser, screen: Screen, role: Role, *, has_it: bool) -> None:
+    """Open the page and press its button, with ids of nothing: who may not is refused before these are looked up."""
+    path = "/".join(str(clock.new_id()) if one.startswith("{") else one for one in screen.path.split("/"))
+    if screen.show is not None or screen.ask is not None:
+        allowed = MAY_OPEN.get(screen.path, ALL) if screen.ask is None else MAY_PRESS[screen.path]
+        status = (await browser.open(f"/console/{path}")).status
+        check(status, f"GET {screen.path} as {role}", has_it=has_it, is_allowed=role in allowed)
+    if screen.act is not None:
+        status = (await browser.post(f"/console/{path}")).status
+        check(
+            status, f"POST {screen.path} as {role}", has_it=has_it, is_allowed=role in MAY_PRESS[screen.path]
+        )
+
+
+def check(status: int, what: str, *, has_it: bool, is_allowed: bool) -> None:
+    if not has_it:
+        assert status == 404, what
+    elif is_allowed:
+        assert status < 500, what
+        assert status != 403, what
+    else:
+        assert status == 403, what
+
+
+async def test_a_page_has_no_button_that_would_be_refused(mercato: Service):
+    account = (await mercato.partner(PartnerKind.BOTH))[0].id
+    for role, shown, hidden in (
+        (MANAGER, {"Invite person", "Save event URL"}, {"Create key", "Rotate secret", "Roll key"}),
+        (
+            READ_ONLY,
+            set[str](),
+            {"Invite person", "Create key", "Save event URL", "Set token", "Rotate secret"},
+        ),
+    ):
+        browser, _ = await enter_as_person(mercato, role, account, name=role.words)
+        pages = [await browser.open(f"/console/{name}") for name in ("keys", "people")]
+        buttons = {one for page in pages for one in page.buttons}
+        assert (shown <= buttons, hidden & buttons) == (True, set()), role
+    support, _ = await enter_as_person(mercato, SUPPORT, account, name="Support")
+    page = await support.open("/console/account")
+    assert not {"Keys", "People"} & set(page.navigation)
+
+
+async def test_support_of_the_operator_sees_no_keys_of_partners(mercato: Service):
+    made, _ = await mercato.partner()
+    browser, _ = await enter_as_person(mercato, SUPPORT)
+    page = await browser.open(f"/console/partners/{made.id}")
+    assert page.status == 200
+    assert "Keys" not in page.captions
+    assert made.keys[0].text[:20] not in page.text
+    assert page.buttons == ["Sign out"]
+    assert not {"Erasure", "People"} & set(page.navigation)
