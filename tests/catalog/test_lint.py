@@ -196,7 +196,7 @@ def test_json_output_is_only_the_report(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.run(["catalog", "lint", written(tmp_path, broken()), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert list(report) == ["valid", "errors", "warnings", "summary"]
-    assert set(report["errors"][0]) == {"message", "path", "line", "column", "rule", "advice"}
+    assert set(report["errors"][0]) == {"code", "message", "path", "line", "column", "rule", "advice"}
     assert (report["valid"], report["summary"]) == (False, None)
 
 
@@ -212,6 +212,31 @@ def test_text_output_fits_into_80_columns_and_has_positions(
     assert "[invalid-price]" in out
     assert out.endswith("menu.json is not valid: 3 errors, 1 warning.\n")
     assert "\x1b" not in out
+
+
+def test_ids_that_are_not_uuids_are_one_line_with_their_count_and_all_of_them_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    items: Any = {f"item-{number}": {"name": "x", "basePrice": "1.00"} for number in range(30)}
+    path = written(tmp_path, {"items": items})
+    assert cli.run(["catalog", "lint", path]) == 0
+    out = capsys.readouterr().out
+    told = "Ids that are not UUIDs: 30. No action needed [id-not-uuid]: --all shows them."
+    assert [line for line in out.splitlines() if "UUID" in line or "[" in line] == [told]
+    assert "What to do" not in out
+    assert cli.run(["catalog", "lint", path, "--all"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("warning [id-not-uuid]") == 30
+    assert "What to do" in out
+    many: Any = {f"item-{number}": {"name": "x", "basePrice": 1} for number in range(300)}
+    path = written(tmp_path, {"items": many})
+    assert cli.run(["catalog", "lint", path]) == 0
+    out = capsys.readouterr().out
+    assert "Ids that are not UUIDs: more than 200." in out
+    assert out.count("warning [number-price]") == 10
+    assert "--all shows them" in out
+    assert cli.run(["catalog", "lint", path, "--all"]) == 0
+    assert capsys.readouterr().out.count("warning [number-price]") == 201
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -17,7 +17,8 @@ from mercato.platform.telemetry.metrics import Metrics
 from mercato.platform.texts import Secret
 
 OPEN = {
-    "getAccessToken", "getOpenapi", "getLlms", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",
+    "getAccessToken", "getOpenapi", "getLlms", "getCatalogSetSchema", "healthz", "readyz", "metrics", "docs",
+    "docsAsset", "errorPage",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ type Public =
   | "docsAsset"
   | "errorPage"
   | "getAccessToken"
+  | "getCatalogSetSchema"
   | "getLlms"
   | "getOpenapi"
   | "healthz"
@@ -60,7 +61,15 @@ export const ROUTES: Readonly<{ [Id in OperationId]: Route<Id> }> = {
   listCommerceRequests: "GET /v1/commerce/requests",
   listCommerceWebhookDeliveries: "GET /v1/commerce/webhook-deliveries",
   getCommerceWebhookDelivery: "GET /v1/commerce/webhook-deliveries/{deliveryId}",
+  redeliverCommerceWebhooks: "POST /v1/commerce/webhook-deliveries/redeliver",
   redeliverCommerceWebhook: "POST /v1/commerce/webhook-deliveries/{deliveryId}/redeliver",
+  listCommerceWebhookEndpoints: "GET /v1/commerce/webhook-endpoints",
+  createCommerceWebhookEndpoint: "POST /v1/commerce/webhook-endpoints",
+  getCommerceWebhookEndpoint: "GET /v1/commerce/webhook-endpoints/{endpointId}",
+  updateCommerceWebhookEndpoint: "PUT /v1/commerce/webhook-endpoints/{endpointId}",
+  deleteCommerceWebhookEndpoint: "DELETE /v1/commerce/webhook-endpoints/{endpointId}",
+  testCommerceWebhookEndpoint: "POST /v1/commerce/webhook-endpoints/{endpointId}/test",
+  rotateCommerceWebhookEndpointSecret: "POST /v1/commerce/webhook-endpoints/{endpointId}/rotate-secret",
   discoverStores: "POST /v1/marketfront/stores/discover",
   getMarketfrontStore: "GET /v1/marketfront/stores/{storeId}",
   getStoreAvailability: "GET /v1/marketfront/stores/{storeId}/availability",
@@ -80,7 +89,15 @@ export const ROUTES: Readonly<{ [Id in OperationId]: Route<Id> }> = {
   listMarketfrontRequests: "GET /v1/marketfront/requests",
   listMarketfrontWebhookDeliveries: "GET /v1/marketfront/webhook-deliveries",
   getMarketfrontWebhookDelivery: "GET /v1/marketfront/webhook-deliveries/{deliveryId}",
+  redeliverMarketfrontWebhooks: "POST /v1/marketfront/webhook-deliveries/redeliver",
   redeliverMarketfrontWebhook: "POST /v1/marketfront/webhook-deliveries/{deliveryId}/redeliver",
+  listMarketfrontWebhookEndpoints: "GET /v1/marketfront/webhook-endpoints",
+  createMarketfrontWebhookEndpoint: "POST /v1/marketfront/webhook-endpoints",
+  getMarketfrontWebhookEndpoint: "GET /v1/marketfront/webhook-endpoints/{endpointId}",
+  updateMarketfrontWebhookEndpoint: "PUT /v1/marketfront/webhook-endpoints/{endpointId}",
+  deleteMarketfrontWebhookEndpoint: "DELETE /v1/marketfront/webhook-endpoints/{endpointId}",
+  testMarketfrontWebhookEndpoint: "POST /v1/marketfront/webhook-endpoints/{endpointId}/test",
+  rotateMarketfrontWebhookEndpointSecret: "POST /v1/marketfront/webhook-endpoints/{endpointId}/rotate-secret",
   createConsoleLink: "POST /v1/console/links",
   explainWebhookSignature: "POST /v1/webhooks/explain",
 };

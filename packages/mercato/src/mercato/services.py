@@ -27,6 +27,8 @@ from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
+from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
+from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.changes import ChangeFeed
@@ -97,6 +99,8 @@ class Services(Core):
     validation_log: ValidationLog
     feeds: Feeds
     sequencer: Sequencer
+    endpoints: PartnerEndpoints
+    redeliveries: Redeliveries
     traffic: Traffic
     hourly_orders: HourlyOrders
     sign_on: "SignOn | None"

@@ -22,6 +22,7 @@ from mercato.platform.telemetry import METRICS_TYPE
 from mercato.platform.telemetry.exposition import is_loopback
 from mercato.platform.wire.problem import prefers_markdown
 from mercato.settings import Settings
+from mercato_contract.catalog_documents import SCHEMA_PATH, catalog_set_schema
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Wire, as_json
 
@@ -29,6 +30,7 @@ system = Operations(access=Access.PUBLIC, tag="System")
 
 HTML: Final = b"text/html; charset=utf-8"
 MARKDOWN: Final = b"text/markdown; charset=utf-8"
+SCHEMA_JSON: Final = b"application/schema+json"
 ASSETS: Final = {"swagger-ui.css": b"text/css", "swagger-ui-bundle.js": b"text/javascript"}
 START: Final = (
     b"""window.onload = () => SwaggerUIBundle({url: "openapi.json", dom_id: "#docs", deepLinking: true})\n"""
@@ -128,6 +130,22 @@ async def error_page(call: Call[None, None]) -> Answer[str]:
     text = (as_markdown if markdown else as_html)(kind, call.head.base_url)
     headers = (*own_address_headers(call.app.settings), *static_page_policy(STYLE), (b"vary", b"Accept"))
     return Answer(raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=headers)
+
+
+@system.get(
+    SCHEMA_PATH,
+    summary="JSON Schema of a catalog document",
+    media_type="application/schema+json",
+    answer_headers=("Cache-Control", "X-Content-Type-Options"),
+)
+async def get_catalog_set_schema(call: Call[None, None]) -> Answer[dict[str, Any]]:
+    """Return the JSON Schema of the document that merchants write, for editors: name it in the member `$schema`."""
+    schema = catalog_set_schema(call.head.base_url)
+    return Answer(
+        raw=msgspec.json.format(as_json(schema), indent=2),
+        media_type=SCHEMA_JSON,
+        headers=own_address_headers(call.app.settings),
+    )
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:

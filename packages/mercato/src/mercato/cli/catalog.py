@@ -1,6 +1,5 @@
 """`mercato catalog`: checks, compares and draws catalog documents by the ingest's rules, without a server."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -44,7 +43,10 @@ from mercato_contract.problems import OrderError
 from mercato_contract.wire import Wire
 
 MAX_ALIKE: Final = 10
-"""Warnings shown per rule."""
+"""Warnings shown per rule, without --all."""
+
+SUMMARIZED: Final = {Rule.ID_NOT_UUID.id: "Ids that are not UUIDs"}
+"""Rules whose warnings are one line with their count, without --all: there is nothing to do."""
 
 SARIF_SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -73,6 +75,7 @@ def lint(
     *,
     json: Json = False,
     sarif: bool = False,
+    show_all: Annotated[bool, Parameter("--all")] = False,
     onboarding: Onboarding = NO_ONBOARDING,
 ) -> int:
     """Check a catalog by the ingest's own rules, without a server, and show where each error is.
@@ -81,6 +84,7 @@ def lint(
 
     Args:
         sarif: SARIF 2.1.0 on standard output, for code hosts.
+        show_all: Show all warnings that are alike, rather than the first of them or their count.
 
     """
     if json and sarif:
@@ -98,7 +102,7 @@ def lint(
     elif sarif:
         print_json(_sarif(report, uri))
     else:
-        _print(report, name)
+        _print(report, name, show_all=show_all)
     return 0 if report.valid else FAILED
 
 
@@ -164,17 +168,29 @@ def build_valid(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -
     return document, built
 
 
-def _print(report: LintReport, name: str) -> None:
-    for kind, listed in (("error", report.errors), ("warning", report.warnings)):
-        counted: Counter[str] = Counter()
-        for found in listed:
-            counted[found.rule] += 1
-            if kind == "error" or counted[found.rule] <= MAX_ALIKE:
-                say(*_lines(found, name, kind), "")
-        for rule, count in counted.items():
-            if kind == "warning" and count > MAX_ALIKE:
-                say(f"{count_of(count - MAX_ALIKE, 'more warning')} [{rule}]: --json has them.", "")
-    rules = {found.rule: found.advice for found in (*report.errors, *report.warnings)}
+def _print(report: LintReport, name: str, *, show_all: bool) -> None:
+    for error in report.errors:
+        say(*_lines(error, name, "error"), "")
+    alike: dict[str, list[LintFinding]] = {}
+    for warning in report.warnings:
+        alike.setdefault(warning.rule, []).append(warning)
+    summarized = {} if show_all else SUMMARIZED
+    for rule, found in alike.items():
+        if rule in summarized:
+            # What isn't listed has no place.
+            listed = sum(bool(one.path) for one in found)
+            count = listed if listed == len(found) else f"more than {listed}"
+            say(f"{summarized[rule]}: {count}. No action needed [{rule}]: --all shows them.", "")
+            continue
+        for warning in found if show_all else found[:MAX_ALIKE]:
+            say(*_lines(warning, name, "warning"), "")
+        if not show_all and len(found) > MAX_ALIKE:
+            say(f"{count_of(len(found) - MAX_ALIKE, 'more warning')} [{rule}]: --all shows them.", "")
+    rules = {
+        found.rule: found.advice
+        for found in (*report.errors, *report.warnings)
+        if found.rule not in summarized
+    }
     if rules:
         say("What to do:")
         for rule, advice in rules.items():

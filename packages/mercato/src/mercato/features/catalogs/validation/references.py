@@ -11,6 +11,7 @@ from mercato.features.catalogs.validation.document import Source, Table
 from mercato.features.catalogs.validation.findings import MAX_FAULTS, Findings, Rule, shorten
 from mercato.features.catalogs.validation.tables import NotAnId
 from mercato.platform.wire.walk import escape
+from mercato_contract.catalog_documents import MAX_GROUPS
 
 Lists = dict[str, list[str]]
 """The ids that an entity lists, by its own id; entities without a list are left out."""
@@ -230,9 +231,6 @@ def _named(cycle: Sequence[str], label: Callable[[str], str]) -> str:
 
 MAX_UNITS: Final = 2**31 - 1
 """Quantities in carts are 32-bit integers, so a higher count can't be reached."""
-
-MAX_GROUPS: Final = 500
-"""Modifier groups of one item: every line of a cart is checked against all of its item's."""
 
 _COUNTS: Final = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity")
 _NAMED_ITEMS: Final = 3

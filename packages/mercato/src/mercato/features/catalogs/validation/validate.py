@@ -1,6 +1,6 @@
 """Validates a document as fetched: every fault in it, or its tables, prices, references and windows."""
 
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -32,10 +32,8 @@ from mercato.features.catalogs.validation.references import (
 from mercato.features.catalogs.validation.tables import read_table
 from mercato.features.catalogs.validation.values import Prices, read_windows
 from mercato.platform.wire.checks import json_type
+from mercato_contract.catalog_documents import MAX_CATALOGS
 from mercato_contract.money import find_scale, get_scale, quote
-
-MAX_CATALOGS: Final = 1_000
-"""Catalogs in one set: every section has a bit for each of them."""
 
 
 class ValidDocument(Struct, frozen=True):

@@ -11,6 +11,7 @@ from mercato.features.catalogs.validation.document import Form, Source, price_hi
 from mercato.features.catalogs.validation.findings import Findings, Rule, shorten
 from mercato.platform.wire.checks import json_type
 from mercato.platform.wire.walk import escape
+from mercato_contract.catalog_documents import MAX_WINDOWS
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, number_to_minor
 
 # --- prices ---------------------------------------------------------------------------------------
@@ -189,9 +190,6 @@ ALWAYS: Final[list[dict[str, str]]] = [
     {"dayOfWeek": day, "start": "00:00:00", "end": "00:00:00"} for day in DAYS
 ]
 """Served for a catalog that is always available, because storefronts read a missing list as closed."""
-
-MAX_WINDOWS: Final = 10_000
-"""Windows of all catalogs together: every read of the store and every order goes through them."""
 
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)", re.ASCII)
 
