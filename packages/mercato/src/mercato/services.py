@@ -26,6 +26,8 @@ from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
+from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
+from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.changes import ChangeFeed
@@ -96,5 +98,7 @@ class Services(Core):
     validation_log: ValidationLog
     feeds: Feeds
     sequencer: Sequencer
+    endpoints: PartnerEndpoints
+    redeliveries: Redeliveries
     traffic: Traffic
     sign_on: "SignOn | None"
