@@ -119,6 +119,20 @@ async def test_the_storefront_reads_the_event_in_its_feed_and_its_event_url_is_n
     assert (await here.pos.get("/v1/commerce/events?types=order.adjusted")).json()["events"] == []
 
 
+async def test_a_webhook_endpoint_that_asks_for_it_gets_the_event(here: Trade, shop: Merchant):
+    body = {"url": shop.base + "/adjusted", "types": ["order.adjusted"]}
+    assert (await here.front.post("/v1/marketfront/webhook-endpoints", body)).status == 201
+    placed = await here.placed()
+    await here.update(placed, status="confirmed")
+    await adjusted(here, placed)
+    async with asyncio.timeout(PATIENCE):
+        while (sent := await shop.webhook())[0] != "/adjusted":
+            pass
+    event = json.loads(sent[2])
+    assert (event["type"], event["data"]["sequence"]) == ("order.adjusted", 3)
+    assert money(event["data"]["order"]) == ("5.80", "4.80")
+
+
 async def test_the_timeline_and_the_console_show_adjustments(here: Trade, mercato: Service):
     placed = await here.placed()
     await adjusted(here, placed, reason="COLD for Ada Lovelace")
