@@ -34,7 +34,7 @@ from mercato.settings import load
 from mercato.tools.local import local_service
 
 ROOT = str(Path(mercato.__file__).parent)
-REQUESTS = 20
+REQUESTS = 60
 
 Calls = Counter[CodeType]
 

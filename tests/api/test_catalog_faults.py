@@ -126,7 +126,7 @@ def assert_said(errors: Any, words: str) -> None:
     assert not re.search(
         r"127\.0\.0\.1|localhost|10\.1\.2\.3|[a-z]Error\b|Exception|Traceback|aiohttp|<|0x", text
     ), text
-    assert all(set(error) == {"message", "path"} for error in errors)
+    assert all(set(error) == {"code", "message", "path", "pointer"} and error["code"] for error in errors)
 
 
 async def fail(mercato: Service, pos: Client, store: Any, url: str, words: str) -> None:

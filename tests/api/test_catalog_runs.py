@@ -5,11 +5,14 @@ import json
 from typing import Any
 from uuid import UUID, uuid5
 
+import msgspec
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 from tests.waiting import PATIENCE
+
+from mercato_contract.catalogs import CatalogFault, PartnerWarning
 
 STORES = "/v1/commerce/stores"
 NOTIFY = "/v1/commerce/catalogset-notification"
@@ -260,8 +263,42 @@ async def test_a_price_that_is_a_json_number_is_warned_of_by_dry_runs_and_runs(
     run = await mercato.run(pos, store["storeId"], shop.host(document))
     assert (dry["valid"], run["status"]) == (True, "succeeded")
     message, path = "The price 11.1 is a JSON number; prices are strings.", f"/items/{ITEM}/basePrice"
-    assert dry["warnings"] == [{"message": message, "path": path}]
-    assert {"code": "number-price", "message": message, "pointer": path} in run["warnings"]
+    warning = {"code": "number-price", "message": message, "path": path, "pointer": path}
+    assert dry["warnings"] == [warning]
+    assert warning in run["warnings"]
+
+
+async def test_catalog_faults_warnings_and_dry_run_answers_have_one_shape(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    document = {"items": {ITEM: {"basePrice": "1.234"}}}
+    dry = (await pos.post("/v1/commerce/catalogset-validation", document)).json()
+    run = await mercato.run(pos, store["storeId"], shop.host(document))
+    path = f"/items/{ITEM}"
+    [fault], [warning] = dry["errors"], dry["warnings"]
+    assert (fault["code"], fault["path"], fault["pointer"]) == ("invalid-price", *[f"{path}/basePrice"] * 2)
+    assert (warning["code"], warning["path"], warning["pointer"]) == ("no-name", path, path)
+    assert run["errors"] == [fault]
+    assert warning in run["warnings"]
+    listed = (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest")).json()["runs"][0]
+    assert (listed["errors"], listed["warnings"]) == (run["errors"], run["warnings"])
+    assert all(set(one) == set(fault) for one in (*run["errors"], *run["warnings"]))
+    unreachable = (
+        await pos.post("/v1/commerce/catalogset-validation", {"callbackUrl": shop.base + "/x"})
+    ).json()
+    lost = await mercato.run(pos, store["storeId"], shop.base + "/x")
+    assert [{**one, "message": ""} for one in (*unreachable["errors"], *lost["errors"])] == [
+        {"code": "not-fetched", "message": "", "path": "", "pointer": ""}
+    ] * 2
+
+
+def test_faults_and_warnings_that_were_stored_in_their_former_shapes_are_read():
+    fault = msgspec.json.decode(b'{"message":"Bad","path":"/items/a"}', type=CatalogFault)
+    assert (fault.code, fault.path, fault.pointer) == ("other", "/items/a", "/items/a")
+    warning = msgspec.json.decode(
+        b'{"code":"no-name","message":"?","pointer":"/items/a"}', type=PartnerWarning
+    )
+    assert (warning.code, warning.path, warning.pointer) == ("no-name", "/items/a", "/items/a")
 
 
 async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):

@@ -196,7 +196,7 @@ def test_json_output_is_only_the_report(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.run(["catalog", "lint", written(tmp_path, broken()), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert list(report) == ["valid", "errors", "warnings", "summary"]
-    assert set(report["errors"][0]) == {"message", "path", "line", "column", "rule", "advice"}
+    assert set(report["errors"][0]) == {"code", "message", "path", "line", "column", "rule", "advice"}
     assert (report["valid"], report["summary"]) == (False, None)
 
 

@@ -48,7 +48,7 @@ async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, s
     assert "isn't stored" in page.text
     for row in page.rows("Errors"):
         assert json.loads(row[2]) == broken["items"][key]
-    assert set(ended["errors"][0]) == {"message", "path"}
+    assert set(ended["errors"][0]) == {"code", "message", "path", "pointer"}
 
 
 async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_breaks(

@@ -153,3 +153,70 @@ async def test_a_store_with_as_many_words_as_are_kept_can_be_written_and_found(i
     items = [f"dish{number} {'q' * 50}{number}" for number in range(MAX_WORDS)]
     await index.put("Grocer", items=items, description="Everything")
     assert await index.names(query="dish77 everything") == ["Grocer"]
+
+
+FORGIVEN = {
+    "changed": ("margharita", "margherits", "nargherita", "margh3rita"),
+    "missing": ("margerita", "argherita", "Margherta"),
+    "added": ("margheritta", "smargherita", "margheritas"),
+}
+
+
+@pytest.mark.parametrize("fault", FORGIVEN)
+async def test_search_forgives_one_letter_in_words_of_five_letters_and_more(index: StoreIndex, fault: str):
+    await index.put_all(
+        [("Margherita", None, {"items": ["Olive"]}), ("Sushi 7", None, {"items": ["Margarine"]})]
+    )
+    for query in FORGIVEN[fault]:
+        assert await index.names(query=query) == ["Margherita"], query
+        assert await index.names(query=f"{query} oliva") == ["Margherita"], query
+        assert await index.names(query=f"{query} ol") == ["Margherita"], query
+
+
+async def test_search_forgives_in_words_of_other_alphabets_and_in_words_with_accents(index: StoreIndex):
+    await index.put_all((name, None, {"items": []}) for name in ("Чайная", "Καφενείο", "Crème", "السلام"))
+    for query, name in {
+        "чайна": "Чайная",
+        "чайноя": "Чайная",
+        "чйная": "Чайная",
+        "καφενεο": "Καφενείο",
+        "crime": "Crème",
+        "السلم": "السلام",
+    }.items():
+        assert await index.names(query=query) == [name], query
+
+
+async def test_search_does_not_forgive_two_letters_short_words_or_numbers(index: StoreIndex):
+    await index.put_all(
+        [
+            ("Margherita", None, {"items": []}),
+            ("Cafe 12345", None, {"items": []}),
+            ("Sushi", None, {"items": []}),
+        ]
+    )
+    for query in ("magerita", "marghritta", "cofe", "caf e", "12346", "1234 5"):
+        assert await index.names(query=query) == [], query
+    assert await index.names(query="susi") == ["Sushi"]
+
+
+async def test_search_forgives_beside_every_other_filter(index: StoreIndex):
+    await index.put("Margherita", (52.37, 4.89), items=[], categories=("Pizza",))
+    near, far = {"latitude": 52.37, "longitude": 4.9}, {"latitude": 40.0, "longitude": 4.9}
+    for more in ({}, {"openNow": True}, {"fulfillmentType": "PICKUP"}, {"categories": ["pizza"]}):
+        assert await index.names(query="margerita", **more) == ["Margherita"], more
+        assert await index.names(query="margerita", location=near, **more) == ["Margherita"], more
+        assert await index.names(query="margerita", location=far, **more) == [], more
+    assert await index.names(query="margerita", categories=["sushi"]) == []
+
+
+async def test_search_forgives_only_if_nothing_is_written_as_in_the_query(index: StoreIndex):
+    await index.put_all((name, None, {"items": []}) for name in ("Ramen", "Rames"))
+    assert await index.names(query="ramen") == ["Ramen"]
+    assert await index.names(query="ramek") == ["Ramen", "Rames"]
+
+
+async def test_a_query_of_many_long_words_is_forgiven_in_the_first_three(index: StoreIndex):
+    await index.put("Alpha Bravo Charlie Delta", items=[])
+    assert await index.names(query="alpho brava charly delta") == []
+    assert await index.names(query="alpho brava charlee delta") == ["Alpha Bravo Charlie Delta"]
+    assert await index.names(query="alpho brava charlee delto") == []

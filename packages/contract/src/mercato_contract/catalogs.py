@@ -5,31 +5,35 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import force_setattr
 
 from mercato_contract.carts import Amount
 from mercato_contract.wire import Instant, Wire
 
 
-class CatalogFault(Wire):
-    """Why a document can't be served; `path` is the RFC 6901 pointer into the document as fetched."""
+class CatalogFault(Wire, kw_only=True):
+    """Why a document can't be served.
 
+    `code` is the id of the rule, or of what went wrong with the run; `path` the RFC 6901 pointer into the document as
+    fetched. A fault that was stored before faults had codes has the code `other`.
+    """
+
+    code: str = "other"
     message: str
-    path: str
+    path: str = ""
+    pointer: Annotated[
+        str,
+        Meta(description="The same as `path`, which replaces it.", extra_json_schema={"deprecated": True}),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        # One of them is enough to make or to read a fault: what was stored earlier has the other one alone.
+        force_setattr(self, "path", self.path or self.pointer)
+        force_setattr(self, "pointer", self.path)
 
 
-class CatalogWarning(Wire):
-    """A probable mistake in a document that can be served."""
-
-    message: str
-    path: str
-
-
-class PartnerWarning(Wire):
-    """A probable mistake that a partner should check. `code` is the id of a rule."""
-
-    code: str
-    message: str
-    pointer: str
+class PartnerWarning(CatalogFault, kw_only=True):
+    """A probable mistake that a partner should check: `path` points into the document, or into the registration."""
 
 
 class CatalogSummary(Wire):
@@ -225,7 +229,7 @@ class CatalogValidation(Wire):
 
     valid: bool
     errors: tuple[CatalogFault, ...]
-    warnings: tuple[CatalogWarning, ...]
+    warnings: tuple[PartnerWarning, ...]
     summary: CatalogSummary | None
     diff: CatalogDiff | None
 

@@ -125,7 +125,7 @@ async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.E
 
     async with running(settings) as app:
         async with serving(application(app), listener=listener):
-            _settle_memory()
+            _freeze_memory()
             print(ready, flush=True)
             await stop.wait()
             app.feeds.waiters.close()
@@ -134,7 +134,7 @@ async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.E
         await draining
 
 
-def _settle_memory() -> None:
+def _freeze_memory() -> None:
     gc.freeze()
     gc.enable()
 
@@ -149,7 +149,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
         )
     await _prepare(settings)
     async with running(settings):
-        _settle_memory()
+        _freeze_memory()
         print("working", flush=True)
         await stop.wait()
 

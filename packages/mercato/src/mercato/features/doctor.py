@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
-from mercato.features.orders.queries import find_unanswered
+from mercato.features.orders.queries import count_unanswered
 from mercato.features.partners.accounts import count_unreadable
 from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
@@ -303,11 +303,12 @@ async def _endpoints(tx: Read) -> Check:
 
 
 async def _orders(tx: Read) -> Check:
-    count, oldest = await find_unanswered(tx)
-    if not count or oldest is None:
+    waiting = await count_unanswered(tx)
+    if waiting.oldest is None:
         return _check("orders", "none waits for its store's answer")
-    age = clock.now() - oldest
-    message = f"{count_of(count, 'order')} without an answer of the store, the oldest for {age.total_seconds():.0f} s"
+    age = clock.now() - waiting.oldest
+    orders = count_of(waiting.orders, "order")
+    message = f"{orders} without an answer of the store, the oldest for {age.total_seconds():.0f} s"
     return _check("orders", message, None if age <= MAX_WAIT else Remedy.LIST_PLACEMENTS, State.NOTE)
 
 

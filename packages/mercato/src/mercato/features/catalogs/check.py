@@ -13,13 +13,15 @@ from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.diff import diff
 from mercato.features.catalogs.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.queries import CompiledCatalogs
+from mercato.features.catalogs.runs import faults_of, warnings_of
+from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.errors import RateLimited
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import Document, NewDocument
 from mercato.platform.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.platform.wire import Decoder
 from mercato.platform.wire.checks import refuse, uri_fault
-from mercato_contract.catalogs import CatalogFault, CatalogValidation, CatalogWarning
+from mercato_contract.catalogs import CatalogFault, CatalogValidation
 from mercato_contract.wire import Wire
 
 CONCURRENCY: Final = 2
@@ -102,7 +104,7 @@ class Checker(Struct, frozen=True):
         try:
             pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
         except RequestFailed as failure:
-            return _invalid(failure.message)
+            return _invalid(Rule.NOT_FETCHED, failure.message)
         assert not isinstance(pulled, NotModified)
         with pulled.document:
             return await self._check(pulled.document, subject)
@@ -115,7 +117,7 @@ class Checker(Struct, frozen=True):
         try:
             result = await self.builder.build(document, request, serves=False)
         except BuildOverrunError as overrun:
-            return _invalid(overrun.message)
+            return _invalid(Rule.TOO_LARGE, overrun.message)
         assert not isinstance(result, Unchanged)
         faults = result.faults if isinstance(result, BuildFailed) else ()
         changes = None
@@ -123,8 +125,8 @@ class Checker(Struct, frozen=True):
             changes = diff(await self.compiled.get(subject.catalog_set_id), unpack(result.compiled))
         return CatalogValidation(
             valid=not faults,
-            errors=tuple(CatalogFault(message=one.message, path=one.path) for one in faults),
-            warnings=tuple(CatalogWarning(message=one.message, path=one.path) for one in result.warnings),
+            errors=faults_of(faults),
+            warnings=warnings_of(result.warnings),
             summary=result.summary if isinstance(result, Built) else None,
             diff=changes,
         )
@@ -149,6 +151,6 @@ def callback_url(document: bytes) -> str | None:
     return None if has_items else _request(document).callback_url
 
 
-def _invalid(message: str) -> CatalogValidation:
-    fault = CatalogFault(message=message, path="")
+def _invalid(rule: Rule, message: str) -> CatalogValidation:
+    fault = CatalogFault(code=rule.id, message=message)
     return CatalogValidation(valid=False, errors=(fault,), warnings=(), summary=None, diff=None)

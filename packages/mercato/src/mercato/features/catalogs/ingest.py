@@ -13,8 +13,9 @@ from mercato.features.catalogs import queries, uploads
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
 from mercato.features.catalogs.errors import TooManyActivations
 from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, partner_warnings
+from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, faults_of, partner_warnings
 from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switches
+from mercato.features.catalogs.validation.findings import Rule
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.queries import StorageQuota
 from mercato.platform import errors, processes
@@ -44,7 +45,7 @@ ATTEMPTS: Final = 3
 MAX_SCHEDULED: Final = 20
 """Switches of one store that are scheduled at a time."""
 
-_CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
+_CANCELLED: Final = CatalogFault(code="cancelled", message="The onboarding was cancelled.")
 
 
 class IngestJob(Wire):
@@ -142,11 +143,15 @@ class Ingest(Struct, frozen=True, kw_only=True):
                 async with self._fenced(job) as tx:
                     is_open = await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
                 return await self._process(job, run, current, pulled) if is_open else Done()
-        except (RequestFailed, BuildOverrunError, uploads.UploadGoneError) as failure:
-            message = failure.message
+        except RequestFailed as failure:
+            fault = CatalogFault(code=Rule.NOT_FETCHED.id, message=failure.message)
+        except BuildOverrunError as failure:
+            fault = CatalogFault(code=Rule.TOO_LARGE.id, message=failure.message)
+        except uploads.UploadGoneError as failure:
+            fault = CatalogFault(code="document-gone", message=failure.message)
         except errors.RateLimited as refused:
-            message = refused.detail
-        return await self._fail(job, run, (CatalogFault(message=message, path=""),))
+            fault = CatalogFault(code="rate-limited", message=refused.detail)
+        return await self._fail(job, run, (fault,))
 
     async def give_up(self, tx: Write, job: Job[IngestJob], reason: str) -> None:
         """Fail the run of a job that failed too often, so that it never stays in progress."""
@@ -209,8 +214,9 @@ class Ingest(Struct, frozen=True, kw_only=True):
             result = await self.builder.build(pulled.document, request)
         pulled.document.close()
         if isinstance(result, BuildFailed):
-            faults = tuple(CatalogFault(message=one.message, path=one.path) for one in result.faults)
-            return await self._fail(job, run, faults, partner_warnings(result.warnings), result.excerpts)
+            return await self._fail(
+                job, run, faults_of(result.faults), partner_warnings(result.warnings), result.excerpts
+            )
         if isinstance(result, Unchanged):
             assert current is not None
             async with self._serving(job, run) as tx:

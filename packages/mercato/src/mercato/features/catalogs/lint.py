@@ -27,11 +27,12 @@ ADVICE: Final = {rule.id: rule.advice for rule in Rule}
 class LintFinding(Wire):
     """An error or a warning, and its position in the document as read."""
 
+    code: str
     message: str
     path: Annotated[str, Meta(description="RFC 6901 pointer.")]
     line: Annotated[int, Meta(description="From 1.")]
     column: Annotated[int, Meta(description="From 1, in characters.")]
-    rule: str
+    rule: Annotated[str, Meta(description="The same as `code`.")]
     advice: str
 
 
@@ -90,6 +91,7 @@ def _places(document: bytes, found: Sequence[Finding]) -> dict[str, Position]:
 def _located(found: Finding, places: dict[str, Position]) -> LintFinding:
     line, column = places[found.path]
     return LintFinding(
+        code=found.rule,
         message=found.message,
         path=found.path,
         line=line,

@@ -144,4 +144,14 @@ def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
         more = f"{len(found) - len(kept)} more warnings are not listed."
         more += " Lint the document to see more of them."
         kept.append(Finding(Rule.NOT_LISTED.id, more, ""))
-    return tuple(PartnerWarning(code=one.rule, message=one.message, pointer=one.path) for one in kept)
+    return warnings_of(kept)
+
+
+def faults_of(found: Sequence[Finding]) -> tuple[CatalogFault, ...]:
+    """Return faults with their rules as codes."""
+    return tuple(CatalogFault(code=one.rule, message=one.message, path=one.path) for one in found)
+
+
+def warnings_of(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
+    """Return warnings with their rules as codes."""
+    return tuple(PartnerWarning(code=one.rule, message=one.message, path=one.path) for one in found)

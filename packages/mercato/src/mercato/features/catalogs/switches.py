@@ -43,10 +43,10 @@ KIND: Final = "catalog.activate"
 RECHECK: Final = timedelta(minutes=1)
 """How long a switch waits at most before it looks again, if it is due by the database's clock and not by this one's."""
 
-CANCELLED: Final = CatalogFault(message="The activation was cancelled.", path="")
+CANCELLED: Final = CatalogFault(code="cancelled", message="The activation was cancelled.")
 INTERNAL_ERROR: Final = CatalogFault(
+    code="internal-error",
     message="The run failed because of an error in the service. Notify the service of the catalog again.",
-    path="",
 )
 
 

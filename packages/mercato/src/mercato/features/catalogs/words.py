@@ -7,6 +7,7 @@ letters.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -22,6 +23,14 @@ MAX_WORDS: Final = 20_000
 
 MAX_BYTES: Final = 400_000
 """Bytes of all words together: a tsvector may have a megabyte."""
+
+MIN_FORGIVEN: Final = 5
+"""Letters of the shortest word in which one letter may be wrong, as it is searched or as it is stored."""
+
+_LATIN: Final = "abcdefghijklmnopqrstuvwxyz"
+
+_BLOCK: Final = 128
+"""Code points among which the letters of one alphabet are, other than the Latin one."""
 
 MIN_PREFIX: Final = 2
 """Letters of the shortest prefix: nearly every store would match a single one."""
@@ -79,10 +88,11 @@ class Piece(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A condition on the indexed words: the word itself, or with `prefix` any word that begins with it."""
+    """A condition on the indexed words: the word itself, with `prefix` any word that begins with it, or a variant."""
 
     text: str
     prefix: bool = False
+    variants: tuple[str, ...] = ()
 
 
 def split(text: str) -> list[Piece]:
@@ -135,6 +145,38 @@ def terms_of(query: str) -> list[Term]:
     if pieces:
         terms.update(dict.fromkeys(_query_terms(pieces[-1], last=True)))
     return list(terms)
+
+
+def variants_of(word: str) -> tuple[str, ...]:
+    """Return the words that differ from a normalized one in a letter: missing, added or changed.
+
+    There are none if both words would be shorter than MIN_FORGIVEN, or if the word is a number.
+    """
+    if len(word) < MIN_FORGIVEN - 1 or word.isdecimal():
+        return ()
+    letters = _alphabet_of(word)
+    at_each = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    found = [start + letter + end for start, end in at_each for letter in letters]
+    if len(word) >= MIN_FORGIVEN:
+        found += [start + end[1:] for start, end in at_each[:-1]]
+        found += [start + letter + end[1:] for start, end in at_each[:-1] for letter in letters]
+    return tuple(one for one in dict.fromkeys(found) if one != word)
+
+
+def _alphabet_of(word: str) -> str:
+    """Return the letters that may be missing in a word: those of its own scripts."""
+    if word.isascii():
+        return _LATIN
+    blocks = {ord(letter) // _BLOCK for letter in word if not letter.isascii() and letter.isalpha()}
+    own = "".join(map(_letters_of, sorted(blocks)))
+    return own + _LATIN if any(letter in _LATIN for letter in word) else own
+
+
+@cache
+def _letters_of(block: int) -> str:
+    """Return the normalized letters of a block."""
+    found = map(chr, range(block * _BLOCK, (block + 1) * _BLOCK))
+    return "".join(letter for letter in found if letter.isalpha() and _normalize(letter) == letter)
 
 
 def key_of(text: str) -> str:

@@ -66,9 +66,19 @@ class Discovery(Struct, frozen=True):
         offset, limit = request.offset or 0, request.limit or LIMIT
         openings = Openings(now)
         open_now = bool(request.open_now)
-        total, hits = await self.db.read_replica(
-            lambda tx: _search(tx, search, openings, offset, limit, open_now=open_now)
-        )
+
+        async def find(tx: Read) -> tuple[int, list[Hit]]:
+            found = await _search(tx, search, openings, offset, limit, open_now=open_now)
+            forgiving = (
+                search.text_query.forgiving if search.text_query is not None and not found[0] else None
+            )
+            if forgiving is None:
+                return found
+            # Nothing is written so: a letter of the words may be wrong.
+            other = search._replace(text_query=forgiving)
+            return await _search(tx, other, openings, offset, limit, open_now=open_now)
+
+        total, hits = await self.db.read_replica(find)
         return EncodedDiscoverResponse(
             stores=[_render(hit, search.now_ms, openings) for hit in hits],
             total_count=min(total, EXACT_COUNT),

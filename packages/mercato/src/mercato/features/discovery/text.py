@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.model import Windows
-from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, words_of
+from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, variants_of, words_of
 from mercato.features.discovery.places import COLUMNS, Circle, cell_of
 from mercato.platform.db.types import Dialect
 from mercato_contract.wire import Wire
@@ -68,6 +68,10 @@ MAX_CELLS: Final = 64
 """Cells of a coarse grid that one question names; a circle that covers more uses the coarser grid, or none."""
 
 
+MAX_FORGIVEN: Final = 3
+"""Words of one query in which a letter may be wrong: each is looked up in some hundred variants."""
+
+
 class TextQuery(NamedTuple):
     """A full-text query: every term, at least one mark of each group, and not the mark `excluded`."""
 
@@ -78,13 +82,27 @@ class TextQuery(NamedTuple):
     @property
     def best(self) -> "TextQuery":
         """The same query for stores that have every term in their name."""
-        named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
+        named = tuple(
+            term._replace(text=_NAME + term.text, variants=tuple(_NAME + one for one in term.variants))
+            for term in self.terms
+        )
         return self._replace(terms=named)
 
     @property
     def whole(self) -> "TextQuery":
         """The same query for stores that have every term as a whole word."""
         return self._replace(terms=tuple(term._replace(prefix=False) for term in self.terms))
+
+    @property
+    def forgiving(self) -> "TextQuery | None":
+        """The same query with one letter wrong in each of its first long words; None if it has none."""
+        terms = []
+        forgiven = 0
+        for term in self.terms:
+            variants = variants_of(term.text) if forgiven < MAX_FORGIVEN else ()
+            forgiven += bool(variants)
+            terms.append(term._replace(variants=variants))
+        return self._replace(terms=tuple(terms)) if forgiven else None
 
 
 def category_of(text: str) -> str:
@@ -145,10 +163,17 @@ def exclude(dialect: Dialect, text_query: str, other: str) -> str:
 
 
 def _fts5_query(text_query: TextQuery) -> str:
-    parts = [f'"{term.text}"{" *" if term.prefix else ""}' for term in text_query.terms]
+    parts = [_phrase(term) for term in text_query.terms]
     parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in text_query.marks]
     found = " AND ".join(parts)
     return f'({found}) NOT "{text_query.excluded}"' if text_query.excluded else found
+
+
+def _phrase(term: Term) -> str:
+    whole = f'"{term.text}"{" *" if term.prefix else ""}'
+    return (
+        " OR ".join((f"({whole}", *(f'"{one}"' for one in term.variants))) + ")" if term.variants else whole
+    )
 
 
 def _tsquery(text_query: TextQuery) -> str:
@@ -160,6 +185,9 @@ def _tsquery(text_query: TextQuery) -> str:
 
 
 def _lexeme(term: Term) -> str:
+    if term.variants:
+        others = " | ".join(f"'{one}'" for one in term.variants)
+        return f"({_lexeme(term._replace(variants=()))} | {others})"
     if term.prefix and len(term.text) == MIN_PREFIX:
         return f"('{term.text}' | '{_PREFIX}{term.text}')"
     return f"'{term.text}'{':*' if term.prefix else ''}"

@@ -6,7 +6,7 @@ visible only after all that are smaller.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -68,11 +68,23 @@ class Numbered(NamedTuple):
     is_full: bool
 
 
+FanOut = Callable[[Write, Sequence[AnyRow], datetime], Awaitable[None]]
+"""Gets the rows of `new_events` that a transaction numbers, in their order, and the time. Enqueues their deliveries."""
+
+
 class Sequencer:
     """Numbers what this process commits at once, and what others left within a second."""
 
-    def __init__(self, db: Database, clock: Clock, on_numbered: Callable[[Numbered], None]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        on_numbered: Callable[[Numbered], None],
+        *,
+        fan_out: FanOut | None = None,
+    ) -> None:
         self._db = db
+        self._fan_out = fan_out
         self._clock = clock
         self._on_numbered = on_numbered
         self._written = asyncio.Event()
@@ -115,13 +127,16 @@ class Sequencer:
     async def _number_some(self) -> bool:
         """Number one batch; return whether there may be more."""
         async with self._db.write() as tx:
-            numbered = await number(tx, now=self._clock())
+            numbered = await number(tx, now=self._clock(), fan_out=self._fan_out)
         self._on_numbered(numbered)
         return numbered.is_full
 
 
-async def number(tx: Write, *, now: datetime) -> Numbered:
-    """Assign positions to at most BATCH events and BATCH changes of stores, oldest first."""
+async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> Numbered:
+    """Assign positions to at most BATCH events and BATCH changes of stores, oldest first.
+
+    `fan_out` runs in the same transaction, so that every event is fanned out once, whatever is killed when.
+    """
     last = await _lock(tx)
     # After the lock, so that each statement sees what the holder before has committed.
     written = await tx.all(_NEW_EVENTS)
@@ -129,6 +144,8 @@ async def number(tx: Write, *, now: datetime) -> Numbered:
     position = last
     if written:
         position = await _number_events(tx, written, after=position, now=now)
+        if fan_out is not None:
+            await fan_out(tx, written, now)
     if changed:
         position = await _number_changes(tx, changed, after=position)
     if position != last:

@@ -227,7 +227,7 @@ class Cancellations(Struct, frozen=True):
             )
             processes.crash_point("cancellation.answered")
             async with self.db.write() as tx:
-                order = await self._settle(tx, state.order.id, state.cancellation, reply, calls)
+                order = await self._record_reply(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
                 if _find_requested(order, state.cancellation.id) is not None:
                     await idempotency.release(tx, state.claim, now=now)
@@ -267,7 +267,7 @@ class Cancellations(Struct, frozen=True):
 
         return await call_until_final(attempt, seconds=seconds)
 
-    async def _settle(
+    async def _record_reply(
         self,
         tx: Write,
         order_id: UUID,
@@ -344,7 +344,7 @@ class Cancellations(Struct, frozen=True):
         processes.crash_point("cancellation.asked")
         async with self.db.write() as tx:
             await finish(tx, job)
-            order = await self._settle(tx, order.id, found, reply, calls)
+            order = await self._record_reply(tx, order.id, found, reply, calls)
             left = found.give_up_at - self.clock()
             if left <= timedelta():
                 await self.give_up(tx, job, "the store never answered")

@@ -1,10 +1,10 @@
 """The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -47,7 +47,15 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.types import Instant
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import ClientContext, Courier, Customer, Fulfillment, OrderState, OrderStatus
+from mercato_contract.orders import (
+    Actor,
+    ClientContext,
+    Courier,
+    Customer,
+    Fulfillment,
+    OrderState,
+    OrderStatus,
+)
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import base_of
 from mercato_contract.wire import as_json, redacted
@@ -344,14 +352,21 @@ async def _find_earlier_submission(tx: Read, order_id: UUID) -> StoredSubmission
     )
 
 
-async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
-    """Return how many orders wait for their store's answer, and when the oldest was placed."""
+class UnansweredOrders(NamedTuple):
+    """How many orders wait for their store's answer, and when the oldest was placed."""
+
+    orders: int
+    oldest: datetime | None
+
+
+async def count_unanswered(tx: Read) -> UnansweredOrders:
+    """Return how many orders wait for their store's answer."""
     row = await tx.first(
         select(func.count(), func.min(deliveries.c.created_at, type_=Instant)).where(
             deliveries.c.give_up_at.is_not(None)
         )
     )
-    return (0, None) if row is None else (row[0], row[1])
+    return UnansweredOrders(0, None) if row is None else UnansweredOrders(row[0], row[1])
 
 
 async def delete_earlier_submission(tx: Write, order_id: UUID) -> None:
@@ -370,8 +385,22 @@ async def insert_entry(
     tx.defer(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
 
 
-async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
+class HistoryEntry(NamedTuple):
+    """What happened to an order. `detail` is the stored JSON of an EntryDetail."""
+
+    at: datetime
+    actor: Actor
+    type: str
+    detail: str
+
+
+async def list_history(tx: Read, order_id: UUID, *, limit: int) -> list[HistoryEntry]:
     """Return an order's history, oldest first."""
-    return await tx.all(
-        select(history).where(history.c.order_id == order_id).order_by(history.c.number).limit(limit)
+    columns = history.c
+    rows = await tx.all(
+        select(columns.at, columns.actor, columns.type, columns.detail)
+        .where(columns.order_id == order_id)
+        .order_by(columns.number)
+        .limit(limit)
     )
+    return [HistoryEntry(row.at, Actor(row.actor), row.type, row.detail) for row in rows]

@@ -163,7 +163,7 @@ class Orders(Struct, frozen=True):
 
 async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = None) -> list[TimelineEntry]:
     """Return all that happened to the order, oldest first: for one side, or for the operator."""
-    history = await queries.list_entries(tx, row.id, limit=MAX_ENTRIES)
+    history = await queries.list_history(tx, row.id, limit=MAX_ENTRIES)
     attempts = await list_attempts_of_order(tx, row.id, limit=MAX_ENTRIES)
     total = {"total": row.amounts.total, "currency": row.currency}
     entries = [

@@ -99,20 +99,20 @@ def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
 
 def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:
     city, country = _text_or_empty(address.city), _text_or_empty(address.country)
-    pointer = "/address"
+    path = "/address"
     if not country_known:
-        pointer, reason = "/address/country", f'"{country}" is not the name or the ISO 3166 code of a country'
+        path, reason = "/address/country", f'"{country}" is not the name or the ISO 3166 code of a country'
     elif city:
-        pointer, reason = "/address/city", f'no city "{city}" of 15,000 people or more was found there'
+        path, reason = "/address/city", f'no city "{city}" of 15,000 people or more was found there'
     elif _text_or_empty(address.postal_code):
-        pointer, reason = "/address/postalCode", "only postal codes of the United States are known"
+        path, reason = "/address/postalCode", "only postal codes of the United States are known"
     else:
         reason = "it names no city"
     return PartnerWarning(
         code=LOCATION_UNKNOWN,
         message=f"The address has no known location: {reason}. Storefronts find the store by name, but not by place. "
         "Send address.coordinates with lat and lng, at registration or with Update Store.",
-        pointer=pointer,
+        path=path,
     )
 
 
@@ -122,7 +122,7 @@ def _timezone_assumed(timezone: str) -> PartnerWarning:
         message=f"The time zone is assumed to be {timezone}: none was sent, and the address doesn't determine it. "
         "Opening hours are read in it. "
         "Send timezone (an IANA name like Europe/Berlin), at registration or with Update Store.",
-        pointer="/timezone",
+        path="/timezone",
     )
 
 

@@ -53,7 +53,9 @@ from mercato.tools.certify.suite import (
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData
 
-FAULT: Final = CatalogFault(message="items/a: basePrice is not a decimal.", path="/items/a/basePrice")
+FAULT: Final = CatalogFault(
+    code="invalid-price", message="items/a: basePrice is not a decimal.", path="/items/a/basePrice"
+)
 
 Context = MerchantContext
 Event = Callable[[Context], Awaitable[Message]]
