@@ -125,7 +125,7 @@ async def test_any_other_name_is_not_found(browser: Client, name: str):
 
 
 async def test_every_picture_of_a_guide_is_served_with_words_for_who_cannot_see_it(browser: Client):
-    sources = {}
+    sources: dict[str | None, str | None] = {}
     for path in PAGES:
         page = Parsed((await browser.get(path)).body.decode())
         sources |= {
