@@ -31,6 +31,7 @@ from mercato.features.orders import tokens as order_tokens
 from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
+from mercato.features.orders.hours import HourlyOrders
 from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
@@ -366,6 +367,7 @@ def build(
         ),
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
+        hourly_orders=HourlyOrders(now),
         feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
         endpoints=PartnerEndpoints(vault, now, clock.new_id),

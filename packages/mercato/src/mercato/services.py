@@ -12,6 +12,7 @@ from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import Cancellations
+from mercato.features.orders.hours import HourlyOrders
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
@@ -101,4 +102,5 @@ class Services(Core):
     endpoints: PartnerEndpoints
     redeliveries: Redeliveries
     traffic: Traffic
+    hourly_orders: HourlyOrders
     sign_on: "SignOn | None"
