@@ -10,7 +10,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here pictures docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -128,6 +128,9 @@ soak: $(VENV)/.dev ## ten minutes of everything: what grows? ARGS="--database po
 # With nothing installed: the clone makes what the page asks for.
 start-here: ## follow docs/start-here.md in a clean clone of what is committed, and say how long it takes
 	$(PYTHON) -m tests.docs.follow_start_here
+
+pictures: $(TOOLS)/node_modules/.package-lock.json ## draw docs/pictures again after a change of their text (needs Node.js)
+	node $(TOOLS)/pictures.mjs docs/pictures
 
 docs: $(VENV)/.docs ## the documents as a site in ./site, to be read without a network
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b html -d build/doctrees docs site

@@ -142,6 +142,7 @@ class Deliveries:
             db=app.db,
             outbound=app.outbound,
             credentials=WebhookCredentials(app.db, app.feed, app.vault, now),
+            vault=app.vault,
             clock=now,
             random=random.random,
             seconds=app.settings.webhook_seconds,

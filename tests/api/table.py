@@ -33,6 +33,9 @@ ORDER: dict[str, Any] = {
     "customer": {"email": "a@example.com", "firstName": "Ada", "lastName": "L", "phone": "+15550100"},
 }
 
+ENDPOINT: dict[str, Any] = {"url": "http://127.0.0.1:1/new", "types": ["endpoint.changed"]}
+CHANGED = ENDPOINT | {"url": "http://127.0.0.1:1/changed"}
+
 BODIES: dict[str, Any] = {
     "registerStore": {
         "partnerStoreId": "x",
@@ -63,6 +66,14 @@ BODIES: dict[str, Any] = {
         "computedSignature": "AAAA",
     },
     "createConsoleLink": {"readOnly": True},
+    "redeliverCommerceWebhooks": {"since": "2026-03-01T00:00:00Z", "status": "failed"},
+    "redeliverMarketfrontWebhooks": {"since": "2026-03-01T00:00:00Z", "status": "failed"},
+    "createCommerceWebhookEndpoint": ENDPOINT,
+    "createMarketfrontWebhookEndpoint": ENDPOINT,
+    "updateCommerceWebhookEndpoint": CHANGED,
+    "updateMarketfrontWebhookEndpoint": CHANGED,
+    "rotateCommerceWebhookEndpointSecret": {"overlapHours": 1},
+    "rotateMarketfrontWebhookEndpointSecret": {"overlapHours": 1},
     "updateOrderStatuses": {"updates": [{"orderId": "{orderId}", "status": "confirmed"}]},
     "setStoreStatuses": {"updates": [{"storeId": "{storeId}", "status": "paused", "pauseReason": "x"}]},
     "updateOrderStatus": {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tests.api.table import GUARDED, call, target
-from tests.api.world import World, ids_for, place
+from tests.api.world import World, ids_for, make_endpoint, place
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service
 
@@ -41,6 +41,12 @@ async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, 
     assert replaced["catalogSetId"] != world.ids["catalogSetId"]
     return {
         "redeliverCommerceWebhook": {"deliveryId": delivery},
+        "deleteCommerceWebhookEndpoint": {
+            "endpointId": await make_endpoint(world.owner[Access.COMMERCE], Access.COMMERCE, "gone")
+        },
+        "deleteMarketfrontWebhookEndpoint": {
+            "endpointId": await make_endpoint(world.owner[Access.MARKETFRONT], Access.MARKETFRONT, "gone")
+        },
         "cancelOrder": {"orderId": cancelled},
         "cancelCatalogActivation": {"catalogIngestId": scheduled},
     } | {

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.api.trade import trade
+from tests.api.world import make_endpoint
 from tests.catalog.documents import EXTRAS, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
@@ -15,6 +16,7 @@ from tests.service import Client, Merchant, Reply, Service
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
+from mercato.http.operations import Access
 from mercato_contract.problems import PROBLEMS
 
 COLLECTION = json.loads((ROOT / "docs/mercato.postman_collection.json").read_text())
@@ -43,8 +45,9 @@ def test_it_has_every_operation_that_is_not_for_browsers():
 @only_sqlite
 async def test_every_request_of_the_collection_is_accepted(mercato: Service, shop: Merchant):
     known = await variables(mercato, shop)
-    # What replaces the catalog comes last: the others name its items.
-    ordered = sorted(REQUESTS, key=lambda item: item["name"] == "Put Catalog")
+    # What replaces the catalog, and what deletes an endpoint, comes last: the others name them.
+    last = {"Put Catalog", "Delete Webhook Endpoint"}
+    ordered = sorted(REQUESTS, key=lambda item: item["name"] in last)
     answers = [(item["name"], await send(mercato, item["request"], known)) for item in ordered]
     codes = [(name, reply.json().get("errorCode")) for name, reply in answers if reply.status >= 400]
     assert [one for one in codes if one[1] in NOT_READ | NOT_LET_IN] == []
@@ -104,6 +107,8 @@ async def variables(mercato: Service, shop: Merchant) -> dict[str, str]:
         "orderId": order["orderId"],
         "catalogIngestId": run["catalogIngestId"],
         "deliveryId": deliveries[0]["id"],
+        "endpointId": await make_endpoint(here.pos, Access.COMMERCE, "mine"),
+        "marketfront endpointId": await make_endpoint(client, Access.MARKETFRONT, "mine"),
         "itemId": TEA,
         "choiceId": MILK,
         "modifierGroupId": EXTRAS,
@@ -129,5 +134,7 @@ async def send(mercato: Service, request: Any, known: dict[str, str]) -> Reply:
     if body is not None:
         form = "&".join(f"{one['key']}={one['value']}" for one in body.get("urlencoded", ()))
         sent = (filled(body["raw"]) if body["mode"] == "raw" else form).encode()
+    if "/v1/marketfront/webhook-endpoints" in request["url"]["raw"]:
+        known = known | {"endpointId": known["marketfront endpointId"]}
     client = Client(mercato.base, said.get("token"), mercato.session)
     return await client.call(request["method"], filled(request["url"]["raw"]), sent, headers=headers)

@@ -38,6 +38,9 @@ async def make_world(mercato: Service, shop: Merchant) -> World:
         "catalogIngestId": run["catalogIngestId"],
         "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
     }
+    for access in (Access.MARKETFRONT, Access.COMMERCE):
+        ids[f"endpointId of {access.name}"] = await make_endpoint(owner[access], access, "mine")
+    ids["endpointId"] = ids["endpointId of MARKETFRONT"]
     ids["orderId"] = await place(owner[Access.MARKETFRONT], ids)
     return World(ids, owner, stranger)
 
@@ -49,6 +52,16 @@ async def place(client: Client, ids: dict[str, str]) -> str:
     assert placed.status == 201, placed.body
     order_id: str = placed.json()["orderId"]
     return order_id
+
+
+async def make_endpoint(client: Client, access: Access, name: str) -> str:
+    """Register a webhook endpoint that nobody listens at; return its id."""
+    assert isinstance(access.value, Surface)
+    body = {"url": f"http://127.0.0.1:1/{name}", "types": ["endpoint.changed"]}
+    made = await client.post(f"/v1/{access.value}/webhook-endpoints", body)
+    assert made.status == 200, made.body
+    endpoint_id: str = made.json()["endpointId"]
+    return endpoint_id
 
 
 async def _both(mercato: Service) -> tuple[UUID, dict[Access, Client]]:
@@ -76,7 +89,9 @@ async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Me
 
 
 async def ids_for(world: World, operation: Operation) -> dict[str, str]:
-    """Return the owner's ids for the operation's path: a surface has deliveries of its own."""
+    """Return the owner's ids for the operation's path: a surface has deliveries and endpoints of its own."""
+    if "endpointId" in operation.names:
+        return world.ids | {"endpointId": world.ids[f"endpointId of {operation.access.name}"]}
     if "deliveryId" in operation.names and operation.access is Access.COMMERCE:
         listed = await world.owner[Access.COMMERCE].get("/v1/commerce/webhook-deliveries")
         return world.ids | {"deliveryId": listed.json()["deliveries"][0]["id"]}

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from tests.service import Client, Service
@@ -123,6 +124,92 @@ async def test_any_other_name_is_not_found(browser: Client, name: str):
     assert b"take" not in re.sub(rb"(?s)<nav.*?</nav>", b"", reply.body)
 
 
+async def test_every_picture_of_a_guide_is_served_with_words_for_who_cannot_see_it(browser: Client):
+    sources: dict[str | None, str | None] = {}
+    for path in PAGES:
+        page = Parsed((await browser.get(path)).body.decode())
+        sources |= {
+            attributes["src"]: attributes["alt"]
+            for tag, attributes in page.tags
+            if tag == "img" and "/pictures/" in (attributes["src"] or "")
+        }
+    assert {f"/documentation/pictures/pictures/{name}.svg" for name in ("catalog", "order")} <= sources.keys()
+    assert "/documentation/pictures/how-to/console/order.png" in sources
+    for source, words in sources.items():
+        reply = await browser.get(source or "")
+        assert (reply.status, bool(words)) == (200, True), source
+        assert reply.headers["Content-Type"] in {"image/svg+xml", "image/png"}
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "name", ["pictures/order.dot", "../settings.py", "%2e%2e/settings.py", "x.svg", "", "%00"]
+)
+async def test_a_picture_of_any_other_name_is_not_found(browser: Client, name: str):
+    assert (await browser.get(f"/documentation/pictures/{name}")).status in {400, 404}
+
+
+READERS = {
+    "merchant": ("take-orders", "verify-a-webhook", "find-stores", "operate"),
+    "storefront": ("find-stores", "verify-a-webhook", "take-orders", "operate"),
+    "operator": ("operate", "go-to-postgresql", "take-orders", "find-stores"),
+}
+"""Two guides that fit each reader, and two that don't."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+async def test_the_guides_fit_who_reads(browser: Client, reader: str):
+    page = Parsed((await browser.get(f"/documentation?for={reader}")).body.decode())
+    listed = set(page.values("href"))
+    assert [f"/documentation/{name}" in listed for name in READERS[reader]] == [True, True, False, False]
+
+
+async def test_an_unknown_reader_sees_every_guide(browser: Client):
+    everything, odd = [
+        (await browser.get(path)).body.partition(b"<main")[2]
+        for path in ("/documentation", "/documentation?for=%3Cscript%3E&for=nobody")
+    ]
+    assert odd == everything
+
+
+async def test_the_examples_have_this_installations_address(mercato: Service, browser: Client):
+    html = (await browser.get("/documentation/take-orders")).body.decode()
+    assert "http://127.0.0.1:8000" not in html
+    assert mercato.base in (await browser.get("/documentation/start-here")).body.decode()
+
+
+async def test_an_address_of_a_host_header_is_only_text(browser: Client):
+    reply = await browser.get("/documentation/start-here", headers={"Host": "x<script>.example"})
+    assert reply.status == 400 or b"<script>" not in reply.body
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        ("circuit breaker", "/documentation/orders#the-circuit-breaker", "The circuit breaker"),
+        ("IDEMPOTENCY keys", "/documentation/orders#idempotency-keys", "Idempotency keys"),
+        ("webhook signature verify", "/documentation/verify-a-webhook", "Verify a webhook"),
+    ],
+)
+async def test_a_search_finds_the_section_that_has_every_word(
+    browser: Client, text: str, path: str, words: str
+):
+    html = (await browser.get(f"/documentation?text={text.replace(' ', '+')}")).body.decode()
+    found = html.partition('id="found"')[2].partition("<h2")[0]
+    assert f'href="{path}"' in found
+    assert words in found
+
+
+@pytest.mark.parametrize(
+    "text", ["xyzzy", "%25", "<script>alert(1)</script>", "شاورما", "a " * 5_000, "\u0000", "'\""]
+)
+async def test_a_search_of_anything_is_a_page(browser: Client, text: str):
+    reply = await browser.get(f"/documentation?{urlencode({'text': text})}")
+    assert reply.status == 200
+    assert len(reply.body) <= MAX_BYTES
+    assert b"<script>alert" not in reply.body
+
+
 async def test_a_guide_is_compressed_for_who_accepts_it_and_read_only(mercato: Service, browser: Client):
     url = f"{mercato.base}/documentation/operate"
     async with mercato.session.get(url, headers={"Accept-Encoding": "gzip"}) as reply:
@@ -145,7 +232,13 @@ def test_a_wheel_has_every_guide(tmp_path: Path, from_sdist: bool):
         files = {name for name in built.namelist() if "/documents/" in name}
     have = {Path(name).stem for name in files if name.endswith(".md")}
     assert have - {"README", "operations", "errors"} == guides.names()
-    assert not [name for name in files if not name.endswith(".md")]
+    pictures = {Path(name).name for name in files if not name.endswith(".md")}
+    assert pictures == {
+        path.name
+        for folder in ("pictures", "how-to/console")
+        for path in (ROOT / "docs" / folder).iterdir()
+        if path.suffix in {".svg", ".png"}
+    }
 
 
 def hatch(target: str, source: Path, to: Path) -> None:

@@ -1,20 +1,23 @@
-"""The screen `Health`: the checks of the doctor, failing stores and addresses, and request rates."""
+"""The screen `Health`: orders an hour, what is in trouble, the checks of the doctor, and request rates."""
 
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.api.trade import Time, trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Service
+from tests.service import Merchant, Service
 
 from mercato.features.metrics import CommerceMetrics
+from mercato.features.orders import hours
 from mercato.features.webhooks import endpoints
 from mercato.platform import clock
+from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.metrics import BUCKETS, INTERVAL, Traffic, quantile
 from mercato.platform.telemetry.multiprocess import DIRECTORY
 
@@ -27,6 +30,70 @@ async def test_health_shows_what_the_doctor_finds(mercato: Service):
     assert {"storage", "clock", "workers", "due work", "dead work", "endpoints", "stores"} <= checks.keys()
     check_frame(first)
     assert (await browser.open("/console/health/traffic")).status == 200
+
+
+async def test_an_operator_lands_where_orders_stores_in_trouble_and_failing_webhooks_are_shown(
+    mercato: Service, shop: Merchant, clock_ahead: Time
+):
+    browser, _ = await enter_as_operator(mercato)
+    deal = await trade(mercato, shop, name="Zoe's front")
+    for _ in range(3):
+        await deal.placed()
+    clock_ahead.ahead = timedelta(hours=2)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}/status"
+    paused = {"status": "paused", "pauseReason": "Out of dough<script>"}
+    assert (await deal.pos.post(path, paused)).status == 200
+    front = (await mercato.partner(name="<b>Front"))[0]
+    async with mercato.app.db.write() as tx:
+        url = "https://example.com/hooks/secret"
+        await endpoints.insert_failing(tx, front.id, url, since=clock.now())
+    first = await browser.open("/console")
+    counts = [row[1] for row in first.rows("Orders an hour")]
+    # Around the end of an hour they are in two.
+    assert (len(counts), counts[0], sum(map(int, counts))) == (24, "0", 3)
+    assert "0 in this one" in first.root.all("svg")[0].attributes["aria-label"]
+    state, store, _, why = first.rows("Stores in trouble")[0]
+    assert (state, store, why) == ("paused", "Test Store", "Out of dough<script>")
+    (row,) = first.rows("Failing webhooks")
+    assert row[1:] == ["<b>Front", "https://example.com", "Failed webhooks"]
+    assert "secret" not in first.text
+    check_frame(first)
+    clock_ahead.ahead = timedelta(hours=3)
+    later = await browser.open("/console/health")
+    assert [row[1] for row in later.rows("Orders an hour")][1:] == counts[:-1], "an hour later"
+
+
+async def test_where_nothing_is_wrong_the_landing_page_says_so(mercato: Service):
+    _, first = await enter_as_operator(mercato)
+    assert first.rows("Stores in trouble") == [["No store is unreachable or paused."]]
+    assert first.rows("Failing webhooks") == [["No partner has an address that fails."]]
+    assert "No orders in the last 24 hours." in first.text
+    assert "Orders an hour" not in first.captions
+
+
+async def test_a_past_hour_is_counted_once_and_no_hour_beyond_its_bound(
+    mercato: Service, shop: Merchant, clock_ahead: Time, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hours, "MAX_COUNTED", 1)
+    deal = await trade(mercato, shop)
+    for _ in range(2):
+        await deal.placed()
+    clock_ahead.ahead = timedelta(hours=2)
+    counted: list[object] = []
+    count = hours._count
+
+    async def spy(tx: Read, at: datetime) -> int:
+        counted.append(at)
+        return await count(tx, at)
+
+    monkeypatch.setattr(hours, "_count", spy)
+    for expected in (24, 1):
+        counted.clear()
+        async with mercato.app.db.read() as tx:
+            found = await mercato.app.hourly_orders.look(tx)
+        # An hour is counted again for five minutes after its end.
+        assert (len(counted) <= expected + 1, len(found)) == (True, 24)
+        assert max(one.count for one in found) == 1
 
 
 async def test_health_names_disabled_addresses_without_their_paths(mercato: Service):

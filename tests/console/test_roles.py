@@ -27,6 +27,7 @@ MAY_OPEN = {
     "keys": ALL - {SUPPORT},
     "partners/new": MANAGES,
     "people": ALL - {SUPPORT},
+    "webhooks/endpoints": ALL - {SUPPORT},
     "webhooks/{delivery}/signature": CHANGES,
 }
 """Who opens a page; every other one is opened by all."""
@@ -77,6 +78,12 @@ MAY_PRESS = {
     "stores/{store}/items": CHANGES,
     "stores/{store}/pause": CHANGES,
     "stores/{store}/resume": CHANGES,
+    "webhooks/endpoints": ACCOUNT,
+    "webhooks/endpoints/{endpoint}/delete": MANAGES,
+    "webhooks/endpoints/{endpoint}/disable": MANAGES,
+    "webhooks/endpoints/{endpoint}/enable": MANAGES,
+    "webhooks/endpoints/{endpoint}/rotate-secret": ACCOUNT,
+    "webhooks/endpoints/{endpoint}/test": MANAGES,
     "webhooks/resend-failed": CHANGES,
     "webhooks/{delivery}/resend": CHANGES,
     "webhooks/{delivery}/signature": CHANGES,

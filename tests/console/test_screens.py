@@ -243,7 +243,10 @@ async def test_a_delivery_explains_the_signature_that_was_received(mercato: Serv
     lines = "\r\n".join(f"{name}: {value}" for name, value in headers.items() if name.startswith("webhook-"))
     listed = await deal.front.get("/v1/marketfront/webhook-deliveries")
     delivery = listed.json()["deliveries"][0]["deliveryId"]
-    browser, _ = await enter_as_partner(mercato, deal.front, readOnly=True)
+    reader, _ = await enter_as_partner(mercato, deal.front, readOnly=True)
+    assert (await reader.open(f"/console/webhooks/{delivery}/signature")).status == 403, "it has the customer"
+    assert "signature fails" not in (await reader.open(f"/console/webhooks/{delivery}")).text
+    browser, _ = await enter_as_partner(mercato, deal.front)
     page = await browser.open(
         (await browser.open(f"/console/webhooks/{delivery}")).link("Find out why its signature fails")
     )

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -93,7 +94,7 @@ async def differences(url: str) -> list[Any]:
 async def schema(url: str) -> dict[str, str]:
     async with Database.open(url) as db, db.read() as tx:
         rows = await tx.all(text(OBJECTS[db.dialect]))
-    return {row[0]: " ".join(row[1].replace('"', "").split()) for row in rows}
+    return {row[0]: " ".join(re.sub("([(),])", r" \1 ", row[1].replace('"', "")).split()) for row in rows}
 
 
 async def version(url: str) -> tuple[Any, ...]:

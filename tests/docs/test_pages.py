@@ -31,6 +31,7 @@ PAGES = (
     "sell-out-an-item.md",
     "pause-a-store.md",
     "use-the-python-client.md",
+    "use-webhook-endpoints.md",
     "listen-to-webhooks.md",
     "verify-a-webhook.md",
     "find-why-a-signature-fails.md",

@@ -57,6 +57,7 @@ class Harness:
             db=self.db,
             outbound=self.outbound,
             credentials=WebhookCredentials(self.db, ChangeFeed(self.db), self.vault, lambda: self.now),
+            vault=self.vault,
             clock=lambda: self.now,
             random=random,
             seconds=seconds,

@@ -161,6 +161,7 @@ async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(harn
         "nextAttemptAt",
         "error",
         "endpointDisabled",
+        "endpointId",
         "createdAt",
         "updatedAt",
         "attemptLog",

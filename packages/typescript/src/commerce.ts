@@ -390,4 +390,64 @@ export class Commerce {
   redeliverCommerceWebhook(deliveryId: string, options?: CallOptions): Promise<types.WebhookDeliveryDetail> {
     return this.#service.perform("redeliverCommerceWebhook", { path: { deliveryId } }, options);
   }
+
+  /** Redeliver many webhooks in the background, the oldest first; return how many. */
+  redeliverCommerceWebhooks(request: types.RedeliverRequest, options?: CallOptions): Promise<types.RedeliverAccepted> {
+    return this.#service.perform("redeliverCommerceWebhooks", { body: request }, options);
+  }
+
+  // --- webhook endpoints
+
+  /** List the addresses that events are sent to, the oldest first. */
+  listCommerceWebhookEndpoints(
+    query?: Query<"listCommerceWebhookEndpoints">,
+    options?: CallOptions,
+  ): Pages<types.WebhookEndpointPage, types.WebhookEndpoint> {
+    return byCursor(
+      (position) =>
+        this.#service.perform("listCommerceWebhookEndpoints", { query: { ...query, ...position } }, options),
+      (page) => page.endpoints,
+    );
+  }
+
+  /** Register an address for events. Only this answer has its `secret`: store it. */
+  createCommerceWebhookEndpoint(
+    request: types.WebhookEndpointRequest,
+    options?: CallOptions,
+  ): Promise<types.WebhookEndpointWithSecret> {
+    return this.#service.perform("createCommerceWebhookEndpoint", { body: request }, options);
+  }
+
+  /** Return an address that events are sent to. */
+  getCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookEndpoint> {
+    return this.#service.perform("getCommerceWebhookEndpoint", { path: { endpointId } }, options);
+  }
+
+  /** Replace what an endpoint says. Without `headers` they stay, unless the URL has another origin. */
+  updateCommerceWebhookEndpoint(
+    endpointId: string,
+    request: types.WebhookEndpointRequest,
+    options?: CallOptions,
+  ): Promise<types.WebhookEndpoint> {
+    return this.#service.perform("updateCommerceWebhookEndpoint", { path: { endpointId }, body: request }, options);
+  }
+
+  /** Delete an endpoint; what waits for it isn't sent. */
+  deleteCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<void> {
+    return this.#service.perform("deleteCommerceWebhookEndpoint", { path: { endpointId } }, options);
+  }
+
+  /** Send a signed `ping` to an endpoint. The delivery tells what it answered, once it was sent. */
+  testCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookDeliveryDetail> {
+    return this.#service.perform("testCommerceWebhookEndpoint", { path: { endpointId } }, options);
+  }
+
+  /** Give an endpoint a new `secret`, which only this answer has. The old one signs, too, for the overlap. */
+  rotateCommerceWebhookEndpointSecret(
+    endpointId: string,
+    request: types.RotateEndpointSecretRequest = {},
+    options?: CallOptions,
+  ): Promise<types.WebhookEndpointWithSecret> {
+    return this.#service.perform("rotateCommerceWebhookEndpointSecret", { path: { endpointId }, body: request }, options);
+  }
 }

@@ -177,6 +177,66 @@ export class Marketfront {
   redeliverMarketfrontWebhook(deliveryId: string, options?: CallOptions): Promise<types.WebhookDeliveryDetail> {
     return this.#service.perform("redeliverMarketfrontWebhook", { path: { deliveryId } }, options);
   }
+
+  /** Redeliver many webhooks in the background, the oldest first; return how many. */
+  redeliverMarketfrontWebhooks(request: types.RedeliverRequest, options?: CallOptions): Promise<types.RedeliverAccepted> {
+    return this.#service.perform("redeliverMarketfrontWebhooks", { body: request }, options);
+  }
+
+  // --- webhook endpoints
+
+  /** List the addresses that events are sent to, the oldest first. */
+  listMarketfrontWebhookEndpoints(
+    query?: Query<"listMarketfrontWebhookEndpoints">,
+    options?: CallOptions,
+  ): Pages<types.WebhookEndpointPage, types.WebhookEndpoint> {
+    return byCursor(
+      (position) =>
+        this.#service.perform("listMarketfrontWebhookEndpoints", { query: { ...query, ...position } }, options),
+      (page) => page.endpoints,
+    );
+  }
+
+  /** Register an address for events. Only this answer has its `secret`: store it. */
+  createMarketfrontWebhookEndpoint(
+    request: types.WebhookEndpointRequest,
+    options?: CallOptions,
+  ): Promise<types.WebhookEndpointWithSecret> {
+    return this.#service.perform("createMarketfrontWebhookEndpoint", { body: request }, options);
+  }
+
+  /** Return an address that events are sent to. */
+  getMarketfrontWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookEndpoint> {
+    return this.#service.perform("getMarketfrontWebhookEndpoint", { path: { endpointId } }, options);
+  }
+
+  /** Replace what an endpoint says. Without `headers` they stay, unless the URL has another origin. */
+  updateMarketfrontWebhookEndpoint(
+    endpointId: string,
+    request: types.WebhookEndpointRequest,
+    options?: CallOptions,
+  ): Promise<types.WebhookEndpoint> {
+    return this.#service.perform("updateMarketfrontWebhookEndpoint", { path: { endpointId }, body: request }, options);
+  }
+
+  /** Delete an endpoint; what waits for it isn't sent. */
+  deleteMarketfrontWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<void> {
+    return this.#service.perform("deleteMarketfrontWebhookEndpoint", { path: { endpointId } }, options);
+  }
+
+  /** Send a signed `ping` to an endpoint. The delivery tells what it answered, once it was sent. */
+  testMarketfrontWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookDeliveryDetail> {
+    return this.#service.perform("testMarketfrontWebhookEndpoint", { path: { endpointId } }, options);
+  }
+
+  /** Give an endpoint a new `secret`, which only this answer has. The old one signs, too, for the overlap. */
+  rotateMarketfrontWebhookEndpointSecret(
+    endpointId: string,
+    request: types.RotateEndpointSecretRequest = {},
+    options?: CallOptions,
+  ): Promise<types.WebhookEndpointWithSecret> {
+    return this.#service.perform("rotateMarketfrontWebhookEndpointSecret", { path: { endpointId }, body: request }, options);
+  }
 }
 
 /**

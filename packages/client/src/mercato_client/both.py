@@ -8,7 +8,13 @@ from mercato_client.exchange import Id, Sent
 from mercato_client.operation import operation
 from mercato_contract.console import ConsoleLink, ConsoleLinkRequest
 from mercato_contract.debugger.findings import SignatureExplanation
-from mercato_contract.webhooks import DeliveryStatus, ExplainSignatureRequest
+from mercato_contract.webhooks import (
+    DeliveryStatus,
+    ExplainSignatureRequest,
+    RedeliverRequest,
+    RotateEndpointSecretRequest,
+    WebhookEndpointRequest,
+)
 
 
 class Clinic:
@@ -63,11 +69,13 @@ def webhook_deliveries(
     type: str | None = None,  # noqa: A002  # the wire's word
     store_id: Id | None = None,
     order_id: Id | None = None,
+    endpoint_id: Id | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Sent:
     """Return the webhooks that the account was sent, newest first."""
     which = {"status": status, "type": type, "storeId": store_id, "orderId": order_id}
+    which["endpointId"] = endpoint_id
     return Sent(query={**which, "limit": limit, "cursor": cursor})
 
 
@@ -79,3 +87,46 @@ def webhook_delivery(_: object, delivery_id: Id) -> Sent:
 def redelivery(_: object, delivery_id: Id) -> Sent:
     """Redeliver a webhook with the same id and body."""
     return Sent(ids=(delivery_id,))
+
+
+def redeliveries(_: object, request: RedeliverRequest) -> Sent:
+    """Redeliver many webhooks in the background, the oldest first; return how many."""
+    return Sent(body=request)
+
+
+# --- webhook endpoints --------------------------------------------------------------------------------
+
+
+def webhook_endpoints(_: object, *, limit: int | None = None, cursor: str | None = None) -> Sent:
+    """Return the addresses that events are sent to, the oldest first."""
+    return Sent(query={"limit": limit, "cursor": cursor})
+
+
+def new_webhook_endpoint(_: object, request: WebhookEndpointRequest) -> Sent:
+    """Register an address for events. Only this answer has its `secret`: store it."""
+    return Sent(body=request)
+
+
+def webhook_endpoint(_: object, endpoint_id: Id) -> Sent:
+    """Return an address that events are sent to."""
+    return Sent(ids=(endpoint_id,))
+
+
+def changed_webhook_endpoint(_: object, endpoint_id: Id, request: WebhookEndpointRequest) -> Sent:
+    """Replace what an endpoint says. Without `headers` they stay, unless the URL has another origin."""
+    return Sent(ids=(endpoint_id,), body=request)
+
+
+def deleted_webhook_endpoint(_: object, endpoint_id: Id) -> Sent:
+    """Delete an endpoint; what waits for it isn't sent."""
+    return Sent(ids=(endpoint_id,))
+
+
+def webhook_endpoint_test(_: object, endpoint_id: Id) -> Sent:
+    """Send a signed `ping` to an endpoint; return the delivery, which tells what it answered once it was sent."""
+    return Sent(ids=(endpoint_id,))
+
+
+def webhook_endpoint_secret(_: object, endpoint_id: Id, *, overlap_hours: int | None = None) -> Sent:
+    """Give an endpoint a new `secret`, which only this answer has. The old one signs, too, for a day or these hours."""
+    return Sent(ids=(endpoint_id,), body=RotateEndpointSecretRequest(overlap_hours=overlap_hours))

@@ -52,13 +52,21 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato_contract.webhooks import WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato_contract.webhooks import (
+    RedeliverAccepted,
+    WebhookDeliveryDetail,
+    WebhookDeliveryPage,
+    WebhookEndpoint,
+    WebhookEndpointPage,
+    WebhookEndpointWithSecret,
+)
 from mercato_contract.wire import rfc3339
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
 ORDERS: Final = "/v1/commerce/orders"
 DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
+ENDPOINTS: Final = "/v1/commerce/webhook-endpoints"
 
 
 class Commerce:
@@ -282,3 +290,35 @@ class Commerce:
     redeliver_commerce_webhook = operation(
         "POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail
     )(both.redelivery)
+
+    redeliver_commerce_webhooks = operation("POST", DELIVERIES + "/redeliver", RedeliverAccepted)(
+        both.redeliveries
+    )
+
+    list_commerce_webhook_endpoints = listing(
+        "GET", ENDPOINTS, WebhookEndpointPage, lambda page: page.endpoints
+    )(both.webhook_endpoints)
+
+    create_commerce_webhook_endpoint = operation("POST", ENDPOINTS, WebhookEndpointWithSecret)(
+        both.new_webhook_endpoint
+    )
+
+    get_commerce_webhook_endpoint = operation("GET", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
+        both.webhook_endpoint
+    )
+
+    update_commerce_webhook_endpoint = operation("PUT", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
+        both.changed_webhook_endpoint
+    )
+
+    delete_commerce_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", NoneType)(
+        both.deleted_webhook_endpoint
+    )
+
+    test_commerce_webhook_endpoint = operation(
+        "POST", ENDPOINTS + "/{endpointId}/test", WebhookDeliveryDetail
+    )(both.webhook_endpoint_test)
+
+    rotate_commerce_webhook_endpoint_secret = operation(
+        "POST", ENDPOINTS + "/{endpointId}/rotate-secret", WebhookEndpointWithSecret
+    )(both.webhook_endpoint_secret)

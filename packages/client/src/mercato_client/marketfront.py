@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -37,13 +38,21 @@ from mercato_contract.orders import (
 )
 from mercato_contract.requests import RefusedRequestPage
 from mercato_contract.stores import MarketfrontStore, StoreAvailability
-from mercato_contract.webhooks import WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato_contract.webhooks import (
+    RedeliverAccepted,
+    WebhookDeliveryDetail,
+    WebhookDeliveryPage,
+    WebhookEndpoint,
+    WebhookEndpointPage,
+    WebhookEndpointWithSecret,
+)
 from mercato_contract.wire import as_json
 
 STORES: Final = "/v1/marketfront/stores"
 CARTS: Final = "/v1/marketfront/carts"
 ORDERS: Final = "/v1/marketfront/orders"
 DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
+ENDPOINTS: Final = "/v1/marketfront/webhook-endpoints"
 
 
 def _by_offset(
@@ -190,6 +199,38 @@ class Marketfront:
     redeliver_marketfront_webhook = operation(
         "POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail
     )(both.redelivery)
+
+    redeliver_marketfront_webhooks = operation("POST", DELIVERIES + "/redeliver", RedeliverAccepted)(
+        both.redeliveries
+    )
+
+    list_marketfront_webhook_endpoints = listing(
+        "GET", ENDPOINTS, WebhookEndpointPage, lambda page: page.endpoints
+    )(both.webhook_endpoints)
+
+    create_marketfront_webhook_endpoint = operation("POST", ENDPOINTS, WebhookEndpointWithSecret)(
+        both.new_webhook_endpoint
+    )
+
+    get_marketfront_webhook_endpoint = operation("GET", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
+        both.webhook_endpoint
+    )
+
+    update_marketfront_webhook_endpoint = operation("PUT", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
+        both.changed_webhook_endpoint
+    )
+
+    delete_marketfront_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", NoneType)(
+        both.deleted_webhook_endpoint
+    )
+
+    test_marketfront_webhook_endpoint = operation(
+        "POST", ENDPOINTS + "/{endpointId}/test", WebhookDeliveryDetail
+    )(both.webhook_endpoint_test)
+
+    rotate_marketfront_webhook_endpoint_secret = operation(
+        "POST", ENDPOINTS + "/{endpointId}/rotate-secret", WebhookEndpointWithSecret
+    )(both.webhook_endpoint_secret)
 
 
 def as_cart(cart: PricedCart | OrderCart | CommerceCart) -> Cart:

@@ -46,6 +46,7 @@ class EventType(StrEnum):
     CATALOG_SYNC_SUCCEEDED = "catalog.sync.succeeded"
     CATALOG_SYNC_FAILED = "catalog.sync.failed"
     ENDPOINT_CHANGED = "endpoint.changed"
+    PING = "ping"
 
 
 SUFFIXES: Final[Mapping[str, str]] = {
@@ -75,6 +76,16 @@ STORE_CALLS: Final[Mapping[str, str]] = {
     ),
 }
 """Types of calls to stores that a request waits for, each with the reason why it can't be redelivered."""
+
+
+NOT_IN_FEEDS: Final = frozenset({*STORE_CALLS, EventType.PING})
+"""Types that aren't events: calls that a request waits for, and tests of an endpoint. No endpoint can ask for them."""
+
+
+class PingData(Wire):
+    """The data of `ping`."""
+
+    endpoint_id: UUID
 
 
 class CatalogSyncWebhookData(Wire):
@@ -233,14 +244,15 @@ Payload: TypeAlias = (
     | CatalogSyncWebhookData
     | OrderEventData
     | EndpointChangedData
+    | PingData
 )
 
 
 class Event(Struct, frozen=True, kw_only=True):
     """A webhook: its types, receiver, address and expected reply. `reply` None means any 2xx.
 
-    `envelope` is the name of its body's schema, and `meaning` the schema's description. One that is `on_request` is in
-    the feed, and isn't sent to event URLs.
+    `envelope` is the name of its body's schema, and `meaning` the schema's description. One that is `on_request` isn't
+    sent to event URLs.
     """
 
     name: str
@@ -328,7 +340,7 @@ EVENTS: Final = (
     Event(
         name="orderAdjusted",
         summary="Order adjusted",
-        description="In the storefront's feed; it isn't sent to event URLs.",
+        description="In the storefront's feed, and for its webhook endpoints; it isn't sent to event URLs.",
         envelope="OrderAdjustedEvent",
         meaning="The merchant has changed what an order costs after it was placed: `data.order.adjustments` has how.",
         types=(EventType.ORDER_ADJUSTED,),
@@ -346,6 +358,16 @@ EVENTS: Final = (
         meaning="An address at which the service calls you has another host now. If it wasn't you, revoke the key.",
         types=(EventType.ENDPOINT_CHANGED,),
         data=EndpointChangedData,
+        to="Commerce",
+    ),
+    Event(
+        name="ping",
+        summary="Test a webhook endpoint",
+        description="POST to the webhook endpoint that was tested. Answer with any 2xx.",
+        envelope="PingWebhook",
+        meaning="Somebody with a key of yours tests this endpoint. Nothing has happened.",
+        types=(EventType.PING,),
+        data=PingData,
         to="Commerce",
     ),
 )

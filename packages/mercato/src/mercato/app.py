@@ -31,6 +31,7 @@ from mercato.features.orders import tokens as order_tokens
 from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
+from mercato.features.orders.hours import HourlyOrders
 from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
@@ -55,6 +56,9 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.fan_out import fan_out
+from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
+from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform import clock
@@ -293,6 +297,7 @@ def build(
         db=db,
         outbound=outbound,
         credentials=credentials,
+        vault=vault,
         clock=now,
         random=random.random,
         seconds=settings.webhook_seconds,
@@ -351,6 +356,7 @@ def build(
             db,
             _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering)
             | switches.handlers()
+            | Redeliveries(db, vault, now).handlers()
             | Reindex(db).handlers()
             | order_search.Reindex(db, ordering.placements.contacts).handlers(),
             observe=metrics.ran,
@@ -361,8 +367,11 @@ def build(
         ),
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
+        hourly_orders=HourlyOrders(now),
         feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
-        sequencer=Sequencer(db, now, waiters.wake),
+        sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
+        endpoints=PartnerEndpoints(vault, now, clock.new_id),
+        redeliveries=Redeliveries(db, vault, now),
         sign_on=_sign_on(settings, vault, now),
     )
 

@@ -12,6 +12,7 @@ from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import Cancellations
+from mercato.features.orders.hours import HourlyOrders
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders
@@ -26,6 +27,8 @@ from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
+from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
+from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.changes import ChangeFeed
@@ -96,5 +99,8 @@ class Services(Core):
     validation_log: ValidationLog
     feeds: Feeds
     sequencer: Sequencer
+    endpoints: PartnerEndpoints
+    redeliveries: Redeliveries
     traffic: Traffic
+    hourly_orders: HourlyOrders
     sign_on: "SignOn | None"

@@ -1,17 +1,28 @@
 """Webhook deliveries and refused requests: the same operations on both surfaces, where each partner sees its own."""
 
+from datetime import timedelta
+
 from mercato.features.requests.log import list_own_requests
-from mercato.features.webhooks import deliveries
-from mercato.features.webhooks.errors import DeliveryNotFound
+from mercato.features.webhooks import deliveries, partner_endpoints
+from mercato.features.webhooks.errors import DeliveryNotFound, EndpointNotFound, UnknownStore
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation
+from mercato_contract.pages import Page
 from mercato_contract.requests import RefusedRequestPage, RefusedRequestQuery
 from mercato_contract.webhooks import (
+    OVERLAP_HOURS,
     ExplainSignatureRequest,
+    RedeliverAccepted,
+    RedeliverRequest,
+    RotateEndpointSecretRequest,
     WebhookDeliveryDetail,
     WebhookDeliveryPage,
     WebhookDeliveryQuery,
+    WebhookEndpoint,
+    WebhookEndpointPage,
+    WebhookEndpointRequest,
+    WebhookEndpointWithSecret,
 )
 
 
@@ -36,8 +47,105 @@ async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
         return await deliveries.redeliver(tx, call.caller, call.ids["deliveryId"], now=call.app.clock())
 
 
+async def redeliver_many(call: Call[RedeliverRequest, None]) -> RedeliverAccepted:
+    """Send many webhooks again in the background, the oldest first, with the same ids and bodies.
+
+    They are paced as first deliveries are. Calls to stores are left out, and so are deliveries to endpoints that were
+    deleted or that you have disabled; those that the service has disabled are enabled. At most 100,000 in a request.
+    """
+    return await call.app.redeliveries.request(call.caller, call.body)
+
+
+async def list_endpoints(call: Call[None, Page]) -> WebhookEndpointPage:
+    """Return the addresses that events are sent to, the oldest first.
+
+    The account's event URL and its stores' webhook URLs are among them (`kind`), and can't be changed here.
+    """
+    async with call.app.db.read() as tx:
+        return await partner_endpoints.list_endpoints(tx, call.app.vault, call.caller, call.query)
+
+
+async def get_endpoint(call: Call[None, None]) -> WebhookEndpoint:
+    """Return an address that events are sent to."""
+    async with call.app.db.read() as tx:
+        return await partner_endpoints.get_endpoint(tx, call.app.vault, call.caller, call.ids["endpointId"])
+
+
+async def create_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEndpointWithSecret:
+    """Register an address for events. Only this answer has its `secret`, which verifies its webhooks' signatures.
+
+    It gets the events that happen from now on, with their own retries: another address that fails doesn't delay it. An
+    account has at most 10 on each surface, each with a URL of its own (409). `order.validate`, `order.place` and
+    `order.cancel` go to the store's webhook URL alone.
+    """
+    async with call.app.db.write() as tx:
+        return await call.app.endpoints.create(tx, call.caller, call.body)
+
+
+async def update_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEndpoint:
+    """Replace an endpoint's members. What waits for it is sent to its new URL.
+
+    Without `headers` they stay, unless scheme, host or port of the URL change; a value of `***` stays, too. `enabled`
+    also enables an endpoint that the service has disabled after failures.
+    """
+    async with call.app.db.write() as tx:
+        return await call.app.endpoints.replace(tx, call.caller, call.ids["endpointId"], call.body)
+
+
+async def delete_endpoint(call: Call[None, None]) -> None:
+    """Delete an endpoint. What waits for it isn't sent; its deliveries stay in the log."""
+    async with call.app.db.write() as tx:
+        await call.app.endpoints.delete(tx, call.caller, call.ids["endpointId"])
+
+
+async def send_test(call: Call[None, None]) -> WebhookDeliveryDetail:
+    """Send a signed `ping` to an endpoint. Follow the delivery to see what it answered."""
+    async with call.app.db.write() as tx:
+        delivery_id = await call.app.endpoints.send_test(
+            tx, call.caller, call.ids["endpointId"], traceparent=call.trace
+        )
+        return await deliveries.get_delivery(tx, call.caller, delivery_id)
+
+
+async def rotate_secret(call: Call[RotateEndpointSecretRequest | None, None]) -> WebhookEndpointWithSecret:
+    """Give an endpoint a new `secret`, which only this answer has. The old one signs, too, for a day.
+
+    With `overlapHours` for as long as that; 0 if the old one has leaked.
+    """
+    given = None if call.body is None else call.body.overlap_hours
+    overlap = timedelta(hours=OVERLAP_HOURS if given is None else given)
+    async with call.app.db.write() as tx:
+        return await call.app.endpoints.rotate_secret(
+            tx, call.caller, call.ids["endpointId"], overlap=overlap
+        )
+
+
+def _declare_endpoints(operations: Operations, surface: str) -> None:
+    base, name = f"/v1/{surface}/webhook-endpoints", f"{surface.title()}WebhookEndpoint"
+    one = base + "/{endpointId}"
+    conflict = (errors.Conflict,)
+    operations.get(base, id=f"list{name}s", summary="List Webhook Endpoints")(list_endpoints)
+    operations.post(
+        base, id=f"create{name}", summary="Create Webhook Endpoint", problems=(UnknownStore, *conflict)
+    )(create_endpoint)
+    operations.get(one, id=f"get{name}", summary="Get Webhook Endpoint")(get_endpoint)
+    operations.put(
+        one, id=f"update{name}", summary="Update Webhook Endpoint", problems=(UnknownStore, *conflict)
+    )(update_endpoint)
+    operations.post(one + "/test", id=f"test{name}", summary="Test Webhook Endpoint", problems=conflict)(
+        send_test
+    )
+    operations.post(
+        one + "/rotate-secret", id=f"rotate{name}Secret", summary="Rotate Endpoint Secret", problems=conflict
+    )(rotate_secret)
+    operations.delete(
+        one, id=f"delete{name}", summary="Delete Webhook Endpoint", status=204, problems=conflict
+    )(delete_endpoint)
+
+
 def _declare(access: Access, surface: str) -> Operations:
     operations = Operations(access=access, tag="Webhooks")
+    _declare_endpoints(operations, surface)
     base = f"/v1/{surface}/webhook-deliveries"
     name = surface.title()
     operations.get(
@@ -50,6 +158,13 @@ def _declare(access: Access, surface: str) -> Operations:
         id=f"get{name}WebhookDelivery",
         summary="Get Webhook Delivery",
     )(get_delivery)
+    operations.post(
+        base + "/redeliver",
+        id=f"redeliver{name}Webhooks",
+        summary="Redeliver Many Webhooks",
+        status=202,
+        problems=(UnknownStore, EndpointNotFound, errors.RateLimited),
+    )(redeliver_many)
     operations.post(
         base + "/{deliveryId}/redeliver",
         id=f"redeliver{name}Webhook",

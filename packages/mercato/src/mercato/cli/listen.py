@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +18,7 @@ from aiohttp import hdrs, web
 
 from mercato.cli import FAILED, UnusableError
 from mercato.cli.failures import cannot_listen
-from mercato.cli.inputs import check_secrets, read_secrets
+from mercato.cli.inputs import check_secrets, read_secret, read_secrets
 from mercato.cli.options import DataDir, Json, Port, Secrets
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 from mercato.cli.session import opened
@@ -137,7 +137,7 @@ class Listener:
                 url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MAX_REPLY
             )
         except RequestFailed as failed:
-            why = _why(failed, base)
+            why = describe_failure(failed, base)
             results: dict[str, Any] = {
                 "explanation": explanation,
                 "ms": failed.elapsed_ms,
@@ -212,7 +212,8 @@ def _text(status: int, text: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers=headers)
 
 
-def _why(failed: RequestFailed, forward: str) -> str:
+def describe_failure(failed: RequestFailed, forward: str) -> str:
+    """Return why a webhook couldn't be forwarded, for whom it concerns."""
     match failed.fault:
         case Fault.CONNECT | Fault.DNS:
             return f"Nothing answers at {forward}. Is your program running, and on that port?"
@@ -223,6 +224,9 @@ def _why(failed: RequestFailed, forward: str) -> str:
 
 
 PORT: Final = 9100
+POLL_SECONDS: Final = 60.0
+"""The timeout of a read: longer than the service holds one."""
+
 _LOCAL: Final = AddressPolicy(allow_private=True)
 """Addresses to forward to: also this machine and its network, but never a metadata service."""
 
@@ -260,10 +264,17 @@ def listen(
     answer: int | None = None,
     body: bool = False,
     count: int | None = None,
+    poll: bool = False,
+    api: str | None = None,
+    key: str | None = None,
+    cursor: Path | None = None,
+    oldest: bool = False,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> int:
     """Receive webhooks, verify them, and explain what is wrong with each, until Ctrl-C.
+
+    With --poll it reads the events of a key's account instead, and needs no port that the service can reach.
 
     Exit code 0: all were valid; 1: some were not; 2: it can't listen.
 
@@ -275,6 +286,11 @@ def listen(
         answer: Status of the response to valid webhooks (200).
         body: Show bodies, too.
         count: End after this many webhooks.
+        poll: Read events with --api and --key; what is forwarded is signed here, with --secret or a new secret.
+        api: The service's address, with --poll.
+        key: The API key, @FILE, or @- for standard input, with --poll.
+        cursor: File that keeps the place in the events, so that --poll goes on after a restart.
+        oldest: Begin with the oldest event that is kept, and not with the next one, if there is no cursor yet.
 
     """
     _check(answer=answer, forward=forward, count=count)
@@ -282,12 +298,28 @@ def listen(
     check_secrets(given)
     if given and partner is not None:
         raise UnusableError("Give --secret or --partner, not both.")
+    screen = Screen(as_json=json, bodies=body, limit=count)
+    if poll:
+        if partner is not None or answer is not None:
+            raise UnusableError("With --poll nothing is received: leave --partner and --answer out.")
+        if api is None or key is None:
+            raise UnusableError("--poll needs --api, the service's address, and --key, an API key.")
+        polling = _poll(screen, given, api, read_secret(key), cursor=cursor, oldest=oldest, forward=forward)
+        return _ended(screen, polling)
+    if (api, key, cursor, oldest) != (None, None, None, False):
+        raise UnusableError("--api, --key, --cursor and --oldest are for --poll.")
     secrets = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(given)]
     if partner is not None:
         secrets = asyncio.run(_find_secrets(partner, data_dir))
-    screen = Screen(as_json=json, bodies=body, limit=count)
-    asyncio.run(_listen(screen, secrets, host=host, port=port, forward=forward, answer=answer))
-    screen.end()
+    return _ended(screen, _listen(screen, secrets, host=host, port=port, forward=forward, answer=answer))
+
+
+def _ended(screen: "Screen", work: Coroutine[Any, Any, None]) -> int:
+    """Do the work, print the summary, and return the exit code."""
+    try:
+        asyncio.run(work)
+    finally:
+        screen.end()
     if screen.broken_pipe is not None:
         raise screen.broken_pipe
     return FAILED if screen.refused else 0
@@ -345,6 +377,42 @@ async def _listen(
         await screen.ended.wait()
 
 
+async def _poll(
+    screen: "Screen",
+    given: Sequence[str],
+    api: str,
+    key: str,
+    *,
+    cursor: Path | None,
+    oldest: bool,
+    forward: str | None,
+) -> None:
+    # Imported here, because they import this module.
+    from mercato.cli.poll import Poller, session_secret, surface_of
+    from mercato_client import AsyncClient
+
+    surface, secret = surface_of(key), session_secret(given)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, screen.ended.set)
+    try:
+        client = AsyncClient(api, key, timeout=POLL_SECONDS)
+    except ValueError as error:
+        raise UnusableError(f"--api: {error}") from None
+    async with client, Outbound(Options(policy=_LOCAL)) as outbound:
+        poller = Poller(client, surface, secret, screen.show, cursor, forward, outbound, screen.limit)
+        note(f"reading {surface} events of {sanitize(api)}, Ctrl-C ends it")
+        reading = asyncio.create_task(poller.run(from_oldest=oldest))
+        ending = asyncio.create_task(screen.ended.wait())
+        await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if not screen.is_full:  # else it stores the cursor, and returns
+            reading.cancel()
+        await asyncio.wait({reading, ending})
+        if not reading.cancelled():
+            await reading
+
+
 @dataclass
 class Screen:
     """Prints webhooks as they arrive, and a summary at the end."""
@@ -359,6 +427,11 @@ class Screen:
     _verdicts: Counter[bool | None] = field(default_factory=Counter)
     _codes: Counter[str] = field(default_factory=Counter)
     _statuses: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether it has shown as many as it should, and could."""
+        return self.limit is not None and self._count >= self.limit and self.broken_pipe is None
 
     @property
     def refused(self) -> int:

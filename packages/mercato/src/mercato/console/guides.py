@@ -1,7 +1,10 @@
-"""The guides as HTML: the how-to and reference pages of the repository, which the package has in `documents/`."""
+"""The guides as HTML: the how-to and reference pages of the repository, which the package has in `documents/`.
+
+Their examples name the address of this installation, and their pictures are served beside them.
+"""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import resources
@@ -11,10 +14,11 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 PATH: Final = "/documentation"
+PICTURES: Final = f"{PATH}/pictures/"
 
 ELSEWHERE: Final = {
     "how-to/README.md": PATH,
@@ -24,10 +28,29 @@ ELSEWHERE: Final = {
 """Documents whose content another page of this service has."""
 
 DEPLOYMENT: Final = "http://127.0.0.1:8000"
-"""Where the guides' examples find this service."""
+"""Where the documents' examples find the service; a page shows this installation's address instead."""
+
+READERS: Final = {
+    "merchant": ("for-merchants", "for-merchants-and-storefronts"),
+    "storefront": ("for-storefronts", "for-merchants-and-storefronts"),
+    "operator": ("for-operators",),
+}
+"""The parts of the overview that each kind of reader sees, by their anchors."""
+
+MEDIA_TYPES: Final = {"svg": b"image/svg+xml", "png": b"image/png"}
+"""What pictures are, by the ending of their names."""
+
+MAX_SEARCH: Final = 200
+MAX_WORDS: Final = 8
+MAX_FOUND: Final = 20
+EXCERPT: Final = 160
+"""Bounds of a search: its characters and words, what it finds, and the characters shown of each."""
 
 _NOTES: Final = ("<sub>", "<!--")
 """How paragraphs begin that are for those who change the code."""
+
+# Markup in a document is shown as text, never as markup.
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 _NOT_IN_ANCHOR: Final = re.compile(r"[^\w\- ]")
 
@@ -37,6 +60,25 @@ class Guide(Struct, frozen=True):
 
     title: str
     body: Markup
+
+    def body_at(self, base_url: str) -> Markup:
+        """Return the body with the address of this installation in its examples."""
+        return Markup(self.body.replace(DEPLOYMENT, escape(base_url)))  # noqa: S704  # ours, and an escaped address
+
+
+class Section(Struct, frozen=True):
+    """What stands below one heading of a guide, as plain text."""
+
+    guide: str
+    title: str
+    heading: str
+    anchor: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        """Where this service shows it."""
+        return f"{PATH}/{self.guide}" + (f"#{self.anchor}" if self.anchor else "")
 
 
 def names() -> AbstractSet[str]:
@@ -51,9 +93,75 @@ def get_guide(name: str) -> Guide:
 
 
 @cache
-def overview() -> Guide:
-    """Return the list of the how-to guides."""
-    return _rendered("how-to/README.md")
+def overview(reader: str | None = None) -> Guide:
+    """Return the list of the how-to guides, for one of READERS or for all."""
+    guide = _rendered("how-to/README.md")
+    if reader is None:
+        return guide
+    intro, *parts = re.split(r'(?=<h2 id="[^"]*">)', guide.body)
+    kept = [part for part in parts if part.startswith(tuple(f'<h2 id="{one}">' for one in READERS[reader]))]
+    return Guide(guide.title, Markup("".join([intro, *kept])))  # noqa: S704  # parts of our own page
+
+
+def search(text: str) -> Sequence[tuple[Section, str]]:
+    """Return the sections that have every word of the text, best first, each with an excerpt."""
+    words = text[:MAX_SEARCH].casefold().split()[:MAX_WORDS]
+    found = []
+    for section in _sections():
+        names = f"{section.title} {section.heading}".casefold()
+        body = section.text.casefold()
+        if words and all(word in names or word in body for word in words):
+            found.append((sum(word not in names for word in words), section, body))
+    # Sorting keeps the documents' order among equals.
+    best = sorted(found, key=lambda one: one[0])[:MAX_FOUND]
+    return [(section, _excerpt(section.text, body, words)) for _, section, body in best]
+
+
+def _excerpt(text: str, folded: str, words: Sequence[str]) -> str:
+    first = min((at for word in words if (at := folded.find(word)) >= 0), default=0)
+    start = max(0, first - EXCERPT // 3)
+    # Folded text may be longer than the text itself: then the excerpt begins a little late.
+    return (
+        ("…" if start else "") + text[start : start + EXCERPT] + ("…" if start + EXCERPT < len(text) else "")
+    )
+
+
+@cache
+def _sections() -> Sequence[Section]:
+    return [section for name, path in _files().items() for section in _sections_of(name, path)]
+
+
+def _sections_of(name: str, path: str) -> Iterator[Section]:
+    """Yield the guide's introduction and its sections."""
+    tokens = _tokens(path)
+    title = heading = _plain(tokens[1])
+    anchor, texts = "", list[str]()
+    for at, token in enumerate(tokens[3:], 3):
+        if token.type == "heading_open":
+            yield Section(name, title, heading, anchor, " ".join(texts))
+            heading, anchor, texts = _plain(tokens[at + 1]), str(token.attrs["id"]), []
+        elif token.type == "inline":
+            texts.append(_plain(token))
+        elif token.type in {"fence", "code_block"}:
+            texts.append(" ".join(token.content.split()))
+    yield Section(name, title, heading, anchor, " ".join(texts))
+
+
+def get_picture(name: str) -> tuple[bytes, bytes] | None:
+    """Return the content and the media type of a picture of the documents; None if there is none of that name."""
+    file = _pictures().get(name)
+    return None if file is None else (file.read_bytes(), MEDIA_TYPES[name.rpartition(".")[2]])
+
+
+@cache
+def _pictures() -> dict[str, Traversable]:
+    folders = {folder: _documents().joinpath(folder) for folder in ("pictures", "how-to/console")}
+    return {
+        f"{folder}/{file.name}": file
+        for folder, files in folders.items()
+        for file in files.iterdir()
+        if file.name.rpartition(".")[2] in MEDIA_TYPES
+    }
 
 
 @cache
@@ -80,47 +188,51 @@ def _text(path: str) -> str:
     return _documents().joinpath(path).read_text("utf-8")
 
 
-def _rendered(path: str) -> Guide:
-    # Markup in a document is shown as text, never as markup.
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = [token for block in _blocks(markdown.parse(_text(path))) for token in block]
-    title = _plain(tokens[1])
+def _tokens(path: str) -> Sequence[Token]:
+    """Return the document as it is shown: anchors at its headings, links and pictures of this service."""
+    tokens = [token for block in _blocks(_MARKDOWN.parse(_text(path))) for token in block]
     anchors: dict[str, int] = {}
     for at, token in enumerate(tokens):
         token.attrs.pop("style", None)
         if token.type == "heading_open":
             token.attrSet("id", _anchor(_plain(tokens[at + 1]), anchors))
         if token.type == "inline":
-            token.children = [*_linked(token.children or [], lambda href: _target(path, href))]
-    html = markdown.renderer.render(tokens[3:], markdown.options, {})
+            token.children = [*_linked(token.children or [], path)]
+    return tokens
+
+
+def _rendered(path: str) -> Guide:
+    tokens = _tokens(path)
+    html = _MARKDOWN.renderer.render(tokens[3:], _MARKDOWN.options, {})
     # A wide table scrolls by itself, not with the page.
     html = html.replace(
         "<table>", '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>'
     )
-    return Guide(title, Markup(html.replace("</table>", "</table></div>")))  # noqa: S704  # made of our own files
+    return Guide(_plain(tokens[1]), Markup(html.replace("</table>", "</table></div>")))  # noqa: S704  # our own files
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Yield the tokens in groups, without images and without notes on the code."""
+    """Yield the tokens in groups, without notes on the code."""
     at = 0
     while at < len(tokens):
         end = at + 1
         if tokens[at].type == "paragraph_open":
             end = at + 3
-            inline = tokens[at + 1]
-            if inline.content.startswith(_NOTES) or {one.type for one in inline.children or ()} == {"image"}:
+            if tokens[at + 1].content.startswith(_NOTES):
                 at = end
                 continue
         yield tokens[at:end]
         at = end
 
 
-def _linked(tokens: Sequence[Token], target: Callable[[str], str | None]) -> Iterator[Token]:
-    """Yield the tokens with links to where this service has the page; other links become text."""
+def _linked(tokens: Sequence[Token], path: str) -> Iterator[Token]:
+    """Yield the tokens with links to where this service has the page or picture; other links become text."""
     is_open = True
     for token in tokens:
+        if token.type == "image":
+            token.attrSet("src", PICTURES + normpath(join(dirname(path), str(token.attrs["src"]))))
         if token.type == "link_open":
-            href = target(str(token.attrs["href"]))
+            href = _target(path, str(token.attrs["href"]))
             is_open = href is not None
             if href is not None:
                 token.attrSet("href", href)

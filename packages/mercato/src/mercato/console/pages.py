@@ -63,16 +63,17 @@ async def landing(call: Call[None, None]) -> Answer[str]:
 async def documentation(call: Call[None, None]) -> Answer[str]:
     """Link to the documentation that this service hosts, and show its guides, each under its name below this path."""
     await _load()
-    from mercato.console import guides
-    from mercato.console.site import documentation_page, guide_page
+    from mercato.console import guides, site
 
     name = call.texts.get("path", "")
+    # In a thread: a first rendering takes longer than a request may, and a picture is read from the disk.
     if not name:
-        # In a thread: its first rendering takes longer than a request may.
-        return documentation_page(call, await asyncio.to_thread(guides.overview))
+        return await asyncio.to_thread(site.documentation_page, call)
+    if name.startswith("pictures/"):
+        return await asyncio.to_thread(site.serve_picture, name.removeprefix("pictures/"))
     if name not in guides.names():
         raise errors.NotFound("There is no guide of this name. /documentation lists them all.")
-    return guide_page(call, await asyncio.to_thread(guides.get_guide, name))
+    return await asyncio.to_thread(site.guide_page, call, name)
 
 
 @pages.get("/console/static/{path:path}", summary="Static file")

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mercato.console.assets import asset_url
-from mercato.console.times import instant, since
+from mercato.console.times import hour, instant, since
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.http.browsers import NOSNIFF
 from mercato.http.operations import Answer
@@ -85,6 +85,7 @@ def environment() -> Environment:
         "short": _short,
         "instant": instant,
         "since": since,
+        "hour": hour,
         "labelled": _labelled,
         "money": _money,
         "query": urlencode,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from mercato.console import sign_in
+from mercato.console import guides, sign_in
 from mercato.console.assets import serve_asset
 from mercato.console.cookies import (
     MAX_AGE,
@@ -24,16 +24,29 @@ from mercato.console.cookies import (
     TIMEZONE_SECONDS,
     Cookies,
 )
-from mercato.console.guides import Guide, references
+from mercato.console.forms import read_query
 from mercato.console.limits import count_page, count_visitor
 from mercato.console.rendering import load, render, render_refusal
-from mercato.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of, path_of
+from mercato.console.screen import (
+    MERCHANTS,
+    NAVIGATION,
+    OPERATORS,
+    STOREFRONTS,
+    Done,
+    Page,
+    Question,
+    Screen,
+    Visit,
+    audiences_of,
+    path_of,
+)
 from mercato.console.screens import (
     account,
     catalogs,
     certification,
     deliveries,
     discovery,
+    endpoints,
     keys,
     menus,
     orders,
@@ -61,7 +74,7 @@ from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session, is_signed_on
 from mercato.features.sign_in.roles import Permission, Role
 from mercato.http.body import GZIP, best_coding, gzipped
-from mercato.http.browsers import prefix_links
+from mercato.http.browsers import NOSNIFF, prefix_links
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.routing import Routes
 from mercato.platform import errors
@@ -79,6 +92,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *catalogs.screens,
     *playground.screens,
     *discovery.screens,
+    *endpoints.screens,
     *deliveries.screens,
     *jobs.screens,
     *requests.screens,
@@ -106,6 +120,11 @@ _ROUTES: Final = Routes(_endpoints(), missing=_MISSING)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+_READERS: Final = {MERCHANTS: "merchant", STOREFRONTS: "storefront", OPERATORS: "operator"}
+"""Whose guides a session is led to; one that shows both sides sees all."""
+
+_PICTURE_KEPT: Final = ((b"cache-control", b"public, max-age=3600"),)
+
 load()
 
 
@@ -114,23 +133,40 @@ def landing_page(call: Call[Any, None]) -> Answer[str]:
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-def documentation_page(call: Call[Any, None], guides: Guide) -> Answer[str]:
-    """Return the page that leads to every part of the documentation."""
-    codes = [(kind.code, kind.title) for kind in PROBLEMS.values()]
+def documentation_page(call: Call[Any, None]) -> Answer[str]:
+    """Return the page that leads to every part of the documentation: `for` names a kind of reader, `text` searches."""
+    fields = read_query(call.head.query)
+    reader = fields.get("for") if fields.get("for") in guides.READERS else None
+    text = fields.get("text", "")[: guides.MAX_SEARCH]
     page = render(
         "documentation.html",
         title="Documentation",
         console=None,
-        codes=codes,
-        guides=guides,
-        references=references(),
+        codes=[(kind.code, kind.title) for kind in PROBLEMS.values()],
+        guides=guides.overview(reader).body_at(call.head.base_url),
+        found=guides.search(text) if text else (),
+        reader=reader,
+        readers=guides.READERS,
+        references=guides.references(),
+        text=text,
     )
     return _packed(call, page)
 
 
-def guide_page(call: Call[Any, None], guide: Guide) -> Answer[str]:
+def guide_page(call: Call[Any, None], name: str) -> Answer[str]:
     """Return the page of a guide."""
-    return _packed(call, render("guide.html", title=guide.title, console=None, guide=guide))
+    guide = guides.get_guide(name)
+    body = guide.body_at(call.head.base_url)
+    return _packed(call, render("guide.html", title=guide.title, console=None, guide=body))
+
+
+def serve_picture(name: str) -> Answer[str]:
+    """Return a picture of the documents. Raises NotFound."""
+    picture = guides.get_picture(name)
+    if picture is None:
+        raise errors.NotFound("There is no picture of this name. /documentation lists the guides.")
+    content, media_type = picture
+    return Answer(raw=content, media_type=media_type, headers=(*_PICTURE_KEPT, *NOSNIFF))
 
 
 def serve_file(call: Call[None, None]) -> Answer[str]:
@@ -337,6 +373,7 @@ def _view(
         "message": message,
         "account": "Operator" if session.partner is None else session.partner.name,
         "is_operator": session.partner is None,
+        "reader": _READERS.get(audiences_of(session), ""),
         "person": None if session.person is None else session.person.name,
         "role": _tag(session),
         "may": partial(_may_press, session),

@@ -45,6 +45,12 @@ def instant(context: Context, value: datetime | str | None) -> Markup:
 
 
 @pass_context
+def hour(context: Context, value: datetime) -> str:
+    """Return the time of day in the chosen time zone, to the minute."""
+    return _local(context, rfc3339(value))[11:16]
+
+
+@pass_context
 def since(context: Context, value: datetime | str | None) -> Markup:
     """Return a `time` element that tells how long ago an instant was, with the instant as its title."""
     if value is None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.stores.errors import OnboardingNotFound, StoreNotFound
-from mercato.features.webhooks.errors import DeliveryNotFound
+from mercato.features.webhooks.errors import DeliveryNotFound, EndpointNotFound
 from mercato.http.operations import Operation
 from mercato.platform import errors
 from mercato.platform.errors import Problem
@@ -59,6 +59,7 @@ PATH_PARAMETERS: Final = {
     "catalogSetId": PathParameter("The CatalogSet's id, as the store names it.", CatalogSetNotFound),
     "orderId": PathParameter("The order's id.", OrderNotFound),
     "deliveryId": PathParameter("The delivery's id, as the list of deliveries names it.", DeliveryNotFound),
+    "endpointId": PathParameter("The endpoint's id, as the list of endpoints names it.", EndpointNotFound),
     "name": PathParameter("The file's name, as the page names it."),
     "errorCode": PathParameter("The code, as a problem's `errorCode` has it, in any letter case."),
 }

@@ -88,6 +88,7 @@ async def list_deliveries(visit: Visit) -> Page:
         "statuses": list(DeliveryStatus),
         "types": list(EventType),
         "most": operators.MAX_SEARCHED,
+        "sees_endpoints": not visit.is_operator and visit.store_id is None and visit.may(Permission.SEE_KEYS),
     }
     return Page("deliveries.html", "Webhooks", values)
 

@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from mercato.console.filters import Filters, partner_of, read_filters, scope_of
 from mercato.console.forms import read_query
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
-from mercato.console.store_words import StoreState, state_of
+from mercato.console.store_states import find_states
+from mercato.console.store_words import StoreState
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.doctor import FAILING_WINDOW
 from mercato.features.lookup import find_stores
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
@@ -22,10 +22,8 @@ from mercato.features.stores import operators
 from mercato.features.stores.errors import StoreNotFound
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
-from mercato.features.stores.search import find_openings
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
-from mercato.features.webhooks.endpoints import list_failing_stores
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
@@ -118,7 +116,7 @@ async def list_stores(visit: Visit) -> Page:
             before=read_cursor(query.cursor),
         )
         rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, query, wanted, now)
-        states = await _states(tx, rows, now)
+        states = await find_states(tx, rows, now)
     chosen = [row for row in rows if _is_chosen(query, states[row.id])]
     filters.listed(chosen, cursor)
     values = {
@@ -145,17 +143,6 @@ async def _examine(
     limit = MAX_EXAMINED if query.open_now or query.in_trouble else PAGE
     rows = await operators.list_stores(tx, wanted, limit=limit + 1, now=now)
     return page_of(rows, limit, lambda row: row.id)
-
-
-async def _states(
-    tx: Read, rows: Sequence[StoreSummary], now: datetime, *, with_calls: bool = True
-) -> dict[UUID, StoreState]:
-    if not rows:
-        return {}
-    openings = await find_openings(tx, [row.id for row in rows], now=now)
-    since = now - FAILING_WINDOW
-    failing = {one.store_id for one in await list_failing_stores(tx, since=since)} if with_calls else set()
-    return {row.id: state_of(row, openings.get(row.id), failing=row.id in failing, now=now) for row in rows}
 
 
 def _is_chosen(query: StoresQuery, state: StoreState) -> bool:
@@ -192,7 +179,7 @@ async def show_store(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await operators.list_stores_of(tx, [row.id], now=now)
         # Of a store that isn't theirs storefronts learn whether it is open, not how its calls go.
-        states = await _states(tx, found, now, with_calls=_owns(visit, row) or visit.is_operator)
+        states = await find_states(tx, found, now, with_calls=_owns(visit, row) or visit.is_operator)
     if row.id not in states:
         raise StoreNotFound(row.id)
     catalog = await visit.app.compiled.get(row.catalog_set_id)

@@ -20,7 +20,7 @@ from mercato.platform.db.engine import AnyRow, Database, Read
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import shown
-from mercato_contract.events import STORE_CALLS, EventType
+from mercato_contract.events import NOT_IN_FEEDS, EventType
 from mercato_contract.feeds import (
     EventPage,
     EventsQuery,
@@ -37,8 +37,8 @@ P = TypeVar("P", EventPage, StoreChangePage)
 SCANNED: Final = 5_000
 """Positions that one page with a filter looks at. It may find none and still name a cursor beyond them."""
 
-TYPES: Final = tuple(sorted(type_ for type_ in EventType if type_ not in STORE_CALLS))
-"""What the feed can have: calls that a request waits for are no events."""
+TYPES: Final = tuple(sorted(type_ for type_ in EventType if type_ not in NOT_IN_FEEDS))
+"""What the feed can have."""
 
 _STORES: Final = "stores"
 

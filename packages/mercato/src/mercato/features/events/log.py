@@ -28,7 +28,9 @@ ALL_KINDS: Final = (
 """What is new of a store that storefronts have not seen before, or see again."""
 
 _INSERT_EVENT: Final = prepared_insert(events)
-_INSERT_NEW: Final = prepared_insert(new_events, "event_id", "partner_id", "surface", "store_id")
+_INSERT_NEW: Final = prepared_insert(
+    new_events, "event_id", "partner_id", "surface", "store_id", "traceparent"
+)
 _INSERT_CHANGE: Final = prepared_insert(new_store_changes, "store_id", "kinds", "at")
 
 
@@ -44,6 +46,7 @@ class Event(Struct, frozen=True, kw_only=True):
     store_id: UUID | None = None
     order_id: UUID | None = None
     order_content: bytes = b""
+    traceparent: str | None = None
 
 
 def append(tx: Write, event: Event) -> None:
@@ -61,6 +64,7 @@ def append(tx: Write, event: Event) -> None:
             "partner_id": event.partner_id,
             "surface": event.surface,
             "store_id": event.store_id,
+            "traceparent": event.traceparent,
         },
     )
     _signal(tx)

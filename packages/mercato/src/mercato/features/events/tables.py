@@ -40,6 +40,8 @@ new_events = Table(
     Column("partner_id", Id, nullable=False),
     Column("surface", Text, nullable=False),
     Column("store_id", Id),
+    # Of what caused the event; null if an earlier release wrote it.
+    Column("traceparent", Text),
     sqlite_autoincrement=True,
 )
 

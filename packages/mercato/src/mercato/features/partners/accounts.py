@@ -33,6 +33,7 @@ from mercato.features.partners.tables import (
     partners,
     partners_one_for_each_name,
     signing_secrets,
+    webhook_endpoints,
     webhook_tokens,
 )
 from mercato.features.partners.vault import Vault, VaultError, load_keys
@@ -294,6 +295,11 @@ def secret_context(secret_id: UUID) -> str:
     return f"signing-secret:{secret_id}"
 
 
+def endpoint_context(endpoint_id: UUID) -> str:
+    """Return the context that a webhook endpoint's credentials are sealed with."""
+    return f"webhook-endpoint:{endpoint_id}"
+
+
 class Resealed(Struct, frozen=True):
     """The result of one step. `last` is the partner to continue after; None at the end."""
 
@@ -309,7 +315,7 @@ async def reseal(tx: Write, vault: Vault, *, after: UUID | None, limit: int) -> 
     query = select(partners.c.id).order_by(partners.c.id).limit(limit)
     owners = await tx.all(query if after is None else query.where(partners.c.id > after))
     ids = [row.id for row in owners]
-    count = await _tokens(tx, vault, ids) + await _secrets(tx, vault, ids)
+    count = await _tokens(tx, vault, ids) + await _secrets(tx, vault, ids) + await _endpoints(tx, vault, ids)
     if count:
         await audit(tx, "database", detail={"resealed": count})
     return Resealed(count, owners[-1].id if len(owners) == limit else None)
@@ -353,6 +359,20 @@ async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
     return count
 
 
+async def _endpoints(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
+    count, c = 0, webhook_endpoints.c
+    for row in await tx.all(select(c.id, c.credentials).where(c.partner_id.in_(list(owners)))):
+        if not vault.is_current(row.credentials):
+            sealed = _reseal(vault, row.credentials, endpoint_context(row.id))
+            await tx.execute(
+                update(webhook_endpoints)
+                .where(c.id == row.id, c.credentials == row.credentials)
+                .values(credentials=sealed)
+            )
+            count += 1
+    return count
+
+
 async def count_unreadable(tx: Read, vault: Vault, *, limit: int) -> int:
     """Return how many of the newest secrets and tokens (`limit` of each) no key opens."""
     secrets = await tx.all(
@@ -361,7 +381,10 @@ async def count_unreadable(tx: Read, vault: Vault, *, limit: int) -> int:
         .limit(limit)
     )
     tokens = await tx.all(select(webhook_tokens).order_by(webhook_tokens.c.partner_id.desc()).limit(limit))
+    c = webhook_endpoints.c
+    others = await tx.all(select(c.id, c.credentials).order_by(c.id.desc()).limit(limit))
     sealed = [(row.secret, secret_context(row.id)) for row in secrets]
+    sealed += [(row.credentials, endpoint_context(row.id)) for row in others]
     sealed += [(row.token, token_context(row.partner_id, row.origin)) for row in tokens]
     return sum(not _opens(vault, secret, context) for secret, context in sealed)
 

@@ -1,6 +1,6 @@
 """Partners, their API keys and their secrets."""
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
 from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant
@@ -72,3 +72,29 @@ signing_secrets = Table(
     Column("expires_at", Instant),
 )
 Index("ix_signing_secrets_partner_id", signing_secrets.c.partner_id)
+
+# The addresses that a partner registers for events. Its event URL and its stores' webhook URLs aren't among them.
+webhook_endpoints = Table(
+    "webhook_endpoints",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    # JSON lists; null is all.
+    Column("types", Text),
+    Column("store_ids", Text),
+    Column("description", Text),
+    Column("enabled", Boolean, nullable=False),
+    # Its signing secrets and the values of its headers, sealed together.
+    Column("credentials", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+webhook_endpoints_one_for_each_url = Index(
+    "uq_webhook_endpoints_url",
+    webhook_endpoints.c.partner_id,
+    webhook_endpoints.c.surface,
+    webhook_endpoints.c.url,
+    unique=True,
+)

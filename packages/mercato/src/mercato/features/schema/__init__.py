@@ -29,4 +29,4 @@ TABLES: Final = (
 )
 """The modules that register the features' tables, beside those of the platform."""
 
-SCHEMA: Final = Schema(head="0017", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
+SCHEMA: Final = Schema(head="0018", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)

@@ -28,11 +28,12 @@ from sqlalchemy import (
 
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
+from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
 from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.db.types import Dialect, Instant
+from mercato.platform.db.types import Dialect, Id, Instant
 from mercato.platform.jobs import enqueue
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -114,12 +115,17 @@ _DUE: Final = prepared(
         deliveries.c.faults,
         endpoints.c.failing_since,
         endpoints.c.disabled_reason,
+        deliveries.c.endpoint_id,
+        webhook_endpoints.c.url.label("endpoint_url"),
+        webhook_endpoints.c.enabled.label("endpoint_enabled"),
+        webhook_endpoints.c.credentials.label("endpoint_credentials"),
     )
     .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    .join(webhook_endpoints, webhook_endpoints.c.id == deliveries.c.endpoint_id, isouter=True)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
     .join(events, EVENT_OF_DELIVERY, isouter=True)
     .where(*_IS_DUE)
-    .order_by(deliveries.c.due_at, deliveries.c.job_id)
+    .order_by(deliveries.c.due_at, deliveries.c.job_id, deliveries.c.id)
     .limit(bindparam("limit", type_=Integer))
 )
 _BODY: Final = prepared(
@@ -197,7 +203,15 @@ class Postponed(Struct, frozen=True):
     due: Due | None
 
 
-DeliveryChange = Failed | Retried | Postponed
+class Redirected(Struct, frozen=True):
+    """The delivery is attempted at another URL. `faults` is a number that it hasn't had: it names the job."""
+
+    url: str
+    faults: int
+    due: Due | None
+
+
+DeliveryChange = Failed | Retried | Postponed | Redirected
 
 
 async def update_delivery(
@@ -217,6 +231,8 @@ async def update_delivery(
             values |= {"error": error, "next_attempt_at": at, "faults": 0}
         case Postponed(faults=faults, due=due):
             values |= {"faults": faults}
+        case Redirected(url=url, faults=faults, due=due):
+            values |= {"url": url, "faults": faults}
     if due is not None:
         values |= {"due_at": due.at, "job_id": due.job_id}
     updated = await tx.execute(_update(tuple(values)), _unchanged(delivery) | values)
@@ -270,7 +286,11 @@ def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str
 
 _FAIL_DUE: Final = prepared(
     update(deliveries)
-    .where(*_IS_DUE)
+    .where(
+        *_IS_DUE,
+        func.coalesce(deliveries.c.endpoint_id, deliveries.c.partner_id)
+        == bindparam("where_endpoint", type_=Id),
+    )
     .values(
         status=literal_column(f"'{DeliveryStatus.FAILED.value}'"),
         error=bindparam("reason"),
@@ -282,9 +302,13 @@ _FAIL_DUE: Final = prepared(
 )
 
 
-async def fail_due(tx: Write, job: DeliverJob, *, through: datetime, reason: str, now: datetime) -> None:
-    """Fail all due deliveries of the job, without an attempt."""
-    await tx.execute(_FAIL_DUE, _due(job, through) | {"reason": reason, "now": now})
+async def fail_due(
+    tx: Write, job: DeliverJob, *, endpoint_id: UUID | None, through: datetime, reason: str, now: datetime
+) -> None:
+    """Fail all due deliveries of the job without an attempt: those of the webhook endpoint, or those of none."""
+    # No endpoint has the partner's id.
+    which = {"where_endpoint": endpoint_id or job.partner_id}
+    await tx.execute(_FAIL_DUE, _due(job, through) | which | {"reason": reason, "now": now})
 
 
 def _succeed(dialect: Dialect) -> Executable:

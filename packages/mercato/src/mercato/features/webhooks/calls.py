@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
@@ -268,10 +268,14 @@ async def post_signed(
     traceparent: str,
     span: str,
     ids: dict[str, UUID],
+    more_headers: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Reply:
-    """Post the body, signed with every secret. `options` are those of `Outbound.post`. Raises RequestFailed."""
-    headers = webhook_headers(
+    """Post the body, signed with every secret. `options` are those of `Outbound.post`. Raises RequestFailed.
+
+    `more_headers` have other names than those that are set here.
+    """
+    headers = dict(more_headers or {}) | webhook_headers(
         webhook_id=str(webhook_id),
         timestamp=int(at.timestamp()),
         body=body,

@@ -16,6 +16,7 @@ from mercato.features.webhooks import endpoints, queries
 from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts, insert_next_attempts
 from mercato.features.webhooks.errors import DeliveryNotFound
 from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
+from mercato.features.webhooks.partner_endpoints import find_address
 from mercato.features.webhooks.queries import DeliveryFilter, NewDelivery
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
@@ -33,7 +34,17 @@ from mercato_contract.webhooks import (
 )
 from mercato_contract.wire import instant
 
-_COPIED: Final = ("id", "type", "webhook_id", "url", "store_id", "order_id", "attempts", "error")
+_COPIED: Final = (
+    "id",
+    "type",
+    "webhook_id",
+    "url",
+    "store_id",
+    "order_id",
+    "attempts",
+    "error",
+    "endpoint_id",
+)
 
 # --- calls to stores --------------------------------------------------------------------------------------
 
@@ -129,6 +140,7 @@ async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery)
         type=query.type,
         store_id=query.store_id,
         order_id=query.order_id,
+        endpoint_id=query.endpoint_id,
         before=read_cursor(query.cursor),
     )
     rows = await queries.list_rows(tx, criteria, limit=query.limit + 1)
@@ -164,23 +176,30 @@ async def detail_of(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
 async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: datetime) -> WebhookDeliveryDetail:
     """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
 
-    A delivery that is due or being sent stays as it is; one that waits for a retry waits no longer. Return the
-    delivery. Raises DeliveryNotFound, and Conflict for a call to a store.
+    A delivery that is due or being sent stays as it is; one that waits for a retry waits no longer. A webhook endpoint
+    is called at its present URL. Return the delivery. Raises DeliveryNotFound, and Conflict for a call to a store and
+    for an endpoint that was deleted or that its partner has disabled.
     """
     row = await _get_row(tx, caller, delivery_id)
+    await send_again(tx, row, now=now)
+    await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
+    return await get_delivery(tx, caller, delivery_id)
+
+
+async def send_again(tx: Write, row: Row[Any], *, now: datetime) -> None:
+    """Begin a new round of a delivery, and enable its endpoint. Raises Conflict."""
     if row.type in STORE_CALLS:
         raise errors.Conflict(STORE_CALLS[row.type])
+    url = row.url if row.endpoint_id is None else await find_address(tx, row.endpoint_id)
     is_due = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
-    job = DeliverJob(partner_id=row.partner_id, url=row.url, partition=row.partition)
+    job = DeliverJob(partner_id=row.partner_id, url=url, partition=row.partition)
     round_ = row.round if is_due else row.round + 1
     due = await enqueue_attempt(tx, job, row.id, round=round_, attempts=row.attempts)
     # If nothing is updated, another transaction has begun a round or made an attempt: either is what was asked for.
     if due is not None and not is_due:
-        await queries.start_next_round(tx, row, due, now=now)
+        await queries.start_next_round(tx, row, due, url=url, now=now)
     # After the delivery, in the sender's order: in the other order the two could deadlock.
-    await endpoints.enable(tx, row.partner_id, row.url)
-    await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
-    return await get_delivery(tx, caller, delivery_id)
+    await endpoints.enable(tx, row.partner_id, url)
 
 
 async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:

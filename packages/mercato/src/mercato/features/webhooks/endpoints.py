@@ -95,6 +95,15 @@ async def count_disabled(tx: Read) -> int:
     return int(await tx.scalar(select(func.count()).where(endpoints.c.disabled_at.is_not(None))))
 
 
+class FailingEndpoint(NamedTuple):
+    """An endpoint whose last attempt failed. `partner` is its name, None once it is deleted."""
+
+    partner_id: UUID
+    partner: str | None
+    url: str
+    failing_since: datetime
+
+
 class DisabledEndpoint(NamedTuple):
     """An endpoint that isn't called any more, and why."""
 
@@ -116,6 +125,19 @@ async def list_disabled(tx: Read, *, limit: int) -> list[DisabledEndpoint]:
         .limit(limit)
     )
     return [DisabledEndpoint(*row) for row in rows]
+
+
+async def list_failing(tx: Read, *, limit: int) -> list[FailingEndpoint]:
+    """Return the enabled endpoints that fail, those that have failed longest first."""
+    c = endpoints.c
+    rows = await tx.all(
+        select(c.partner_id, partners.c.name, c.url, c.failing_since)
+        .join(partners, partners.c.id == c.partner_id, isouter=True)
+        .where(c.disabled_at.is_(None))
+        .order_by(c.failing_since, c.url)
+        .limit(limit)
+    )
+    return [FailingEndpoint(*row) for row in rows]
 
 
 async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:

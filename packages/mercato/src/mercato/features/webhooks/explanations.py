@@ -15,6 +15,7 @@ from mercato.features.partners.model import Caller
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.errors import DeliveryNotFound
+from mercato.features.webhooks.partner_endpoints import list_ending_secrets
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Read
 from mercato.platform.wire.checks import refuse
@@ -98,8 +99,11 @@ def _body(request: ExplainSignatureRequest) -> bytes | None:
 
 
 async def list_own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -> list[Secret]:
-    """Return the secrets that sign the partner's webhooks now, newest first."""
-    found = await get_ending_secrets(tx, vault, partner_id, now=now)
+    """Return the secrets that sign the partner's webhooks now: the account's, newest first, then its endpoints'."""
+    found = [
+        *await get_ending_secrets(tx, vault, partner_id, now=now),
+        *await list_ending_secrets(tx, vault, partner_id, now=now()),
+    ]
     return [
         Secret(text, SecretOrigin.CURRENT if end is None else SecretOrigin.PREVIOUS, index)
         for index, (text, end) in enumerate(found)

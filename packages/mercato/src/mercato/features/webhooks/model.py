@@ -118,6 +118,12 @@ class GiveUp(Struct, frozen=True):
 Verdict = Succeeded | Retry | GiveUp
 
 
+class Moved(Struct, frozen=True):
+    """The webhook endpoint has another URL now: no attempt was made. Send it there at once."""
+
+    url: str
+
+
 class InternalFault(Struct, frozen=True):
     """A fault of this service: no attempt was made or recorded. Retry soon, but not for ever."""
 
@@ -203,11 +209,13 @@ def _mask_end(text: str, secret: str) -> str:
     return text
 
 
-@redacted("body", "base")
+@redacted("body", "base", "endpoint_credentials")
 class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery that is due, with the state of its endpoint.
 
     `body` is compressed, with `base` if it is about an order. Large bodies are None, and read when they are sent.
+    The members from `endpoint_id` on are those of a webhook endpoint that the partner registered: as it is now, all but
+    the id None if it was deleted. `endpoint_credentials` are sealed.
     """
 
     id: UUID
@@ -224,6 +232,21 @@ class Delivery(Struct, frozen=True, kw_only=True):
     faults: int
     failing_since: datetime | None
     disabled_reason: str | None
+    endpoint_id: UUID | None = None
+    endpoint_url: str | None = None
+    endpoint_enabled: bool | None = None
+    endpoint_credentials: bytes | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why nothing is sent to the endpoint, None if it is."""
+        if self.disabled_reason is not None:
+            return f"endpoint disabled: {self.disabled_reason}"
+        if self.endpoint_id is None or self.endpoint_enabled:
+            return None
+        if self.endpoint_url is None:
+            return "The webhook endpoint was deleted."
+        return "endpoint disabled: you disabled it. Enable it, and redeliver this."
 
     @property
     def number(self) -> int:

@@ -19,6 +19,7 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.errors import Conflict
 from mercato.platform.wire.decode import page_of
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.pages import cursor_of
@@ -175,7 +176,9 @@ async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[Delive
 
 
 async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncGenerator[UUID, None]:
-    """Redeliver, newest first, and yield the id of each; calls to stores are skipped.
+    """Redeliver, newest first, and yield the id of each.
+
+    Calls to stores are skipped, and what goes to endpoints that were deleted or that their partner has disabled.
 
     Each has a transaction of its own: one that locks two could deadlock with a sender.
     """
@@ -191,8 +194,11 @@ async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -
         async with db.read() as tx:
             ids = [row.id for row in await tx.all(batch)]
         for id_ in ids:
-            async with db.write() as tx:
-                is_sent = await redeliver_any(tx, id_, now=now())
+            try:
+                async with db.write() as tx:
+                    is_sent = await redeliver_any(tx, id_, now=now())
+            except Conflict:
+                continue
             if is_sent:
                 yield id_
         if len(ids) < _PAGE:

@@ -92,6 +92,7 @@ def _told(event: NewEvent, to: Recipient, now: datetime) -> Event:
         store_id=event.store_id,
         order_id=event.order_id,
         order_content=event.order_content,
+        traceparent=event.traceparent,
     )
 
 

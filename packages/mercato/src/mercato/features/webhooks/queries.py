@@ -57,6 +57,7 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
     types: str | None = None
     store_id: UUID | None = None
     order_id: UUID | None = None
+    endpoint_id: UUID | None = None
     http_status: int | None = None
     since: datetime | None = None
     before: UUID | None = None
@@ -67,14 +68,14 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
         """Whether an index leads to more rows than fit, of which many have to be looked at for a page."""
         if self.order_id is not None:
             return False
-        searched = (self.type, self.types, self.http_status)
+        searched = (self.type, self.types, self.http_status, self.endpoint_id)
         by_partner = (self.surface, self.status, self.store_id) if self.partner_id is None else ()
         all_but_few = self.status is DeliveryStatus.SUCCEEDED
         return all_but_few or any(value is not None for value in (*searched, *by_partner))
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
-        columns = (c.partner_id, c.surface, c.status, c.type, c.store_id, c.order_id)
+        columns = (c.partner_id, c.surface, c.status, c.type, c.store_id, c.order_id, c.endpoint_id)
         found = [c_ == value for c_ in columns if (value := getattr(self, c_.name)) is not None]
         if self.status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
             # The condition of a partial index, as a literal, so that both planners may use it.
@@ -131,11 +132,17 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     faults: int = 0
     give_up_at: datetime | None = None
     payment: bytes | None = None
+    endpoint_id: UUID | None = None
 
 
 def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
     """Insert a delivery before the transaction commits."""
     tx.defer(_INSERT_DELIVERY, asdict(delivery))
+
+
+async def insert_deliveries(tx: Write, new: Sequence[NewDelivery]) -> None:
+    """Insert deliveries in one statement for all."""
+    await tx.execute(_INSERT_DELIVERY, [asdict(one) for one in new])
 
 
 # --- calls to stores ------------------------------------------------------------------------------
@@ -247,9 +254,14 @@ async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequen
 
 async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
     """Return the caller's delivery with its body."""
-    return await tx.first(
-        with_body(without_bodies().where(*_own(caller))).where(deliveries.c.id == delivery_id)
-    )
+    return await find_row_of(tx, caller.partner_id, caller.surface, delivery_id)
+
+
+async def find_row_of(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> Row[Any] | None:
+    """Return a partner's delivery with its body."""
+    c = deliveries.c
+    own = c.id == delivery_id, c.partner_id == partner_id, c.surface == surface
+    return await tx.first(with_body(without_bodies().where(*own)))
 
 
 async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
@@ -271,8 +283,8 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
     )
 
 
-async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime) -> bool:
-    """Make the delivery due and restart its schedule. Return False if it has changed since it was read.
+async def start_next_round(tx: Write, row: Row[Any], due: Due, *, url: str, now: datetime) -> bool:
+    """Make the delivery due at the URL and restart its schedule. Return False if it has changed since it was read.
 
     From now on it has a body of its own: it may be kept for longer than its event.
     """
@@ -287,6 +299,7 @@ async def start_next_round(tx: Write, row: Row[Any], due: Due, *, now: datetime)
         .values(
             status=DeliveryStatus.PENDING,
             body=row.body,
+            url=url,
             error=None,
             round=row.round + 1,
             attempts_before_round=row.attempts,

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, delete, literal_column, select
 
 from mercato.features.compression import decompress
+from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks.tables import answered_validations, deliveries, delivery_attempts, endpoints
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
@@ -52,6 +53,7 @@ async def delete_store_call(tx: Write, delivery_id: UUID) -> None:
 async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
     """Delete at most `limit` deliveries to the partner, and all its endpoints. Return how many deliveries."""
     await tx.execute(delete(endpoints).where(endpoints.c.partner_id == partner_id))
+    await tx.execute(delete(webhook_endpoints).where(webhook_endpoints.c.partner_id == partner_id))
     found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(limit))
     await _delete(tx, deliveries.c.id.in_([row.id for row in found]))
     return len(found)

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from mercato.features.compression import decompress
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Surface
+from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import attempts, endpoints
-from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Retried
+from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Redirected, Retried
 from mercato.features.webhooks.calls import failed_result, post_signed
-from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
+from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import (
     EXCERPT_BYTES,
     MAX_FAULTS,
@@ -26,6 +27,7 @@ from mercato.features.webhooks.model import (
     Delivery,
     GiveUp,
     InternalFault,
+    Moved,
     Retry,
     Succeeded,
     Verdict,
@@ -33,18 +35,21 @@ from mercato.features.webhooks.model import (
     error_of,
     excerpt,
 )
+from mercato.features.webhooks.partner_endpoints import open_credentials
+from mercato.features.webhooks.slow_addresses import SlowAddresses
 from mercato.platform import processes
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back
+from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back, put_off
 from mercato.platform.jobs import Outcome as JobOutcome
 from mercato.platform.jobs.run import exponential
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.results import RequestFailed
 from mercato.platform.telemetry import is_debug_enabled
 from mercato.platform.telemetry.context import set_partner
+from mercato_contract.wire import redacted
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -59,7 +64,7 @@ class Attempt(Struct, frozen=True):
 
     delivery: Delivery
     result: CallResult | None
-    verdict: Verdict | InternalFault
+    verdict: Verdict | Moved | InternalFault
 
 
 class BatchConflict(Exception):  # noqa: N818  # a state, not a bug
@@ -159,6 +164,12 @@ async def _follow_up(
                 tx, job, delivery.id, round=delivery.round, attempts=number, delay=at - now
             )
             return Retried(at, None if sent.result is None else sent.result.error, due)
+        case Moved(url=url):
+            faults = delivery.faults + 1
+            due = await attempts.enqueue_attempt(
+                tx, replace(job, url=url), delivery.id, round=delivery.round, attempts=number, faults=faults
+            )
+            return Redirected(url, faults, due)
     faults = delivery.faults + 1
     if faults >= MAX_FAULTS:
         log.error("webhook delivery given up", delivery_id=str(delivery.id), reason="internal faults")
@@ -190,6 +201,15 @@ _SLACK: Final = timedelta(seconds=15)
 _LABELS: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
 
+@redacted("secrets", "token", "headers")
+class _CallsWith(Struct, frozen=True):
+    """What a call carries besides its body: the secrets that sign it, the partner's token, the endpoint's headers."""
+
+    secrets: tuple[str, ...]
+    token: str | None
+    headers: Mapping[str, str]
+
+
 class Sender:
     """Sends deliveries."""
 
@@ -199,6 +219,7 @@ class Sender:
         db: Database,
         outbound: Outbound,
         credentials: WebhookCredentials,
+        vault: Vault,
         clock: Clock,
         random: Callable[[], float],
         seconds: float,
@@ -208,11 +229,13 @@ class Sender:
         self._db = db
         self._outbound = outbound
         self._credentials = credentials
+        self._vault = vault
         self._clock = clock
         self._random = random
         self._seconds = seconds
         self._metrics = metrics or CommerceMetrics()
         self._recorder = Recorder(db, clock)
+        self._slow = SlowAddresses()
         # When an endpoint was last disabled here, in seconds of the event loop's clock. Other runs may send to it: they
         # end, and read again.
         self._disabled_at = -math.inf
@@ -242,14 +265,19 @@ class Sender:
             due = await attempts.list_due(tx, job.payload, through=job.run_at, limit=limit + 1)
         if not due:
             return Done()
-        if due[0].disabled_reason is not None:
-            return await self._fail_due(job)
+        if due[0].refusal is not None:
+            return await self._fail_due(job, due[0])
+        if wait := self._slow.wait((job.payload.partner_id, job.payload.url), began):
+            async with self._db.write() as tx:
+                await put_off(tx, job, timedelta(seconds=wait))
+            return Settled()
         sent: list[Attempt] = []
         just_accepted = False
         for delivery in due[:limit]:
             sent.append(await self._send_and_record(job, delivery, sent, just_accepted=just_accepted))
-            just_accepted = isinstance(sent[-1].verdict, Succeeded)
-            if not just_accepted or self._ends(began):
+            verdict = sent[-1].verdict
+            just_accepted = isinstance(verdict, Succeeded)
+            if not isinstance(verdict, Succeeded | Moved) or self._ends(began):
                 break
         await self._record(job, sent, finish if delivery is due[-1] else put_back)
         return Settled()
@@ -291,62 +319,76 @@ class Sender:
         if len(due) > 1:
             await attempts.enqueue_attempt(tx, job.payload, new_id())
 
-    async def _fail_due(self, job: Job[DeliverJob]) -> JobOutcome:
-        """Fail all due deliveries to an endpoint that was disabled since their push, unless it is enabled again."""
-        endpoint = job.payload
+    async def _fail_due(self, job: Job[DeliverJob], refused: Delivery) -> JobOutcome:
+        """Fail what is due to an endpoint that was disabled or deleted since the push, unless it is enabled again."""
         async with self._db.write() as tx:
-            reason = await endpoints.find_disabled_reason(tx, endpoint.partner_id, endpoint.url)
-            if reason is None:
-                await put_back(tx, job)
-            else:
-                await finish(tx, job)
-                await attempts.fail_due(
-                    tx,
-                    endpoint,
-                    through=job.run_at,
-                    reason=endpoints.disabled_error(reason),
-                    now=self._clock(),
-                )
+            await put_back(tx, job)
+            # Read again in this transaction. The others of the job, if there are any, are for its next run.
+            for first in await attempts.list_due(tx, job.payload, through=job.run_at, limit=1):
+                if first.refusal is not None and first.endpoint_id == refused.endpoint_id:
+                    await attempts.fail_due(
+                        tx,
+                        job.payload,
+                        endpoint_id=first.endpoint_id,
+                        through=job.run_at,
+                        reason=first.refusal,
+                        now=self._clock(),
+                    )
         return Settled()
 
     async def _send(self, delivery: Delivery, *, just_accepted: bool) -> Attempt:
         """Make an attempt. With `just_accepted`, the endpoint has just accepted another delivery."""
-        at = self._clock()
+        if delivery.refusal is not None:
+            return Attempt(delivery, None, GiveUp(delivery.refusal, disable=False))
+        if delivery.endpoint_url not in {None, delivery.url}:
+            return Attempt(delivery, None, Moved(delivery.endpoint_url))
+        at, time = self._clock(), asyncio.get_running_loop().time
+        began = time()
         try:
-            body, credentials = await self._prepare(delivery)
-            result = await self._perform(delivery, body, credentials, at)
+            body, calls_with = await self._prepare(delivery, at)
+            result = await self._perform(delivery, body, calls_with, at)
         except Exception as error:
             if is_unavailable(error):
                 raise
             log.exception("webhook not sent", delivery_id=str(delivery.id))
             return Attempt(delivery, None, InternalFault())
         processes.crash_point("webhook.sent")
+        self._slow.record(
+            (delivery.partner_id, delivery.url), began=began, now=time(), failed=result.error is not None
+        )
         verdict = await self._decide(delivery, result, just_accepted=just_accepted)
         _log(delivery, result, verdict)
         self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
         return Attempt(delivery, result, verdict)
 
-    async def _prepare(self, delivery: Delivery) -> tuple[bytes, Credentials]:
+    async def _prepare(self, delivery: Delivery, at: datetime) -> tuple[bytes, _CallsWith]:
         body, base = delivery.body, delivery.base
         if body is None:
             async with self._db.read() as tx:
                 body, base = await attempts.get_body(tx, delivery.id)
-        credentials = await self._credentials.get(delivery.partner_id)
-        return decompress(body, base=base), credentials
+        return decompress(body, base=base), await self._calls_with(delivery, at)
 
-    async def _perform(
-        self, delivery: Delivery, body: bytes, credentials: Credentials, at: datetime
-    ) -> CallResult:
+    async def _calls_with(self, delivery: Delivery, at: datetime) -> _CallsWith:
+        if delivery.endpoint_id is not None and delivery.endpoint_credentials is not None:
+            opened = open_credentials(self._vault, delivery.endpoint_id, delivery.endpoint_credentials)
+            return _CallsWith(opened.secrets_at(at), None, opened.headers)
+        credentials = await self._credentials.get(delivery.partner_id)
         # An event URL never gets the token.
         token = credentials.token_for(delivery.url) if delivery.surface is Surface.COMMERCE else None
+        return _CallsWith(credentials.secrets, token, {})
+
+    async def _perform(
+        self, delivery: Delivery, body: bytes, calls_with: _CallsWith, at: datetime
+    ) -> CallResult:
         try:
             reply = await post_signed(
                 self._outbound,
                 delivery.url,
                 webhook_id=delivery.webhook_id,
                 body=body,
-                secrets=credentials.secrets,
-                token=token,
+                secrets=calls_with.secrets,
+                token=calls_with.token,
+                more_headers=calls_with.headers,
                 at=at,
                 traceparent=delivery.traceparent,
                 span="webhook.deliver",
@@ -362,7 +404,7 @@ class Sender:
             ms=reply.elapsed_ms,
             status=reply.status,
             error=error_of(reply.status),
-            reply=excerpt(reply.body, hidden=(token or "",)),
+            reply=excerpt(reply.body, hidden=(calls_with.token or "", *calls_with.headers.values())),
             retry_after=reply.retry_after,
         )
 

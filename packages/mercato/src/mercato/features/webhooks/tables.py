@@ -53,6 +53,8 @@ deliveries = Table(
     # the body lacks. A card's token is nowhere else.
     Column("give_up_at", Instant),
     Column("payment", LargeBinary),
+    # The partner's webhook endpoint; null for an event URL or a store's webhook URL.
+    Column("endpoint_id", Id),
 )
 Index("ix_deliveries_partner_id", deliveries.c.partner_id, deliveries.c.surface, deliveries.c.id)
 Index(
@@ -147,3 +149,13 @@ endpoints = Table(
 
 # What is read of the orders, a feature above this one: the base that bodies about an order are compressed with.
 orders = table("orders", column("id", Id), column("content", LargeBinary))
+
+# What is read of the stores, a feature above this one: where each is called.
+stores = table(
+    "stores",
+    column("id", Id),
+    column("partner_id", Id),
+    column("webhook_url", Text),
+    column("created_at", Instant),
+    column("updated_at", Instant),
+)

@@ -49,6 +49,14 @@ _ORDER: Final[dict[str, Any]] = {
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ConsoleLinkRequest": {"readOnly": True},
+    "WebhookEndpointRequest": {
+        "url": "https://partner.example.com/mercato/events",
+        "description": "Orders to the warehouse",
+        "headers": {"X-Tenant": "warehouse"},
+        "enabled": True,
+    },
+    "RedeliverRequest": {"since": "2026-03-01T00:00:00Z", "status": "failed"},
+    "RotateEndpointSecretRequest": {"overlapHours": 24},
     "OnboardingRequest": {
         "partnerStoreId": "downtown-1",
         "name": "Soup & Co, Downtown",

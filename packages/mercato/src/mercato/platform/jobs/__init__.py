@@ -13,7 +13,7 @@ from mercato.platform.jobs.maintenance import (
 )
 from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue
 from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
-from mercato.platform.jobs.settle import fence, finish, put_back
+from mercato.platform.jobs.settle import fence, finish, put_back, put_off
 from mercato.platform.jobs.worker import Worker
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "list_dead",
     "list_depths",
     "put_back",
+    "put_off",
     "revive",
     "revive_job",
 ]

@@ -92,6 +92,11 @@ async def put_back(tx: Write, job: Job[Any]) -> None:
     await _execute(tx, job, _PUT_BACK)
 
 
+async def put_off(tx: Write, job: Job[Any], delay: timedelta) -> None:
+    """Fence the job and make it due after the delay, nothing of its work done. Its handler then returns `Settled`."""
+    await _execute(tx, job, _retry(delay, None, failures=0, losses=0))
+
+
 async def _execute(tx: Write, job: Job[Any], change: Executable) -> None:
     if (await tx.execute(change, _own(job))).rowcount != 1:
         raise _lost(job)
@@ -166,7 +171,7 @@ async def _record(tx: Write, job: Job[Any], handler: Handler[Any], result: Unset
                 await handler.on_dead(tx, job, result.reason)
 
 
-def _retry(delay: timedelta, reason: str, **values: Any) -> Update:
+def _retry(delay: timedelta, reason: str | None, **values: Any) -> Update:
     milliseconds = delay // timedelta(milliseconds=1)
     due = now_ms() + bindparam("delay", milliseconds, type_=Integer)
     # Decided here: some databases that speak PostgreSQL's protocol refuse an UPDATE with a clock in a CASE.

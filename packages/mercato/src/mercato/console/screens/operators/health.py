@@ -1,16 +1,24 @@
-"""Health: the checks of the doctor, failing stores and addresses, and request rates."""
+"""Health, where operators land: orders an hour, what is in trouble, the checks of the doctor, and request rates."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
-from mercato.features.doctor import FAILING_WINDOW, Check, Remedy, checks
-from mercato.features.webhooks.endpoints import list_disabled, list_failing_stores
+from mercato.console.store_states import find_failing, find_states
+from mercato.console.store_words import StoreState
+from mercato.features.doctor import Check, Remedy, checks
+from mercato.features.orders.hours import MAX_COUNTED, Hour
+from mercato.features.stores.operators import StoreFilter, StoreSummary, list_stores, list_stores_of
+from mercato.features.webhooks.endpoints import list_disabled, list_failing
+from mercato.platform.db.engine import Read
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.metrics import Interval
+from mercato_contract.stores import StoreStatusValue
 
 screens: Final = Screens(OPERATORS)
 
@@ -39,18 +47,51 @@ _REMEDIES: Final = {
 """What to do about a check, where a page or a command does it."""
 
 
+class Bar(Struct, frozen=True):
+    """An hour in the chart of orders: its height in hundredths of the highest."""
+
+    at: datetime
+    count: int
+    height: int
+
+
 @screens.get("health")
 async def show_health(visit: Visit) -> Page:
     app = visit.app
     async with app.db.read() as tx:
         found = [_in_words(check) async for check in checks(tx, app.settings)]
-        failing = (await list_failing_stores(tx, since=app.clock() - FAILING_WINDOW))[:SHOWN]
+        hours = await app.hourly_orders.look(tx)
+        troubled = await _troubled(tx, app.clock())
         # Only origins: the rest of an address may grant access.
+        failing = [one._replace(url=origin_of(one.url) or "") for one in await list_failing(tx, limit=SHOWN)]
         disabled = [
             one._replace(url=origin_of(one.url) or "") for one in await list_disabled(tx, limit=SHOWN)
         ]
-    values = {"checks": found, "places": _PLACES, "failing": failing, "disabled": disabled}
+    values = {
+        "checks": found,
+        "places": _PLACES,
+        "bars": _bars(hours),
+        "most_orders": MAX_COUNTED,
+        "troubled": troubled,
+        "failing": failing,
+        "disabled": disabled,
+        "shown": SHOWN,
+    }
     return Page("health.html", "Health", values | await _traffic(visit))
+
+
+def _bars(hours: Sequence[Hour]) -> list[Bar]:
+    highest = max(1, *(hour.count for hour in hours))
+    return [Bar(hour.at, hour.count, -(-100 * hour.count // highest)) for hour in hours]
+
+
+async def _troubled(tx: Read, now: datetime) -> list[tuple[StoreSummary, StoreState]]:
+    """Return stores that need somebody: those whose calls fail, and then those that are paused."""
+    failing = [*await find_failing(tx, now)][:SHOWN]
+    paused = await list_stores(tx, StoreFilter(status=StoreStatusValue.PAUSED), limit=SHOWN, now=now)
+    rows = [*await list_stores_of(tx, failing, now=now), *(one for one in paused if one.id not in failing)]
+    states = await find_states(tx, rows, now)
+    return [(row, states[row.id]) for row in rows[:SHOWN] if states[row.id].is_trouble]
 
 
 def _in_words(check: Check) -> Check:

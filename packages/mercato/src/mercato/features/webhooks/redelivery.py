@@ -1,0 +1,224 @@
+"""Sends many deliveries again: in the background, the oldest first, a batch at a time."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import ColumnElement, exists, func, or_, select
+
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.tables import webhook_endpoints
+from mercato.features.partners.vault import Vault
+from mercato.features.webhooks.deliveries import send_again
+from mercato.features.webhooks.partner_endpoints import TYPES, check_stores, get_endpoint
+from mercato.features.webhooks.queries import find_row_of
+from mercato.features.webhooks.tables import deliveries
+from mercato.platform.clock import Clock, first_id
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import Database, Read
+from mercato.platform.errors import Conflict, RateLimited, ValidationFailed
+from mercato.platform.jobs import Handler, Job, Settled, enqueue, finish
+from mercato.platform.jobs import Outcome as JobOutcome
+from mercato.platform.texts import shown
+from mercato.platform.wire.checks import refuse
+from mercato_contract.events import STORE_CALLS, EventType
+from mercato_contract.webhooks import (
+    MAX_REDELIVERIES,
+    DeliveryStatus,
+    RedeliverAccepted,
+    RedeliverRequest,
+    WebhookEndpointKind,
+)
+from mercato_contract.wire import Wire, parse_instant
+
+KIND: Final = "webhook.redeliver"
+
+BATCH: Final = 100
+"""Deliveries that one run sends again, each in a transaction of its own."""
+
+PAUSE: Final = timedelta(milliseconds=200)
+"""Between two runs: 500 deliveries a second at most are added to those that wait for their endpoints."""
+
+AT_ONCE: Final = 5
+"""Requests of one account and surface that may be under way."""
+
+RETRY_SECONDS: Final = 60
+
+
+class RedeliverJob(Wire, frozen=True):
+    """What is still to be sent again: the deliveries with ids from `first` up to but without `end`."""
+
+    partner_id: UUID
+    surface: Surface
+    slot: int
+    first: UUID
+    end: UUID
+    types: tuple[str, ...] | None = None
+    store_id: UUID | None = None
+    endpoint_id: UUID | None = None
+    is_own_url: bool = False
+    """Whether only deliveries to the event URL, or to stores' webhook URLs, are meant."""
+    status: DeliveryStatus | None = None
+
+    @property
+    def ordering_key(self) -> str:
+        """One request of an account after the other."""
+        return f"redeliver:{self.partner_id.hex}:{self.surface}"
+
+    @property
+    def dedup(self) -> str:
+        return f"{self.ordering_key}:{self.slot}"
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        c = deliveries.c
+        equal: Mapping[ColumnElement[Any], object] = {
+            c.store_id: self.store_id,
+            c.endpoint_id: self.endpoint_id,
+            c.status: self.status,
+        }
+        found = [c.partner_id == self.partner_id, c.surface == self.surface]
+        found += [c.id >= self.first, c.id < self.end, c.type.not_in(STORE_CALLS)]
+        found += [column == value for column, value in equal.items() if value is not None]
+        if self.types is not None:
+            found.append(c.type.in_(self.types))
+        if self.is_own_url:
+            found.append(c.endpoint_id.is_(None))
+        else:
+            endpoint = webhook_endpoints.c
+            is_called = exists().where(endpoint.id == c.endpoint_id, endpoint.enabled)
+            found.append(or_(c.endpoint_id.is_(None), is_called))
+        return found
+
+
+class Redeliveries(Struct, frozen=True):
+    """Takes requests, and does them."""
+
+    db: Database
+    vault: Vault
+    clock: Clock
+
+    async def request(self, caller: Caller, request: RedeliverRequest) -> RedeliverAccepted:
+        """Enqueue what the caller wants to be sent again; return how many that is.
+
+        Raises ValidationFailed, UnknownStore, EndpointNotFound, and RateLimited while too many are under way.
+        """
+        async with self.db.write() as tx:
+            job = await self._job(tx, caller, request)
+            wanted = select(deliveries.c.id).where(*job.conditions()).limit(MAX_REDELIVERIES + 1)
+            count: int = await tx.scalar(select(func.count()).select_from(wanted.subquery()))
+            if count > MAX_REDELIVERIES:
+                raise ValidationFailed.at(
+                    "/since",
+                    f"More than {MAX_REDELIVERIES} deliveries match. Send fewer at a time: narrow since and until.",
+                )
+            for slot in range(AT_ONCE if count else 0):
+                mine = replace(job, slot=slot)
+                if await enqueue(
+                    tx,
+                    KIND,
+                    mine,
+                    ordering_key=mine.ordering_key,
+                    dedup=mine.dedup,
+                    group=mine.partner_id.hex,
+                ):
+                    break
+            else:
+                if count:
+                    raise RateLimited(
+                        f"{AT_ONCE} redeliveries of this account are under way. Repeat this one when they have ended.",
+                        retry_after=RETRY_SECONDS,
+                    )
+            await audit(tx, "deliveries", partner_id=caller.partner_id, detail={"redelivered": count})
+        return RedeliverAccepted(count=count)
+
+    async def _job(self, tx: Read, caller: Caller, request: RedeliverRequest) -> RedeliverJob:
+        now = self.clock()
+        since = parse_instant(request.since)
+        until = now if request.until is None else parse_instant(request.until)
+        known = TYPES[caller.surface] | {EventType.PING}
+        refuse(
+            [
+                ("/since", _since_fault(since, now)),
+                ("/until", None if request.until is None else _until_fault(since, until)),
+                *(
+                    (
+                        f"/types/{place}",
+                        None
+                        if type_ in known
+                        else f"{shown(type_)} is never redelivered here. Use {', '.join(sorted(known))}.",
+                    )
+                    for place, type_ in enumerate(request.types or ())
+                ),
+            ]
+        )
+        assert since is not None
+        assert until is not None
+        store_id, endpoint_id, is_own_url = request.store_id, request.endpoint_id, False
+        await check_stores(tx, caller, None if store_id is None else [store_id])
+        if endpoint_id is not None:
+            endpoint = await get_endpoint(tx, self.vault, caller, endpoint_id)
+            if endpoint.kind is not WebhookEndpointKind.ENDPOINT:
+                is_own_url = True
+                if endpoint.kind is WebhookEndpointKind.WEBHOOK_URL:
+                    store_id = store_id or endpoint_id
+                endpoint_id = None
+        return RedeliverJob(
+            partner_id=caller.partner_id,
+            surface=caller.surface,
+            slot=0,
+            first=first_id(since),
+            end=first_id(min(until, now + timedelta(milliseconds=1))),
+            types=None if request.types is None else tuple(sorted(set(request.types))),
+            store_id=store_id,
+            endpoint_id=endpoint_id,
+            is_own_url=is_own_url,
+            status=None if request.status is None else DeliveryStatus(request.status.value),
+        )
+
+    def handlers(self) -> dict[str, Handler[RedeliverJob]]:
+        return {KIND: Handler(fn=self.handle, payload=RedeliverJob, concurrency=2, group_concurrency=1)}
+
+    async def handle(self, job: Job[RedeliverJob]) -> JobOutcome:
+        """Send a batch again, and enqueue the rest. What a crash interrupts is sent again once more."""
+        work = job.payload
+        batch = select(deliveries.c.id).where(*work.conditions()).order_by(deliveries.c.id).limit(BATCH)
+        async with self.db.read() as tx:
+            ids: list[UUID] = [row.id for row in await tx.all(batch)]
+        for id_ in ids:
+            # Each in a transaction of its own: one that locks two could deadlock with a sender.
+            async with self.db.write() as tx:
+                row = await find_row_of(tx, work.partner_id, work.surface, id_)
+                if row is not None and (work.status is None or row.status == work.status):
+                    try:
+                        await send_again(tx, row, now=self.clock())
+                    except Conflict:
+                        continue  # its endpoint was deleted or disabled meanwhile
+        async with self.db.write() as tx:
+            await finish(tx, job)
+            if len(ids) == BATCH:
+                rest = replace(work, first=UUID(int=ids[-1].int + 1))
+                await enqueue(
+                    tx,
+                    KIND,
+                    rest,
+                    run_at=PAUSE,
+                    ordering_key=rest.ordering_key,
+                    dedup=rest.dedup,
+                    group=rest.partner_id.hex,
+                )
+        return Settled()
+
+
+def _since_fault(since: datetime | None, now: datetime) -> str | None:
+    if since is None:
+        return "since must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    return "since is in the future: nothing was delivered since then." if since > now else None
+
+
+def _until_fault(since: datetime | None, until: datetime | None) -> str | None:
+    if until is None:
+        return "until must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    return "until must be later than since." if since is not None and until <= since else None

@@ -1,0 +1,185 @@
+"""`mercato listen --poll`: events are read with a key, verified, printed and forwarded, and none is missed."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.api.trade import Trade, trade
+from tests.service import Merchant, Service
+from tests.waiting import PATIENCE
+
+from mercato import cli
+from mercato.cli import UnusableError
+from mercato.cli.listen import ReceivedWebhook
+from mercato.cli.poll import Poller, body_of, read_cursor, surface_of
+from mercato.features.partners.model import Surface
+from mercato.platform.outbound.client import Outbound
+from mercato.platform.outbound.guard import AddressPolicy
+from mercato.platform.outbound.results import Options
+from mercato_client import AsyncClient, verify_webhook
+from mercato_contract.signing import new_secret
+
+SECRET = new_secret(b"\xfb".__mul__)
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+async def poll(here: Trade, *, key: str | None = None, oldest: bool = False, **options: Any) -> list[Any]:
+    """Poll until `count` events were handled; return what was reported."""
+    found: list[ReceivedWebhook] = []
+    async with (
+        asyncio.timeout(PATIENCE),
+        AsyncClient(here.mercato.base, key or here.front.key) as client,
+        Outbound(Options(policy=AddressPolicy(allow_private=True))) as outbound,
+    ):
+        surface = surface_of(key or here.front.key or "")
+        options = {"pauses": (0.0, 0.0)} | options
+        poller = Poller(client, surface, SECRET, found.append, outbound=outbound, **options)
+        await poller.run(from_oldest=oldest)
+    return found
+
+
+async def test_it_reports_what_a_webhook_is_byte_for_byte_and_verified(here: Trade):
+    await here.placed()
+    [one] = await poll(here, count=1, oldest=True)
+    while True:
+        path, headers, body = await here.shop.webhook()
+        if path == "/events":
+            break
+    assert (one.type, one.webhook_id, one.body) == ("order.created", headers["webhook-id"], body)
+    assert one.is_valid
+    verify_webhook(one.headers, one.body, [SECRET])
+
+
+async def test_it_goes_on_where_it_was_after_a_restart(here: Trade, tmp_path: Path):
+    file = tmp_path / "cursor.txt"
+    order = await here.placed()
+    for status in ("confirmed", "preparing", "ready"):
+        await here.update(order, status=status)
+    found = [
+        one.webhook_id
+        for count in (1, 2, 1)
+        for one in await poll(here, count=count, cursor=file, oldest=True)
+    ]
+    events = (await here.front.get("/v1/marketfront/events")).json()["events"]
+    assert found == [event["eventId"] for event in events]
+    assert read_cursor(file) is not None
+
+
+async def test_without_a_cursor_it_begins_with_the_next_event(here: Trade, tmp_path: Path):
+    file = tmp_path / "cursor.txt"
+    order = await here.placed()
+    await here.mercato.until(here.front, "/v1/marketfront/events", lambda page: len(page["events"]) == 1)
+    reading = asyncio.create_task(poll(here, count=1, cursor=file))
+    async with asyncio.timeout(PATIENCE):
+        while not file.exists():
+            await asyncio.sleep(0.01)
+    await here.update(order, status="confirmed")
+    [one] = await reading
+    assert one.type == "order.updated"
+
+
+async def test_what_is_forwarded_is_signed_and_tried_again_until_it_is_accepted(here: Trade):
+    answers = [503, 200]
+    received: list[tuple[dict[str, str], bytes]] = []
+
+    async def program(request: web.Request, body: bytes) -> web.Response:
+        received.append((dict(request.headers), body))
+        return web.Response(status=answers.pop(0))
+
+    here.shop.answers["program"] = program
+    await here.placed()
+    found = await poll(here, count=1, oldest=True, forward=here.shop.base + "/program")
+    assert [(one.status, one.times) for one in found] == [(503, 1), (200, 2)]
+    assert len({headers["webhook-id"] for headers, _ in received}) == 1
+    for headers, body in received:
+        assert verify_webhook(headers, body, [SECRET]).type == "order.created"
+
+
+async def test_an_event_that_is_never_accepted_ends_it_before_that_event(here: Trade, tmp_path: Path):
+    file = tmp_path / "cursor.txt"
+    await here.placed()
+    with pytest.raises(UnusableError, match=r"did not accept order\.created"):
+        await poll(here, count=1, oldest=True, cursor=file, forward="http://127.0.0.1:1/nobody")
+    assert not file.exists()
+    [one] = await poll(here, count=1, oldest=True, cursor=file)
+    assert one.type == "order.created"
+
+
+async def test_a_refused_key_ends_it_with_the_reason(here: Trade):
+    with pytest.raises(UnusableError, match="UNAUTHENTICATED"):
+        await poll(here, key="mk_marketfront_nonsense")
+    for key in ("nonsense", "mt_token"):
+        with pytest.raises(UnusableError, match="--key"):
+            surface_of(key)
+    assert surface_of(here.pos.key or "") is Surface.COMMERCE
+
+
+async def test_a_cursor_that_is_none_ends_it_with_the_reason(here: Trade, tmp_path: Path):
+    file = tmp_path / "cursor.txt"
+    file.write_text("nonsense\n")
+    with pytest.raises(UnusableError, match="INVALID_CURSOR"):
+        await poll(here, cursor=file)
+
+
+async def test_the_command_prints_a_line_for_each_event(here: Trade, tmp_path: Path):
+    order = await here.placed()
+    await here.update(order, status="confirmed")
+    command = [
+        *(str(Path(sys.executable).with_name("mercato")), "listen", "--poll", "--api", here.mercato.base),
+        *("--key", here.front.key or "", "--oldest", "--count", "2", "--json"),
+        *("--cursor", str(tmp_path / "cursor.txt")),
+    ]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"COLUMNS": "80"},
+    )
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [(line["type"], line["valid"]) for line in lines] == [
+        ("order.created", True),
+        ("order.updated", True),
+    ]
+    assert b"whsec_" in err
+    assert (here.front.key or "").encode() not in out + err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--poll"],
+        ["--poll", "--api", "http://127.0.0.1:1"],
+        ["--poll", "--api", "http://127.0.0.1:1", "--key", "nonsense"],
+        ["--poll", "--api", "nowhere", "--key", "mk_commerce_x"],
+        ["--poll", "--api", "http://127.0.0.1:1", "--key", "mk_commerce_x", "--answer", "200"],
+        ["--oldest"],
+        ["--cursor", "x"],
+    ],
+)
+def test_wrong_arguments_exit_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]):
+    assert cli.run(["listen", *wrong]) == 2
+    assert capsys.readouterr().err
+
+
+async def test_the_body_is_the_one_that_deliveries_sign(here: Trade):
+    made = await here.front.post("/v1/marketfront/webhook-endpoints", {"url": here.shop.base + "/mine"})
+    assert made.status == 200
+    await here.placed()
+    path, _, body = await here.shop.webhook()
+    while path != "/mine":
+        path, _, body = await here.shop.webhook()
+    async with AsyncClient(here.mercato.base, here.front.key) as client:
+        page = await client.list_marketfront_events()
+    assert {body_of(event) for event in page.events} == {body}
