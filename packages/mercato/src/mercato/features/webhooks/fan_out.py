@@ -34,15 +34,15 @@ _ENDPOINTS: Final = (
 )
 
 
-async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> None:
-    """Enqueue what these new events send to webhook endpoints, in their order.
+async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> int:
+    """Enqueue what these new events send to webhook endpoints, in their order; return how many deliveries.
 
     One job is enqueued for each endpoint and partition, whose run sends all that is due. An endpoint that is disabled
     after failures gets failed deliveries, so that they can be redelivered.
     """
     by_feed = await _list_endpoints(tx, {(row.partner_id, row.surface) for row in written})
     if not by_feed:
-        return
+        return 0
     wanted = [row for row in written if (row.partner_id, row.surface) in by_feed]
     ids = [row.event_id for row in wanted]
     found = {
@@ -72,6 +72,7 @@ async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> None:
         deliveries.append(_delivery(row, event, endpoint, delivery_id, partition, due, now=now))
     if deliveries:
         await insert_deliveries(tx, deliveries)
+    return len(deliveries)
 
 
 async def _list_endpoints(tx: Read, feeds: set[tuple[UUID, str]]) -> dict[tuple[UUID, str], list[AnyRow]]:
