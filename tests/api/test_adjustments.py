@@ -4,17 +4,24 @@ import asyncio
 import json
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
+from tests.api.test_database_away import BLOCKED
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import only_postgresql
 from tests.service import Client, Merchant, Reply, Service, service
 from tests.waiting import PATIENCE
 
+from mercato.features.orders import queries
+from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.privacy import erase_all
-from mercato_contract.orders import MAX_ADJUSTMENTS
+from mercato.features.orders.record import StoredAdjustment
+from mercato.platform import clock
+from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType
 
 REFUND = {"type": "refund", "amount": "1.00", "reason": "The tea was cold"}
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ee"
@@ -110,6 +117,20 @@ async def test_the_storefront_reads_the_event_in_its_feed_and_its_event_url_is_n
     only = (await here.front.get("/v1/marketfront/events?types=order.adjusted")).json()["events"]
     assert [one["eventId"] for one in only] == [event["eventId"]]
     assert (await here.pos.get("/v1/commerce/events?types=order.adjusted")).json()["events"] == []
+
+
+async def test_a_webhook_endpoint_that_asks_for_it_gets_the_event(here: Trade, shop: Merchant):
+    body = {"url": shop.base + "/adjusted", "types": ["order.adjusted"]}
+    assert (await here.front.post("/v1/marketfront/webhook-endpoints", body)).status == 200
+    placed = await here.placed()
+    await here.update(placed, status="confirmed")
+    await adjusted(here, placed)
+    async with asyncio.timeout(PATIENCE):
+        while (sent := await shop.webhook())[0] != "/adjusted":
+            pass
+    event = json.loads(sent[2])
+    assert (event["type"], event["data"]["sequence"]) == ("order.adjusted", 3)
+    assert money(event["data"]["order"]) == ("5.80", "4.80")
 
 
 async def test_the_timeline_and_the_console_show_adjustments(here: Trade, mercato: Service):
@@ -334,6 +355,41 @@ async def test_erasing_the_customer_keeps_the_sums_and_drops_the_reasons(here: T
     everything = (await here.front.get("/v1/marketfront/events")).body
     everything += (await here.pos.get(f"{MERCHANT}/{placed['orderId']}/timeline")).body
     assert b"Zqlovelace" not in everything
+
+
+async def waits_for_a_lock(mercato: Service) -> None:
+    """Wait until a transaction of this database waits for another's lock."""
+    waiting = text(f"SELECT count(*) {BLOCKED}")
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with mercato.app.db.read() as tx:
+                if await tx.scalar(waiting):
+                    return
+            await asyncio.sleep(0.01)
+
+
+@only_postgresql
+async def test_an_adjustment_that_commits_while_its_customer_is_erased_is_kept_without_its_reason(
+    here: Trade, mercato: Service
+):
+    placed = await here.placed()
+    deliveries = "/v1/marketfront/webhook-deliveries?status=pending"
+    await mercato.until(here.front, deliveries, lambda page: not page["deliveries"])
+    now = clock.now()
+    made = StoredAdjustment(
+        id=uuid4(), type=AdjustmentType.REFUND, amount=100, reason="Zqlovelace", line_item_ids=(), at=now
+    )
+    async with mercato.app.db.write() as tx:
+        order = await queries.get_order(tx, UUID(placed["orderId"]), lock=True)
+        erasing = asyncio.create_task(erase_all(mercato.app.db, "ada@example.com"))
+        await waits_for_a_lock(mercato)
+        change = OrderAdjusted(at=now, adjustment=made, currency=order.currency)
+        await mercato.app.lifecycle.apply(tx, order, change)
+    assert (await erasing)[0] == 1
+    erased = await read(here, placed)
+    assert money(erased) == ("5.80", "4.80")
+    assert [one["reason"] for one in erased["adjustments"]] == [None]
+    assert b"Zqlovelace" not in (await here.front.get("/v1/marketfront/events")).body
 
 
 async def test_a_key_can_be_used_again_after_a_day(database_url: str, shop: Merchant, tmp_path: Any):

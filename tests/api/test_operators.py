@@ -134,6 +134,23 @@ async def test_an_order_is_shown_with_what_happened_to_it_and_without_its_custom
     assert [one["type"] for one in json.loads(shown)["timeline"]][:2] == ["placed", "webhook.attempt"]
 
 
+async def test_an_adjusted_order_is_shown_with_its_new_total_and_without_its_customers_name(
+    here: Trade, operator: Operator
+):
+    order = await here.placed()
+    body = {"type": "refund", "amount": "1.00", "reason": "Lovelace was unhappy"}
+    path = f"{MERCHANT}/{order['orderId']}/adjustments"
+    assert (await here.pos.post(path, body, headers={"Idempotency-Key": "k"})).status == 201
+    text = await operator("order", "show", order["orderId"])
+    assert "refund of 1.00 USD: ***" in text
+    assert "Total after adjustments: 4.80 USD" in text
+    assert "adjustment: refund, amount: 1.00 USD" in text
+    shown = await operator.json("order", "show", order["orderId"])
+    assert (shown["total"], shown["totalAfterAdjustments"]) == ("5.80", "4.80")
+    assert [one["amount"] for one in shown["adjustments"]] == ["1.00"]
+    assert "Lovelace" not in text + json.dumps(shown)
+
+
 async def test_an_order_that_is_cancelled_by_an_operator_is_cancelled_for_both_sides(
     here: Trade, operator: Operator
 ):

@@ -251,8 +251,8 @@ Payload: TypeAlias = (
 class Event(Struct, frozen=True, kw_only=True):
     """A webhook: its types, receiver, address and expected reply. `reply` None means any 2xx.
 
-    `envelope` is the name of its body's schema, and `meaning` the schema's description. One that is `on_request` is in
-    the feed, and isn't sent to event URLs.
+    `envelope` is the name of its body's schema, and `meaning` the schema's description. One that is `on_request` isn't
+    sent to event URLs.
     """
 
     name: str

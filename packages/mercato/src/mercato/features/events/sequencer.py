@@ -6,13 +6,15 @@ visible only after all that are smaller.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
-from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy import ColumnElement, Insert, Integer, Text, bindparam, delete, insert, literal_column, select
 
 from mercato.features.events.log import ALL_KINDS, WRITTEN
 from mercato.features.events.tables import (
@@ -24,9 +26,10 @@ from mercato.features.events.tables import (
     store_sequences,
 )
 from mercato.platform.clock import Clock
-from mercato.platform.db.engine import AnyRow, Database, Read, Write
-from mercato.platform.db.errors import is_unavailable
-from mercato.platform.db.statements import conflicting_insert, prepared, prepared_insert
+from mercato.platform.db.engine import AnyRow, Database, Write
+from mercato.platform.db.loops import repeat
+from mercato.platform.db.statements import conflicting_insert, prepared, prepared_update
+from mercato.platform.db.types import Dialect, Id
 from mercato_contract.feeds import StoreChangeKind
 
 log = structlog.get_logger("mercato.events")
@@ -37,9 +40,6 @@ BATCH: Final = 500
 POLL_SECONDS: Final = 0.5
 """How often a process looks for what another one committed and didn't number: a command, or one that was killed."""
 
-LONGEST: Final = 3
-"""How often the pause is doubled while the database is unavailable."""
-
 REST_SECONDS: Final = 0.01
 """After a transaction, so that under load one numbers the events of many commits. The first of them doesn't wait."""
 
@@ -49,11 +49,56 @@ FAN_OUT_REST_SECONDS: Final = 0.03
 STATE_ID: Final = 1
 
 _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
-_NEW_EVENTS: Final = select(new_events).order_by(new_events.c.number).limit(BATCH)
-_NEW_CHANGES: Final = select(new_store_changes).order_by(new_store_changes.c.number).limit(BATCH)
-_ANY_EVENT: Final = select(new_events.c.number).limit(1)
-_ANY_CHANGE: Final = select(new_store_changes.c.number).limit(1)
-_INSERT_POSITION: Final = prepared_insert(event_positions)
+_BATCH: Final[ColumnElement[int]] = literal_column(str(BATCH))
+_NEW_EVENTS: Final = prepared(select(new_events).order_by(new_events.c.number).limit(_BATCH))
+_NEW_CHANGES: Final = prepared(select(new_store_changes).order_by(new_store_changes.c.number).limit(_BATCH))
+_ANY_EVENT: Final = prepared(select(new_events.c.number).limit(literal_column("1")))
+_ANY_CHANGE: Final = prepared(select(new_store_changes.c.number).limit(literal_column("1")))
+_PARTNER: Final = bindparam("partner", type_=Id)
+_SURFACE: Final = bindparam("audience", type_=Text)
+_STORE: Final = bindparam("store", type_=Id)
+_SEQUENCE: Final = (
+    select(store_sequences.c.last)
+    .where(
+        store_sequences.c.partner_id == _PARTNER,
+        store_sequences.c.surface == _SURFACE,
+        store_sequences.c.store_id == _STORE,
+    )
+    .scalar_subquery()
+)
+_INSERT_POSITION: Final = prepared(
+    insert(event_positions).values(
+        partner_id=_PARTNER,
+        surface=_SURFACE,
+        position=bindparam("number"),
+        event_id=bindparam("event"),
+        store_id=_STORE,
+        # So many of the store's events in this transaction come later. NULL without a store.
+        store_sequence=_SEQUENCE - bindparam("later", type_=Integer),
+        at=bindparam("now"),
+    )
+)
+_DELETE_EVENT: Final = prepared(delete(new_events).where(new_events.c.number == bindparam("where_number")))
+_DELETE_CHANGE: Final = prepared(
+    delete(new_store_changes).where(new_store_changes.c.number == bindparam("where_number"))
+)
+_SET_LAST: Final = prepared_update(sequencer, "last", where=(sequencer.c.id == bindparam("where_id"),))
+
+
+def _count_events(dialect: Dialect) -> Insert:
+    new = conflicting_insert(store_sequences, dialect).values(
+        {column.name: bindparam(column.name) for column in store_sequences.c}
+    )
+    counted: Insert = new.on_conflict_do_update(
+        index_elements=["partner_id", "surface", "store_id"],
+        set_={"last": store_sequences.c.last + new.excluded.last},
+    )
+    return prepared(counted)
+
+
+_COUNT_EVENTS: Final[dict[Dialect, Insert]] = {
+    dialect: _count_events(dialect) for dialect in ("sqlite", "postgresql")
+}
 
 
 class FeedKey(NamedTuple):
@@ -102,25 +147,26 @@ class Sequencer:
 
     async def run(self) -> None:
         """Number until cancelled. While the database is unavailable, it tries again."""
-        failures = 0
-        while True:
-            try:
-                if await self._wait(POLL_SECONDS * 2 ** min(failures, LONGEST)) or await self._is_any_left():
-                    deliveries = await self.number_all()
-                    await asyncio.sleep(FAN_OUT_REST_SECONDS if deliveries else REST_SECONDS)
-                failures = 0
-            except Exception as error:  # noqa: BLE001  # logged; a sequencer that ends would stop every feed
-                failures += 1
-                _log_failure(error, failures)
+        await repeat(
+            self._number_new,
+            seconds=POLL_SECONDS,
+            pause=self._wait,
+            log=log,
+            unavailable="the events feed waits for the database",
+            bug="bug in the events feed",
+        )
+
+    async def _number_new(self) -> None:
+        if self._written.is_set() or await self._is_any_left():
+            deliveries = await self.number_all()
+            await asyncio.sleep(FAN_OUT_REST_SECONDS if deliveries else REST_SECONDS)
 
     async def _wait(self, seconds: float) -> bool:
-        """Wait for a commit of this process; return whether there was one."""
-        try:
+        """Wait for a commit of this process, at most so long. Return False: numbering doesn't end."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._written.wait()
-        except TimeoutError:
-            return False
-        return True
+        return False
 
     async def _is_any_left(self) -> bool:
         """Return whether there is something to number. An idle database is only read."""
@@ -158,7 +204,7 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
     if changed:
         position = await _number_changes(tx, changed, after=position)
     if position != last:
-        await tx.execute(update(sequencer).where(sequencer.c.id == STATE_ID).values(last=position))
+        await tx.execute(_SET_LAST, {"where_id": STATE_ID, "last": position})
     return Numbered(
         feeds=frozenset(FeedKey(row.partner_id, row.surface) for row in written),
         stores=bool(changed),
@@ -180,56 +226,35 @@ async def _lock(tx: Write) -> int:
 
 
 async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int, now: datetime) -> int:
-    sequences = await _read_sequences(tx, written)
+    later = Counter(_sequence_key(row) for row in written if row.store_id is not None)
+    if later:
+        counts = [
+            {"partner_id": partner_id, "surface": surface, "store_id": store_id, "last": count}
+            for (partner_id, surface, store_id), count in later.items()
+        ]
+        await tx.execute(_COUNT_EVENTS[tx.dialect], counts)
     rows = []
     for position, row in enumerate(written, start=after + 1):
-        sequence = None
-        if row.store_id is not None:
-            key = row.partner_id, row.surface, row.store_id
-            sequence = sequences[key] = sequences.get(key, 0) + 1
+        later[_sequence_key(row)] -= 1
         rows.append(
             {
-                "partner_id": row.partner_id,
-                "surface": row.surface,
-                "position": position,
-                "event_id": row.event_id,
-                "store_id": row.store_id,
-                "store_sequence": sequence,
-                "at": now,
+                "partner": row.partner_id,
+                "audience": row.surface,
+                "number": position,
+                "event": row.event_id,
+                "store": row.store_id,
+                "later": later[_sequence_key(row)],
+                "now": now,
             }
         )
     await tx.execute(_INSERT_POSITION, rows)
-    if sequences:
-        await _write_sequences(tx, sequences)
-    await tx.execute(delete(new_events).where(new_events.c.number.in_([row.number for row in written])))
+    await tx.execute(_DELETE_EVENT, [{"where_number": row.number} for row in written])
     return after + len(written)
 
 
-_Key = tuple[UUID, str, UUID]
-
-
-async def _read_sequences(tx: Read, written: Sequence[AnyRow]) -> dict[_Key, int]:
-    c = store_sequences.c
-    keys = {(row.partner_id, row.surface, row.store_id) for row in written if row.store_id is not None}
-    if not keys:
-        return {}
-    found = await tx.all(
-        select(store_sequences).where(tuple_(c.partner_id, c.surface, c.store_id).in_(sorted(keys)))
-    )
-    return {(row.partner_id, row.surface, row.store_id): row.last for row in found}
-
-
-async def _write_sequences(tx: Write, sequences: dict[_Key, int]) -> None:
-    insert = conflicting_insert(store_sequences, tx.dialect)
-    await tx.execute(
-        insert.on_conflict_do_update(
-            index_elements=["partner_id", "surface", "store_id"], set_={"last": insert.excluded.last}
-        ),
-        [
-            {"partner_id": partner_id, "surface": surface, "store_id": store_id, "last": last}
-            for (partner_id, surface, store_id), last in sequences.items()
-        ],
-    )
+def _sequence_key(row: AnyRow) -> tuple[UUID, str, UUID | None]:
+    """Return what counts an event of a store: the event's partner and surface, and the store."""
+    return row.partner_id, row.surface, row.store_id
 
 
 class _Mark(NamedTuple):
@@ -253,8 +278,7 @@ async def _number_changes(tx: Write, changed: Sequence[AnyRow], *, after: int) -
         marks[row.store_id] = _Mark(position, row.at, is_gone, kinds)
     for store_id, mark in marks.items():
         await _mark(tx, store_id, mark)
-    numbers = [row.number for row in changed]
-    await tx.execute(delete(new_store_changes).where(new_store_changes.c.number.in_(numbers)))
+    await tx.execute(_DELETE_CHANGE, [{"where_number": row.number} for row in changed])
     return after + len(changed)
 
 
@@ -270,13 +294,3 @@ async def _mark(tx: Write, store_id: UUID, mark: _Mark) -> None:
             index_elements=["store_id"], set_=marked
         )
     )
-
-
-def _log_failure(error: Exception, failures: int) -> None:
-    """Log the first of consecutive failures: an outage is one line."""
-    if failures > 1:
-        return
-    if is_unavailable(error):
-        log.warning("the events feed waits for the database", error=type(error).__name__)
-    else:
-        log.error("bug in the events feed", exc_info=error)

@@ -11,8 +11,8 @@ import structlog
 from sqlalchemy import ColumnElement, bindparam, delete, insert, or_, select
 
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.health import find_incarnation
+from mercato.platform.db.loops import repeat
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import changes
 from mercato.platform.db.types import now_ms
@@ -45,9 +45,6 @@ BEFORE_FIRST: Final = 100
 
 PRUNE_SECONDS: Final = 30.0
 """Seconds between searches for rows to delete."""
-
-MAX_PAUSE: Final = 4.0
-"""Greatest number of seconds between polls while the database is unavailable."""
 
 POLL_SECONDS: Final = 5.0
 """A poll that takes longer fails: a network that drops packets must not stop the feed for ever."""
@@ -207,32 +204,23 @@ class ChangeFeed:
                 deleted = (await tx.execute(statement)).rowcount
 
     async def _repeat(self, action: Callable[[], Awaitable[None]], seconds: float) -> None:
-        failures = 0
-        while not self._stopping.is_set():
-            try:
-                await action()
-                failures = 0
-            except Exception as error:  # noqa: BLE001  # logged; a feed that ends would leave caches stale
-                failures += 1
-                _log_failure(error, failures)
-            await self._pause(min(seconds * 2 ** min(failures, 3), max(seconds, MAX_PAUSE)))
+        await repeat(
+            action,
+            seconds=seconds,
+            pause=self._pause,
+            log=log,
+            unavailable="the change feed waits for the database",
+            bug="bug in the change feed",
+        )
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> bool:
+        """Return whether the feed is to end."""
         try:
             async with asyncio.timeout(seconds * random.uniform(0.9, 1.1)):  # noqa: S311  # spreads processes
                 await self._stopping.wait()
         except TimeoutError:
-            return
-
-
-def _log_failure(error: Exception, failures: int) -> None:
-    """Log the first of consecutive failures: an outage is one line, not two a second."""
-    if failures > 1:
-        return
-    if is_unavailable(error) or isinstance(error, TimeoutError):
-        log.warning("the change feed waits for the database", error=type(error).__name__)
-    else:
-        log.error("bug in the change feed", exc_info=error)
+            return False
+        return True
 
 
 def _call(callbacks: Iterable[Callback], key: str | None) -> None:

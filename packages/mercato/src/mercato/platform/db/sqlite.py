@@ -38,6 +38,9 @@ MAX_BATCH: Final = 32
 LOCK_PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 """Seconds between attempts while another process holds the lock; the last one repeats."""
 
+MAX_SHORT: Final = 100
+"""Executions of a prepared statement that are one call in the event loop's thread: a millisecond or less."""
+
 PRAGMAS: Final = (
     "journal_mode=WAL",
     # FULL: a commit survives a power cut.
@@ -90,12 +93,13 @@ class Connection:
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
             made = compiled(statement, DIALECT, given)
-            run = partial(_run, self.plain, made, made.values(given))
+            run, is_short = partial(_run, self.plain, made, made.values(given)), made.is_short
         else:
             made = compiled(statement, DIALECT, parameters[0])
             run = partial(_run_many, self.plain, made, [made.values(given) for given in parameters])
+            is_short = made.is_short and len(parameters) <= MAX_SHORT
         try:
-            return run() if made.is_short else await self.in_thread(run)
+            return run() if is_short else await self.in_thread(run)
         except sqlite3.Error as error:
             raise database_error(error, made.sql) from error
 
