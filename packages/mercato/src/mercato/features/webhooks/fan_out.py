@@ -3,13 +3,12 @@
 Whoever causes an event doesn't wait for it, however many endpoints there are.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import and_, select, tuple_
+from sqlalchemy import Text, and_, bindparam, select
 
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
@@ -22,14 +21,20 @@ from mercato.features.webhooks.queries import NewDelivery, insert_deliveries
 from mercato.features.webhooks.tables import endpoints as failing
 from mercato.platform.clock import new_id
 from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.types import Id
 from mercato.platform.telemetry import tracing
 from mercato_contract.webhooks import DeliveryStatus
 
 _e = webhook_endpoints.c
-_ENDPOINTS: Final = (
+_ENDPOINTS: Final = prepared(
     select(_e.id, _e.partner_id, _e.surface, _e.url, _e.types, _e.store_ids, failing.c.disabled_reason)
     .join(failing, and_(failing.c.partner_id == _e.partner_id, failing.c.url == _e.url), isouter=True)
-    .where(_e.enabled)
+    .where(
+        _e.partner_id == bindparam("where_partner", type_=Id),
+        _e.surface == bindparam("where_surface", type_=Text),
+        _e.enabled,
+    )
     .order_by(_e.id)
 )
 
@@ -75,12 +80,16 @@ async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> int:
     return len(deliveries)
 
 
-async def _list_endpoints(tx: Read, feeds: set[tuple[UUID, str]]) -> dict[tuple[UUID, str], list[AnyRow]]:
+async def _list_endpoints(tx: Read, feeds: set[tuple[UUID, str]]) -> dict[tuple[UUID, str], Sequence[AnyRow]]:
     """Return the enabled endpoints of these feeds."""
-    by_feed: dict[tuple[UUID, str], list[AnyRow]] = defaultdict(list)
-    for row in await tx.all(_ENDPOINTS.where(tuple_(_e.partner_id, _e.surface).in_(sorted(feeds)))):
-        by_feed[row.partner_id, row.surface].append(row)
-    return by_feed
+    # One after the other: most transactions have events of one feed or two, and a prepared statement is cheap.
+    found = {
+        (partner_id, surface): await tx.all(
+            _ENDPOINTS, {"where_partner": partner_id, "where_surface": surface}
+        )
+        for partner_id, surface in sorted(feeds)
+    }
+    return {feed: rows for feed, rows in found.items() if rows}
 
 
 def _delivery(
