@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import and_, select, tuple_
+from sqlalchemy import and_, literal_column, select, tuple_
 
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
@@ -22,6 +22,7 @@ from mercato.features.webhooks.queries import NewDelivery, insert_deliveries
 from mercato.features.webhooks.tables import endpoints as failing
 from mercato.platform.clock import new_id
 from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato.platform.db.statements import prepared
 from mercato.platform.telemetry import tracing
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -32,6 +33,7 @@ _ENDPOINTS: Final = (
     .where(_e.enabled)
     .order_by(_e.id)
 )
+_ANY_ENDPOINT: Final = prepared(select(_e.id).limit(literal_column("1")))
 
 
 async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> None:
@@ -40,6 +42,8 @@ async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> None:
     One job is enqueued for each endpoint and partition, whose run sends all that is due. An endpoint that is disabled
     after failures gets failed deliveries, so that they can be redelivered.
     """
+    if await tx.scalar(_ANY_ENDPOINT) is None:
+        return
     by_feed = await _list_endpoints(tx, {(row.partner_id, row.surface) for row in written})
     if not by_feed:
         return
