@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Text, and_, bindparam, select
+from sqlalchemy import Text, and_, bindparam, literal_column, select
 
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
@@ -37,6 +37,7 @@ _ENDPOINTS: Final = prepared(
     )
     .order_by(_e.id)
 )
+_ANY_ENDPOINT: Final = prepared(select(_e.id).limit(literal_column("1")))
 
 
 async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> int:
@@ -45,6 +46,8 @@ async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> int:
     One job is enqueued for each endpoint and partition, whose run sends all that is due. An endpoint that is disabled
     after failures gets failed deliveries, so that they can be redelivered.
     """
+    if await tx.scalar(_ANY_ENDPOINT) is None:
+        return 0
     by_feed = await _list_endpoints(tx, {(row.partner_id, row.surface) for row in written})
     if not by_feed:
         return 0
