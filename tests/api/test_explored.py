@@ -9,9 +9,11 @@ from uuid import uuid4
 
 import pytest
 from tests.api.trade import tea, trade
+from tests.api.world import make_endpoint
 from tests.service import Client, Merchant, Service
 
 from mercato.asgi import document
+from mercato.http.operations import Access
 
 EXAMPLES = 6
 """Generated requests for each operation."""
@@ -60,6 +62,11 @@ async def subject(mercato: Service, shop: Merchant) -> Subject:
     run = await mercato.run(here.pos, here.store["storeId"], here.shop.base + "/catalog.json")
     tea = here.order()["cart"]["lineItems"][0]["itemId"]
     ids = {name: here.store[name] for name in ("storeId", "catalogSetId", "onboardingId")}
+    # One for each path: exploring the first one deletes it.
+    for access, client in ((Access.COMMERCE, here.pos), (Access.MARKETFRONT, here.front)):
+        for place in ("{endpointId}", "test", "rotate-secret"):
+            path = f"/v1/{access.name.lower()}/webhook-endpoints/{place}"
+            ids[path] = await make_endpoint(client, access, place.strip("{}"))
     assert here.pos.key is not None
     assert here.front.key is not None
     return Subject(
@@ -158,6 +165,7 @@ def _aimed(case: Any, path: str, subject: Subject) -> dict[str, str]:
     # Operations of both surfaces are called with a Commerce key.
     surface = "commerce" if path.startswith(("/v1/webhooks/", "/v1/console/")) else _surface(path)
     ids = subject.ids | {"deliveryId": subject.ids.get(f"/v1/{surface}/", "")}
+    ids["endpointId"] = subject.ids.get(path.replace("/{endpointId}/", "/"), "")
     for name in case.path_parameters or {}:
         case.path_parameters[name] = ids.get(name, case.path_parameters[name])
     if "storeId" in (case.query or {}):
@@ -189,6 +197,8 @@ def _mended(body: Any, path: str, ids: dict[str, str]) -> Any:
         mended["status"] = "confirmed" if "orders" in path else "online"
     if path.endswith("/catalogset-validation"):
         mended["items"] = {}
+    if path.endswith("/webhook-endpoints/{endpointId}"):
+        mended = {"url": "http://127.0.0.1:1/explored"}
     if "item" in body:
         mended |= {"item": good[0], "storeId": ids["storeId"], "catalogSetId": ids["catalogSetId"]}
     return mended

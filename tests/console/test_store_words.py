@@ -11,7 +11,7 @@ from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
-from mercato.console.screens import stores
+from mercato.console import store_states
 from mercato.console.store_words import state_of
 from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening
@@ -107,7 +107,7 @@ async def test_stores_are_listed_with_their_state_first_and_found_by_it(
     async def failing(_tx: Any, **_options: Any) -> list[FailingStore]:
         return [FailingStore(UUID(deal.store["storeId"]), 9, 9)]
 
-    monkeypatch.setattr(stores, "list_failing_stores", failing)
+    monkeypatch.setattr(store_states, "list_failing_stores", failing)
     path = f"/console/stores/{deal.store['storeId']}"
     assert (await operator.open("/console/stores?inTrouble=true")).rows("Stores")[1][0] == "unreachable"
     assert "unreachable" in (await merchant.open(path)).region("Now")

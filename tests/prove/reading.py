@@ -1,5 +1,6 @@
 """The service's own records: read from its database, and over HTTP as partners read them."""
 
+from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import Select, and_, func, or_, select
@@ -119,6 +120,8 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
             sequence=row.sequence,
             cancel_reason=order.get("cancelReason"),
             cancellation=(order.get("cancellation") or {}).get("status"),
+            adjustments=len(order.get("adjustments", ())),
+            adds_up=_adds_up(order),
         )
     cancels = select(deliveries.c.webhook_id, deliveries.c.order_id, deliveries.c.status)
     for row in await tx.all(cancels.where(deliveries.c.type == "order.cancel")):
@@ -137,6 +140,15 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
         )
     for row in await tx.all(select(stores.c.id, stores.c.partner_store_id)):
         records.stores[str(row.id)] = row.partner_store_id
+
+
+def _adds_up(order: dict[str, Any]) -> bool:
+    """Return whether an order costs its total less its refunds: merchants make no other adjustments here."""
+    if not order:
+        return True
+    refunded = sum(Decimal(one["amount"]) for one in order["adjustments"])
+    amounts = order["amounts"]
+    return Decimal(amounts["total"]) - refunded == Decimal(amounts["totalAfterAdjustments"])
 
 
 async def _read_store(records: ServiceRecords, shop: Shop, merchant: Partner, front: Partner) -> None:

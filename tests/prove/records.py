@@ -45,6 +45,8 @@ class MerchantOrder:
     closed_by_service: bool = False
     consented: bool = False
     """The merchant has let the storefront cancel it."""
+    refunds: list[tuple[int, bytes]] = field(default_factory=list)
+    """The final answers to a refund, which has one Idempotency-Key."""
 
     @property
     def final_state(self) -> str:
@@ -166,6 +168,9 @@ class ServiceOrder:
     cancel_reason: str | None = None
     cancellation: str | None = None
     """The status of the storefront's newest cancellation."""
+    adjustments: int = 0
+    adds_up: bool = True
+    """Whether its total and its adjustments come to what it costs now."""
 
 
 @dataclass(frozen=True, slots=True)

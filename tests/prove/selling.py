@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.prove.calls import Partner
 from tests.prove.doubles import FaultyMerchant
-from tests.prove.records import MerchantRecords, Shop
+from tests.prove.records import MerchantOrder, MerchantRecords, Shop
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -15,6 +15,10 @@ ORDERS: Final = "/v1/commerce/orders"
 DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
 
 STEPS: Final = ("confirmed", "preparing", "ready", "inTransit")
+
+REFUND: Final = {"type": "refund", "amount": "0.01", "reason": "MISSING_ITEM"}
+REFUNDED: Final = 0.5
+"""The share of completed orders of which a cent is refunded."""
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
@@ -139,6 +143,8 @@ class Selling:
             if answer.status == _OK:
                 said = answer.json()
                 taken.state, taken.status = said["state"], said["status"]
+                if taken.state == "completed" and me.rng.random() < REFUNDED:
+                    await self._refund(me, order_id, taken)
             elif answer.code == "ORDER_CLOSED":
                 taken.closed_by_service = True
                 # An update whose answer was lost may have come before the end.
@@ -147,6 +153,14 @@ class Selling:
             else:
                 self.odd.append(f"update {order_id} {change}: {answer.status} {answer.code}")
                 return
+
+    async def _refund(self, me: Partner, order_id: str, taken: MerchantOrder) -> None:
+        """Refund a cent of the order by several requests with one key at the same time."""
+        path, key = f"{ORDERS}/{order_id}/adjustments", f"refund {order_id}"
+        answers = await asyncio.gather(
+            *(me.until_final("POST", path, REFUND, Idempotency_Key=key) for _ in range(2))
+        )
+        taken.refunds += [(answer.status, answer.body) for answer in answers]
 
 
 def plan(rng: random.Random) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def records() -> Records:
     """Return records without violations, in which everything happened once."""
     service = ServiceRecords(
         orders={
-            "taken": order("taken"),
+            "taken": order("taken", sequence=3, adjustments=1),
             "silent": order("silent", answer="given_up", state="cancelled", status="pending", number=None),
             "refused": order("refused", answer="refused", state="cancelled", number=None, sequence=0),
             "ended": order("ended", state="cancelled", cancel_reason="R-1", cancellation="accepted"),
@@ -72,6 +72,7 @@ def records() -> Records:
         cancelled={"silent"},
         synced={"r1": "succeeded", "r2": "succeeded", "r3": "failed"},
     )
+    merchants.orders["taken"].refunds += [reply(201, orderId="taken")] * 2
     merchants.webhooks.note("w1", b"sync")
     front = StorefrontRecords(
         keys={
@@ -189,6 +190,18 @@ WRONG: dict[str, tuple[str, Callable[[Records], Any]]] = {
     "a cancellation of no row": ("doubled", lambda b: b.service.cancellations.pop("c1")),
     "a silent store's answer": ("differs", lambda b: heard(b, "c2", "taken", "R-2", accepted=None)),
     "a cancellation waits": ("stuck", lambda b: moved(b, "taken", cancellation="requested")),
+    "a refund is lost": ("lost", lambda b: moved(b, "taken", adjustments=0)),
+    "a refund is made twice": ("doubled", lambda b: moved(b, "taken", adjustments=2)),
+    "a refund that nobody made": ("doubled", lambda b: moved(b, "ended", adjustments=1)),
+    "a refund has two answers": (
+        "doubled",
+        lambda b: b.merchants.orders["taken"].refunds.append(reply(201, orderId="taken", more=1)),
+    ),
+    "a refused refund": (
+        "differs",
+        lambda b: setattr(b.merchants.orders["taken"], "refunds", [reply(409, errorCode="CONFLICT")]),
+    ),
+    "amounts do not add up": ("differs", lambda b: moved(b, "taken", adds_up=False)),
     "a status is lost": ("lost", lambda b: setattr(b.merchants.orders["taken"], "status", "inTransit")),
     "an event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(1)),
     "the last event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(2)),

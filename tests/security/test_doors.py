@@ -74,6 +74,8 @@ async def test_a_public_metrics_port_is_closed_without_a_token():
 COMPARED = {
     "api_keys.c.hash == digest": "by the database, of a hash, which reveals no key",
     "console_links.c.hash == digest(token)": "by the database, of a hash",
+    "console_people.c.invitation_hash == digest(token)": "by the database, of a hash",
+    "its.invitation_hash == digest(token)": "by the database, of a hash",
     "console_sessions.c.hash == digest(token)": "by the database, of a hash",
     "digest == request.previous_hash": "of a catalog",
     "encoded == secret": "whether a prefix was removed",
@@ -84,6 +86,7 @@ COMPARED = {
     "signing_secrets.c.secret == row.secret": "by the database, of what is sealed",
     "token.type == 'heading_open'": "of Markdown",
     "token.type == 'link_open'": "of Markdown",
+    "token.type == 'image'": "of Markdown",
     "token.type == 'inline'": "of Markdown",
     "token == b','": "of JSON",
     "token == b':'": "of JSON",

@@ -47,10 +47,11 @@ async def record(
         "body": BODY,
         "results": attempts,
         "status": DeliveryStatus.SUCCEEDED,
-        "now": harness.now,
+        "at": harness.now,
     }
+    record = deliveries.CallRecord(id=delivery_id, call=call, **{**given, **changes})
     async with harness.db.write() as tx:
-        await deliveries.record_store_call(tx, call, delivery_id=delivery_id, **{**given, **changes})
+        await deliveries.record_store_call(tx, record)
     return delivery_id
 
 

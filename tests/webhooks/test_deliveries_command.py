@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.features.partners.model import Surface
-from mercato.features.webhooks.deliveries import record_store_call
+from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.endpoints import disable as disable_endpoint
 from mercato.features.webhooks.endpoints import insert_failing
 from mercato.features.webhooks.model import CallResult, StoreCall
@@ -103,10 +103,11 @@ class Sent:
         )
         result = CallResult(at=clock.now(), ms=3, status=500, error="The store answered 500.")
         async with Database.open(self.url) as db, db.write() as tx:
-            await record_store_call(
-                tx, call, delivery_id=self.question, type=EventType.ORDER_VALIDATE, body=b"{}", results=[result],
-                status=DeliveryStatus.FAILED, now=clock.now(),
+            record = CallRecord(
+                id=self.question, type=EventType.ORDER_VALIDATE, call=call, body=b"{}", results=[result],
+                status=DeliveryStatus.FAILED, at=clock.now(),
             )  # fmt: skip
+            await record_store_call(tx, record)
             await insert_failing(tx, self.partner, URL, since=clock.now())
 
     def row(self, delivery_id: UUID) -> Any:

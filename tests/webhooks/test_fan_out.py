@@ -60,7 +60,7 @@ async def test_an_event_is_fanned_out_once_whatever_fails_in_between(harness: Ha
     await register(harness)
     written = await write(harness, 3)
 
-    async def killed(tx: Write, rows: Sequence[AnyRow], at: datetime) -> None:
+    async def killed(tx: Write, rows: Sequence[AnyRow], at: datetime) -> int:
         await fan_out(tx, rows, at)
         raise ConnectionResetError
 

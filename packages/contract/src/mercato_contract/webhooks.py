@@ -284,6 +284,7 @@ class WebhookEndpointRequest(Wire):
     )
 
 
+@redacted("headers")
 class WebhookEndpoint(Wire):
     """An address for events. `endpointId` is the account's id for its event URL, the store's for a webhook URL."""
 
@@ -307,7 +308,7 @@ class WebhookEndpoint(Wire):
     updated_at: Instant
 
 
-@redacted("secret")
+@redacted("secret", "headers")
 class WebhookEndpointWithSecret(WebhookEndpoint):
     """An endpoint and its new signing secret, which is never shown again."""
 

@@ -23,7 +23,7 @@ from mercato_client.errors import MercatoError, NoAnswerError, ProblemError, Unr
 from mercato_contract.debugger.explain import Secret, SecretOrigin, Webhook, explain
 from mercato_contract.feeds import FEED_PAGE, MAX_FEED_PAGE, MAX_WAIT, EventPage, FeedEvent
 from mercato_contract.signing import new_secret, webhook_headers
-from mercato_contract.wire import as_json
+from mercato_contract.wire import as_json, redacted
 
 PAGE: Final = 20
 """Events that one page has: as many may come again when it is killed before their cursor is stored."""
@@ -35,6 +35,7 @@ MAX_CURSOR: Final = 1024
 assert PAGE <= FEED_PAGE
 
 
+@redacted("secret")
 class Poller(Struct):
     """Reads events after a cursor, and reports each as if it had been received."""
 

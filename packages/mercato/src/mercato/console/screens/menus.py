@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from mercato.console.screen import PARTNERS, Page, Screens, Visit
+from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
 from mercato.features.partners.model import Surface
 from mercato.features.stores.catalogs import Place
@@ -22,7 +22,7 @@ from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE
 from mercato_contract.wire import Wire
 
-screens: Final = Screens(PARTNERS)
+screens: Final = Screens(EVERYBODY)
 
 MAX_BYTES: Final = 85_000
 """Bytes of a page's lines, by their most; with the rest of the page there are less than 100 kB."""
@@ -209,9 +209,9 @@ async def show_menu(visit: Visit) -> Page:
 
 
 async def _store(visit: Visit, store_id: UUID) -> StoreRow:
-    """Return the store: for a storefront any, for a merchant its own. Raises StoreNotFound."""
+    """Return the store: for a storefront and an operator any, for a merchant its own. Raises StoreNotFound."""
     visit.check_store(store_id, StoreNotFound(store_id))
-    if Surface.MARKETFRONT not in visit.surfaces:
+    if not visit.is_operator and Surface.MARKETFRONT not in visit.surfaces:
         return await visit.app.cache.get_own(visit.caller(Surface.COMMERCE), store_id)
     store = await visit.app.cache.find(store_id)
     if store is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -93,21 +94,12 @@ class Feeds(Struct, frozen=True):
         Raises InvalidCursor, CursorExpired, and ValidationFailed for a type that doesn't exist.
         """
         feed = FeedKey(caller.partner_id, caller.surface)
-        types = _types(query.types)
-
-        async def read() -> EventPage:
-            async with self.db.read() as tx:
-                return await self._read_events(tx, feed, query, types)
-
+        read = partial(self._read_events, feed=feed, query=query, types=_types(query.types))
         return await self._held(caller, feed, query, read, lambda page: bool(page.events) or page.has_more)
 
     async def read_changes(self, caller: Caller, query: FeedQuery) -> StoreChangePage:
         """Return the stores that have changed for storefronts. Raises InvalidCursor, CursorExpired."""
-
-        async def read() -> StoreChangePage:
-            async with self.db.read() as tx:
-                return await self._read_changes(tx, query)
-
+        read = partial(self._read_changes, query=query)
         return await self._held(caller, None, query, read, lambda page: bool(page.changes) or page.has_more)
 
     async def _held(
@@ -115,15 +107,15 @@ class Feeds(Struct, frozen=True):
         caller: Caller,
         feed: FeedKey | None,
         query: FeedQuery,
-        read: Callable[[], Awaitable[P]],
+        read: Callable[[Read], Awaitable[P]],
         has_news: Callable[[P], bool],
     ) -> P:
         """Return the page, if it has news or `wait` is over. No connection of the database is held meanwhile."""
         if not query.wait:
-            return await read()
+            return await self._page(read)
         # Before the first read: what is numbered after it must wake this request.
         with self.waiters.waiting(caller.partner_id, feed) as woken:
-            page = await read()
+            page = await self._page(read)
             if woken is None:
                 return page
             try:
@@ -131,13 +123,17 @@ class Feeds(Struct, frozen=True):
                     while not has_news(page) and not self.waiters.is_closed:
                         await woken.wait()
                         woken.clear()
-                        page = await read()
+                        page = await self._page(read)
             except TimeoutError:
                 pass  # the newest page says that there is nothing yet
         return page
 
+    async def _page(self, read: Callable[[Read], Awaitable[P]]) -> P:
+        async with self.db.read() as tx:
+            return await read(tx)
+
     async def _read_events(
-        self, tx: Read, feed: FeedKey, query: EventsQuery, types: tuple[str, ...]
+        self, tx: Read, *, feed: FeedKey, query: EventsQuery, types: tuple[str, ...]
     ) -> EventPage:
         name = f"{feed.partner_id}.{feed.surface}"
         state = await _state(tx)
@@ -163,7 +159,7 @@ class Feeds(Struct, frozen=True):
             has_more=is_full or not scanned_all,
         )
 
-    async def _read_changes(self, tx: Read, query: FeedQuery) -> StoreChangePage:
+    async def _read_changes(self, tx: Read, *, query: FeedQuery) -> StoreChangePage:
         state = await _state(tx)
         after = self._position(
             query.after, _STORES, deleted_to=state.stores_deleted_to, what="Changes of stores"

@@ -43,6 +43,9 @@ POLL_SECONDS: Final = 0.5
 REST_SECONDS: Final = 0.01
 """After a transaction, so that under load one numbers the events of many commits. The first of them doesn't wait."""
 
+FAN_OUT_REST_SECONDS: Final = 0.03
+"""After one that enqueued deliveries, of which a run then sends several."""
+
 STATE_ID: Final = 1
 
 _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
@@ -106,15 +109,22 @@ class FeedKey(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """What one transaction numbered: the feeds that have new events, whether stores changed, and if there is more."""
+    """What one transaction numbered: the feeds that have new events, whether stores changed, and if there is more.
+
+    `deliveries` is how many it enqueued.
+    """
 
     feeds: frozenset[FeedKey]
     stores: bool
     is_full: bool
+    deliveries: int = 0
 
 
-FanOut = Callable[[Write, Sequence[AnyRow], datetime], Awaitable[None]]
-"""Gets the rows of `new_events` that a transaction numbers, in their order, and the time. Enqueues their deliveries."""
+FanOut = Callable[[Write, Sequence[AnyRow], datetime], Awaitable[int]]
+"""Gets the rows of `new_events` that a transaction numbers, in their order, and the time.
+
+Enqueues their deliveries, and returns how many.
+"""
 
 
 class Sequencer:
@@ -148,8 +158,8 @@ class Sequencer:
 
     async def _number_new(self) -> None:
         if self._written.is_set() or await self._is_any_left():
-            await self.number_all()
-            await asyncio.sleep(REST_SECONDS)
+            deliveries = await self.number_all()
+            await asyncio.sleep(FAN_OUT_REST_SECONDS if deliveries else REST_SECONDS)
 
     async def _wait(self, seconds: float) -> bool:
         """Wait for a commit of this process, at most so long. Return False: numbering doesn't end."""
@@ -163,19 +173,18 @@ class Sequencer:
         async with self._db.read() as tx:
             return await tx.scalar(_ANY_EVENT) is not None or await tx.scalar(_ANY_CHANGE) is not None
 
-    async def number_all(self) -> None:
-        """Number everything that is committed now."""
+    async def number_all(self) -> int:
+        """Number everything that is committed now; return how many deliveries that enqueued."""
         # Before anything is read: what is committed from now on sets it again.
         self._written.clear()
-        while await self._number_some():
-            pass
-
-    async def _number_some(self) -> bool:
-        """Number one batch; return whether there may be more."""
-        async with self._db.write() as tx:
-            numbered = await number(tx, now=self._clock(), fan_out=self._fan_out)
-        self._on_numbered(numbered)
-        return numbered.is_full
+        deliveries = 0
+        while True:
+            async with self._db.write() as tx:
+                numbered = await number(tx, now=self._clock(), fan_out=self._fan_out)
+            self._on_numbered(numbered)
+            deliveries += numbered.deliveries
+            if not numbered.is_full:
+                return deliveries
 
 
 async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> Numbered:
@@ -187,11 +196,11 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
     # After the lock, so that each statement sees what the holder before has committed.
     written = await tx.all(_NEW_EVENTS)
     changed = await tx.all(_NEW_CHANGES)
-    position = last
+    position, deliveries = last, 0
     if written:
         position = await _number_events(tx, written, after=position, now=now)
         if fan_out is not None:
-            await fan_out(tx, written, now)
+            deliveries = await fan_out(tx, written, now)
     if changed:
         position = await _number_changes(tx, changed, after=position)
     if position != last:
@@ -200,6 +209,7 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
         feeds=frozenset(FeedKey(row.partner_id, row.surface) for row in written),
         stores=bool(changed),
         is_full=len(written) == BATCH or len(changed) == BATCH,
+        deliveries=deliveries,
     )
 
 

@@ -54,7 +54,7 @@ from mercato.features.orders.submission import call_until_final, end_submission
 from mercato.features.orders.validation import RETRY_SECONDS
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
-from mercato.features.webhooks.deliveries import record_store_call, update_store_call
+from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
@@ -437,15 +437,16 @@ class Cancellations(Struct, frozen=True):
         call = _store_call(order, cancellation, url)
         await record_store_call(
             tx,
-            call,
-            delivery_id=cancellation.id,
-            type=EventType.ORDER_CANCEL,
-            body=call.body,
-            results=(),
-            order_id=order.id,
-            order_content=order.content,
-            status=DeliveryStatus.PENDING,
-            now=now,
+            CallRecord(
+                call=call,
+                id=cancellation.id,
+                type=EventType.ORDER_CANCEL,
+                body=call.body,
+                order_id=order.id,
+                order_content=order.content,
+                status=DeliveryStatus.PENDING,
+                at=now,
+            ),
         )
 
     async def _pin(

@@ -38,7 +38,12 @@ from mercato.features.orders.store_replies import (
 )
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.calls import StoreCalls
-from mercato.features.webhooks.deliveries import find_store_call, record_store_call, update_store_call
+from mercato.features.webhooks.deliveries import (
+    CallRecord,
+    find_store_call,
+    record_store_call,
+    update_store_call,
+)
 from mercato.features.webhooks.model import CallResult, StoreCall, masked
 from mercato.features.webhooks.retention import delete_store_call
 from mercato.platform.clock import Clock, MakeId
@@ -167,17 +172,18 @@ class Submitter(Struct, frozen=True):
         sealed = None if payment is None else self.vault.seal(payment.decode(), context=_payment(order))
         await record_store_call(
             tx,
-            submission.call,
-            delivery_id=delivery_id,
-            type=EventType.ORDER_PLACE,
-            body=body,
-            results=(),
-            status=DeliveryStatus.PENDING,
-            now=order.created_at,
-            order_id=order.id,
-            order_content=order.content,
-            give_up_at=give_up_at,
-            payment=sealed,
+            CallRecord(
+                call=submission.call,
+                id=delivery_id,
+                type=EventType.ORDER_PLACE,
+                body=body,
+                status=DeliveryStatus.PENDING,
+                at=order.created_at,
+                order_id=order.id,
+                order_content=order.content,
+                give_up_at=give_up_at,
+                payment=sealed,
+            ),
         )
         return submission
 
@@ -315,15 +321,17 @@ class Submitter(Struct, frozen=True):
             return
         await record_store_call(
             tx,
-            call,
-            delivery_id=self.new_id(),
-            type=EventType.ORDER_PLACE,
-            body=without_payment(call.body),
-            results=outcome.calls,
-            order_id=before.id,
-            order_content=before.content,
-            status=status,
-            now=now,
+            CallRecord(
+                call=call,
+                id=self.new_id(),
+                type=EventType.ORDER_PLACE,
+                body=without_payment(call.body),
+                results=outcome.calls,
+                order_id=before.id,
+                order_content=before.content,
+                status=status,
+                at=now,
+            ),
         )
 
 

@@ -15,7 +15,7 @@ from mercato.features.orders.tokens import OrderTokens, digest_of
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import VALIDATION_BYTES, StorageQuota
 from mercato.features.webhooks.calls import StoreCalls
-from mercato.features.webhooks.deliveries import record_store_call
+from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall, envelope
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
@@ -131,13 +131,15 @@ class Validations(Struct, frozen=True):
             await self.quota.take(tx, caller.partner_id, size, now=now)
             await record_store_call(
                 tx,
-                call,
-                delivery_id=self.new_id(),
-                type=EventType.ORDER_VALIDATE,
-                body=call.body,
-                results=(called,),
-                status=DeliveryStatus.FAILED,
-                now=now,
+                CallRecord(
+                    call=call,
+                    id=self.new_id(),
+                    type=EventType.ORDER_VALIDATE,
+                    body=call.body,
+                    results=(called,),
+                    status=DeliveryStatus.FAILED,
+                    at=now,
+                ),
             )
         return problem
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 from sqlalchemy import Row
 
@@ -32,7 +32,7 @@ from mercato_contract.webhooks import (
     WebhookDeliveryPage,
     WebhookDeliveryQuery,
 )
-from mercato_contract.wire import instant
+from mercato_contract.wire import instant, redacted
 
 _COPIED: Final = (
     "id",
@@ -49,49 +49,53 @@ _COPIED: Final = (
 # --- calls to stores --------------------------------------------------------------------------------------
 
 
-async def record_store_call(
-    tx: Write,
-    call: StoreCall,
-    *,
-    delivery_id: UUID,
-    type: str,  # noqa: A002  # the envelope's own word
-    body: bytes,
-    results: Sequence[CallResult],
-    status: DeliveryStatus,
-    now: datetime,
-    order_id: UUID | None = None,
-    order_content: bytes = b"",
-    give_up_at: datetime | None = None,
-    payment: bytes | None = None,
-) -> None:
-    """Write a call to a store (`order.validate`, `order.place`) into its partner's log; the sender never sends it.
+@redacted("body", "payment")
+class CallRecord(Struct, frozen=True, kw_only=True):
+    """A call to a store as its partner's log has it from `at` on.
 
-    `body` is what the partner may read later: without the payment. A call that is written before it is made has
-    `give_up_at`, and its payment, sealed, until it has ended.
+    `body` is what the partner may read later: without the payment, and stored with its order's content as its base.
+    A call that is written before it is made has `give_up_at`, and its payment, sealed, until it has ended.
     """
-    attempts = [result for result in results if result.was_sent]
+
+    id: UUID
+    type: EventType
+    call: StoreCall
+    body: bytes
+    status: DeliveryStatus
+    at: datetime
+    results: Sequence[CallResult] = ()
+    order_id: UUID | None = None
+    order_content: bytes = b""
+    give_up_at: datetime | None = None
+    payment: bytes | None = None
+
+
+async def record_store_call(tx: Write, record: CallRecord) -> None:
+    """Write a call to a store into its partner's log; the sender never sends it."""
+    call = record.call
+    attempts = [result for result in record.results if result.was_sent]
     delivery = NewDelivery(
-        id=delivery_id,
+        id=record.id,
         partner_id=call.partner_id,
         surface=Surface.COMMERCE,
         store_id=call.store_id,
-        order_id=order_id,
-        type=type,
+        order_id=record.order_id,
+        type=record.type,
         webhook_id=call.webhook_id,
         url=call.url,
-        body=compress(body, base=order_content),
+        body=compress(record.body, base=record.order_content),
         traceparent=call.traceparent,
-        partition=partition_of(order_id or call.webhook_id),
-        status=status,
-        error=_last_error(results, status),
+        partition=partition_of(record.order_id or call.webhook_id),
+        status=record.status,
+        error=_last_error(record.results, record.status),
         attempts=len(attempts),
-        created_at=now,
-        updated_at=now,
-        give_up_at=give_up_at,
-        payment=payment,
+        created_at=record.at,
+        updated_at=record.at,
+        give_up_at=record.give_up_at,
+        payment=record.payment,
     )
     queries.insert_delivery(tx, delivery)
-    insert_attempts(tx, delivery_id, attempts)
+    insert_attempts(tx, record.id, attempts)
 
 
 async def update_store_call(

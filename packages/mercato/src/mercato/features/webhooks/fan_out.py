@@ -3,13 +3,12 @@
 Whoever causes an event doesn't wait for it, however many endpoints there are.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import and_, select, tuple_
+from sqlalchemy import Text, and_, bindparam, literal_column, select
 
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
@@ -22,27 +21,36 @@ from mercato.features.webhooks.queries import NewDelivery, insert_deliveries
 from mercato.features.webhooks.tables import endpoints as failing
 from mercato.platform.clock import new_id
 from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.types import Id
 from mercato.platform.telemetry import tracing
 from mercato_contract.webhooks import DeliveryStatus
 
 _e = webhook_endpoints.c
-_ENDPOINTS: Final = (
+_ENDPOINTS: Final = prepared(
     select(_e.id, _e.partner_id, _e.surface, _e.url, _e.types, _e.store_ids, failing.c.disabled_reason)
     .join(failing, and_(failing.c.partner_id == _e.partner_id, failing.c.url == _e.url), isouter=True)
-    .where(_e.enabled)
+    .where(
+        _e.partner_id == bindparam("where_partner", type_=Id),
+        _e.surface == bindparam("where_surface", type_=Text),
+        _e.enabled,
+    )
     .order_by(_e.id)
 )
+_ANY_ENDPOINT: Final = prepared(select(_e.id).limit(literal_column("1")))
 
 
-async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> None:
-    """Enqueue what these new events send to webhook endpoints, in their order.
+async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> int:
+    """Enqueue what these new events send to webhook endpoints, in their order; return how many deliveries.
 
     One job is enqueued for each endpoint and partition, whose run sends all that is due. An endpoint that is disabled
     after failures gets failed deliveries, so that they can be redelivered.
     """
+    if await tx.scalar(_ANY_ENDPOINT) is None:
+        return 0
     by_feed = await _list_endpoints(tx, {(row.partner_id, row.surface) for row in written})
     if not by_feed:
-        return
+        return 0
     wanted = [row for row in written if (row.partner_id, row.surface) in by_feed]
     ids = [row.event_id for row in wanted]
     found = {
@@ -72,14 +80,19 @@ async def fan_out(tx: Write, written: Sequence[AnyRow], now: datetime) -> None:
         deliveries.append(_delivery(row, event, endpoint, delivery_id, partition, due, now=now))
     if deliveries:
         await insert_deliveries(tx, deliveries)
+    return len(deliveries)
 
 
-async def _list_endpoints(tx: Read, feeds: set[tuple[UUID, str]]) -> dict[tuple[UUID, str], list[AnyRow]]:
+async def _list_endpoints(tx: Read, feeds: set[tuple[UUID, str]]) -> dict[tuple[UUID, str], Sequence[AnyRow]]:
     """Return the enabled endpoints of these feeds."""
-    by_feed: dict[tuple[UUID, str], list[AnyRow]] = defaultdict(list)
-    for row in await tx.all(_ENDPOINTS.where(tuple_(_e.partner_id, _e.surface).in_(sorted(feeds)))):
-        by_feed[row.partner_id, row.surface].append(row)
-    return by_feed
+    # One after the other: most transactions have events of one feed or two, and a prepared statement is cheap.
+    found = {
+        (partner_id, surface): await tx.all(
+            _ENDPOINTS, {"where_partner": partner_id, "where_surface": surface}
+        )
+        for partner_id, surface in sorted(feeds)
+    }
+    return {feed: rows for feed, rows in found.items() if rows}
 
 
 def _delivery(

@@ -18,7 +18,7 @@ from sqlalchemy import Integer, bindparam, literal_column, select
 
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.tables import partners
-from mercato.features.webhooks.deliveries import record_store_call
+from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.retention import delete_validations
 from mercato.features.webhooks.tables import answered_validations
@@ -99,13 +99,15 @@ async def _write(tx: Write, waiting: Sequence[AnsweredValidation]) -> None:
     for row in rows:
         await record_store_call(
             tx,
-            row.call,
-            delivery_id=row.id,
-            type=EventType.ORDER_VALIDATE,
-            body=row.call.body,
-            results=(row.result,),
-            status=DeliveryStatus.SUCCEEDED,
-            now=row.at,
+            CallRecord(
+                call=row.call,
+                id=row.id,
+                type=EventType.ORDER_VALIDATE,
+                body=row.call.body,
+                results=(row.result,),
+                status=DeliveryStatus.SUCCEEDED,
+                at=row.at,
+            ),
         )
         known = {
             "delivery_id": row.id,
