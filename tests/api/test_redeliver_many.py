@@ -1,5 +1,6 @@
 """Many deliveries are sent again with one request: in the background, the oldest first."""
 
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import redelivery
 from mercato.features.webhooks.redelivery import KIND
 from mercato.platform import clock
+from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
 from mercato_contract.wire import rfc3339
 
@@ -148,3 +150,20 @@ async def test_a_sixth_request_waits_for_the_others(here: Trade, monkeypatch: py
     assert int(reply.headers["Retry-After"]) > 0
     async with here.mercato.app.db.read() as tx:
         assert await tx.all(select(jobs.c.id).where(jobs.c.kind == KIND)) == []
+
+
+async def test_what_is_counted_keeps_nobody_else_from_writing(here: Trade, monkeypatch: pytest.MonkeyPatch):
+    await here.placed()
+    await ids_of(here, "/events", count=1)
+    writes: list[str] = []
+    write = Database.write
+
+    def count(self: Database) -> Any:
+        writes.append(sys._getframe(1).f_globals["__name__"])
+        return write(self)
+
+    monkeypatch.setattr(Database, "write", count)
+    assert await redeliver(here, types=["ping"]) == 0
+    monkeypatch.setattr(redelivery, "MAX_REDELIVERIES", 0)
+    assert (await here.front.post(MANY, {"since": ago(hours=1)})).status == 422
+    assert redelivery.__name__ not in writes

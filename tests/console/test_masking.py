@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import select
-from tests.api.trade import PLACE, Trade, tea, trade
+from tests.api.trade import MERCHANT, PLACE, Trade, tea, trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.partners.test_commands import Shell, shell
@@ -100,9 +100,16 @@ async def happen(deal: Trade) -> None:
         "events": echo_and_fail,
         "order-cancelled": echo_and_fail,
     }
+    endpoint = {"url": f"{deal.shop.base}/endpoint", "types": ["order.adjusted"]}
+    assert (await deal.front.post("/v1/marketfront/webhook-endpoints", endpoint)).status == 200
     cancelled = await deal.placed(marked(deal))
     assert (await deal.update(cancelled, status="confirmed")).status == 200
     reason = "Mr Zqlast (+15557778899, Zqnote at the counter) doesn't answer"
+    adjustment = {"type": "refund", "amount": "0.10", "reason": reason}
+    headers = {"Idempotency-Key": str(uuid4())}
+    path = f"{MERCHANT}/{cancelled['orderId']}/adjustments"
+    assert (await deal.pos.post(path, adjustment, headers=headers)).status == 201
+    assert (await deal.pos.post(path, adjustment | {"amount": reason}, headers=headers)).status == 422
     assert (await deal.update(cancelled, state="cancelled", cancelReason=reason)).status == 200
     given_up = await deal.placed(marked(deal))
     await deal.mercato.app.orders.cancel(UUID(given_up["orderId"]), reason="Fraud")

@@ -5,6 +5,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.calibration import cpu_within
 from tests.discovery.store_index import StoreIndex
 
 from mercato.features.catalogs.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
@@ -220,3 +221,30 @@ async def test_a_query_of_many_long_words_is_forgiven_in_the_first_three(index: 
     assert await index.names(query="alpho brava charly delta") == []
     assert await index.names(query="alpho brava charlee delta") == ["Alpha Bravo Charlie Delta"]
     assert await index.names(query="alpho brava charlee delto") == []
+
+
+def _letters(first: int, count: int, length: int) -> str:
+    return "".join(chr(first + 5 * at % count) for at in range(length))
+
+
+LONG = {
+    "Latin": " ".join(letter * 60 for letter in "abc"),
+    "accents": " ".join(letter * 60 for letter in "éжб"),
+    "Cyrillic": " ".join(_letters(0x430 + at, 24, 24) for at in range(3)),
+    "letters of four bytes": " ".join(_letters(0x1E922 + at, 30, 24) for at in range(3)),
+    "many alphabets": "".join("aжγհאبაᎠⲁꙁ"[at % 10] for at in range(24)),
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+async def test_a_search_of_the_longest_words_is_answered_at_a_bounded_cost(index: StoreIndex, text: str):
+    await index.put("Margherita", items=[])
+    assert await index.names(query="margerita") == ["Margherita"]
+    with cpu_within(20):
+        assert await index.names(query=text) == []
+
+
+async def test_a_word_of_more_than_24_letters_is_not_forgiven(index: StoreIndex):
+    await index.put_all((name, None, {"items": []}) for name in ("a" * 24, "b" * 25))
+    assert await index.names(query="a" * 23 + "x") == ["a" * 24]
+    assert await index.names(query="b" * 24 + "x") == []

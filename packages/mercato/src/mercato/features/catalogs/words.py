@@ -27,6 +27,12 @@ MAX_BYTES: Final = 400_000
 MIN_FORGIVEN: Final = 5
 """Letters of the shortest word in which one letter may be wrong, as it is searched or as it is stored."""
 
+MAX_FORGIVEN: Final = 24
+"""Letters of the longest such word as it is searched: hardly any name of a dish has more."""
+
+MAX_VARIANTS: Final = 2000
+"""Variants of all words of one query. PostgreSQL takes the square of their number in time, and at most a megabyte."""
+
 _LATIN: Final = "abcdefghijklmnopqrstuvwxyz"
 
 _BLOCK: Final = 128
@@ -147,14 +153,18 @@ def terms_of(query: str) -> list[Term]:
     return list(terms)
 
 
-def variants_of(word: str) -> tuple[str, ...]:
+def variants_of(word: str, *, most: int = MAX_VARIANTS) -> tuple[str, ...]:
     """Return the words that differ from a normalized one in a letter: missing, added or changed.
 
-    There are none if both words would be shorter than MIN_FORGIVEN, or if the word is a number.
+    There are none if both words would be shorter than MIN_FORGIVEN, if the word is a number or longer than
+    MAX_FORGIVEN, or if there were more than `most`.
     """
-    if len(word) < MIN_FORGIVEN - 1 or word.isdecimal():
+    if not MIN_FORGIVEN - 1 <= len(word) <= MAX_FORGIVEN or word.isdecimal():
         return ()
     letters = _alphabet_of(word)
+    # Counted before they are made: letters of many alphabets have a hundred thousand variants.
+    if (2 * len(word) + 1) * len(letters) + len(word) > most:
+        return ()
     at_each = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     found = [start + letter + end for start, end in at_each for letter in letters]
     if len(word) >= MIN_FORGIVEN:

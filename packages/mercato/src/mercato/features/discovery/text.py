@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.model import Windows
-from mercato.features.catalogs.words import MIN_PREFIX, Term, terms_of, variants_of, words_of
+from mercato.features.catalogs.words import MAX_VARIANTS, MIN_PREFIX, Term, terms_of, variants_of, words_of
 from mercato.features.discovery.places import COLUMNS, Circle, cell_of
 from mercato.platform.db.types import Dialect
 from mercato_contract.wire import Wire
@@ -68,8 +68,8 @@ MAX_CELLS: Final = 64
 """Cells of a coarse grid that one question names; a circle that covers more uses the coarser grid, or none."""
 
 
-MAX_FORGIVEN: Final = 3
-"""Words of one query in which a letter may be wrong: each is looked up in some hundred variants."""
+MAX_WORDS_FORGIVEN: Final = 3
+"""Words of one query in which a letter may be wrong: each is looked up in some hundred variants, of MAX_VARIANTS."""
 
 
 class TextQuery(NamedTuple):
@@ -97,10 +97,10 @@ class TextQuery(NamedTuple):
     def forgiving(self) -> "TextQuery | None":
         """The same query with one letter wrong in each of its first long words; None if it has none."""
         terms = []
-        forgiven = 0
+        forgiven, most = 0, MAX_VARIANTS
         for term in self.terms:
-            variants = variants_of(term.text) if forgiven < MAX_FORGIVEN else ()
-            forgiven += bool(variants)
+            variants = variants_of(term.text, most=most) if forgiven < MAX_WORDS_FORGIVEN else ()
+            forgiven, most = forgiven + bool(variants), most - len(variants)
             terms.append(term._replace(variants=variants))
         return self._replace(terms=tuple(terms)) if forgiven else None
 

@@ -18,7 +18,7 @@ from mercato.features.webhooks.queries import find_row_of
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.audit import audit
-from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Conflict, RateLimited, ValidationFailed
 from mercato.platform.jobs import Handler, Job, Settled, enqueue, finish
 from mercato.platform.jobs import Outcome as JobOutcome
@@ -105,34 +105,38 @@ class Redeliveries(Struct, frozen=True):
 
         Raises ValidationFailed, UnknownStore, EndpointNotFound, and RateLimited while too many are under way.
         """
-        async with self.db.write() as tx:
+        # Counted first: on SQLite all other partners wait for a write transaction, and this may read every delivery.
+        async with self.db.read() as tx:
             job = await self._job(tx, caller, request)
             wanted = select(deliveries.c.id).where(*job.conditions()).limit(MAX_REDELIVERIES + 1)
             count: int = await tx.scalar(select(func.count()).select_from(wanted.subquery()))
-            if count > MAX_REDELIVERIES:
-                raise ValidationFailed.at(
-                    "/since",
-                    f"More than {MAX_REDELIVERIES} deliveries match. Send fewer at a time: narrow since and until.",
-                )
-            for slot in range(AT_ONCE if count else 0):
-                mine = replace(job, slot=slot)
-                if await enqueue(
-                    tx,
-                    KIND,
-                    mine,
-                    ordering_key=mine.ordering_key,
-                    dedup=mine.dedup,
-                    group=mine.partner_id.hex,
-                ):
-                    break
-            else:
-                if count:
-                    raise RateLimited(
-                        f"{AT_ONCE} redeliveries of this account are under way. Repeat this one when they have ended.",
-                        retry_after=RETRY_SECONDS,
-                    )
-            await audit(tx, "deliveries", partner_id=caller.partner_id, detail={"redelivered": count})
+        if count > MAX_REDELIVERIES:
+            raise ValidationFailed.at(
+                "/since",
+                f"More than {MAX_REDELIVERIES} deliveries match. Send fewer at a time: narrow since and until.",
+            )
+        if count:
+            async with self.db.write() as tx:
+                await self._enqueue(tx, job)
+                await audit(tx, "deliveries", partner_id=caller.partner_id, detail={"redelivered": count})
         return RedeliverAccepted(count=count)
+
+    async def _enqueue(self, tx: Write, job: RedeliverJob) -> None:
+        for slot in range(AT_ONCE):
+            mine = replace(job, slot=slot)
+            if await enqueue(
+                tx,
+                KIND,
+                mine,
+                ordering_key=mine.ordering_key,
+                dedup=mine.dedup,
+                group=mine.partner_id.hex,
+            ):
+                return
+        raise RateLimited(
+            f"{AT_ONCE} redeliveries of this account are under way. Repeat this one when they have ended.",
+            retry_after=RETRY_SECONDS,
+        )
 
     async def _job(self, tx: Read, caller: Caller, request: RedeliverRequest) -> RedeliverJob:
         now = self.clock()
