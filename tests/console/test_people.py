@@ -26,6 +26,7 @@ from mercato.features.sign_in.model import Person
 from mercato.features.sign_in.roles import OPERATOR_ROLES, Role
 from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
+from mercato.platform.errors import Conflict
 
 INVITE = "Invite person"
 ADD = "Add passkey"
@@ -181,6 +182,26 @@ async def test_of_two_who_accept_one_invitation_at_once_one_is_signed_in(mercato
     assert sorted(page.status for _, page in both) == [200, 410]
     async with mercato.app.db.read() as tx:
         assert len(await people.list_people(tx, made.id)) == 1
+
+
+@pytest.mark.parametrize("is_operator", [False, True])
+async def test_of_invitations_at_the_same_time_only_so_many_happen_as_the_account_has_room(
+    mercato: Service, is_operator: bool, monkeypatch: pytest.MonkeyPatch
+):
+    account = None if is_operator else (await mercato.partner())[0].id
+    await enter_as_person(mercato, Role.SUPPORT, account)
+    monkeypatch.setattr(people, "MAX_PEOPLE", 3)
+
+    async def invite_one(number: int) -> bool:
+        try:
+            async with mercato.app.db.write() as tx:
+                name, now = f"Person {number}", clock.now()
+                await people.invite(tx, account, name=name, role=Role.SUPPORT, created_by="cli:anna", now=now)
+        except Conflict:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*map(invite_one, range(8)))) == 2
 
 
 async def test_names_are_told_apart_within_an_account_and_shown_as_text(mercato: Service):
