@@ -23,9 +23,10 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.queries import find_prefixes
 from mercato.features.sign_in import people
 from mercato.features.sign_in.model import Person
-from mercato.features.sign_in.roles import Role
+from mercato.features.sign_in.roles import OPERATOR_ROLES, Role
 from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
+from mercato.platform.errors import Conflict
 
 INVITE = "Invite person"
 ADD = "Add passkey"
@@ -183,6 +184,26 @@ async def test_of_two_who_accept_one_invitation_at_once_one_is_signed_in(mercato
         assert len(await people.list_people(tx, made.id)) == 1
 
 
+@pytest.mark.parametrize("is_operator", [False, True])
+async def test_of_invitations_at_the_same_time_only_so_many_happen_as_the_account_has_room(
+    mercato: Service, is_operator: bool, monkeypatch: pytest.MonkeyPatch
+):
+    account = None if is_operator else (await mercato.partner())[0].id
+    await enter_as_person(mercato, Role.SUPPORT, account)
+    monkeypatch.setattr(people, "MAX_PEOPLE", 3)
+
+    async def invite_one(number: int) -> bool:
+        try:
+            async with mercato.app.db.write() as tx:
+                name, now = f"Person {number}", clock.now()
+                await people.invite(tx, account, name=name, role=Role.SUPPORT, created_by="cli:anna", now=now)
+        except Conflict:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*map(invite_one, range(8)))) == 2
+
+
 async def test_names_are_told_apart_within_an_account_and_shown_as_text(mercato: Service):
     client = (await mercato.partner())[1]
     owner, _ = await enter_as_partner(mercato, client)
@@ -302,6 +323,24 @@ async def test_support_sees_and_ends_its_own_sessions_alone(mercato: Service):
     await eve.post("/console/account/sessions/end")
     assert (await again.open("/console/account")).status == 401
     assert (await owner.open("/console/account")).status == 200
+
+
+@pytest.mark.parametrize("is_operator", [False, True])
+async def test_support_ends_no_invitation_of_its_account(mercato: Service, is_operator: bool):
+    account = None if is_operator else (await mercato.partner())[0].id
+    manager, _ = await enter_as_person(mercato, OPERATOR_ROLES[0] if is_operator else Role.MANAGER, account)
+    support, _ = await enter_as_person(mercato, Role.SUPPORT, account, name="Sue Support")
+    link = await invite(manager, "Ann", "support")
+    page = await support.open("/console/account/sessions/end")
+    assert "Everybody" not in page.text
+    await support.press(page, "Confirm")
+    assert (await support.open("/console/account")).status == 401
+    joined, _ = await join(mercato, link, new_authenticator(mercato))
+    assert (await joined.open("/console/account")).status == 200
+    other = await invite(manager, "Bob", "support")
+    await manager.post("/console/account/sessions/end")
+    refused = await Browser(mercato.base, mercato.session).open(other)
+    assert refused.heading == "This invitation has expired"
 
 
 async def test_people_are_deleted_with_their_partner(mercato: Service):

@@ -59,6 +59,12 @@ async def end_session(visit: Visit) -> Done:
 
 
 async def _ask_to_end_all(visit: Visit) -> Question:
+    if not visit.may(Permission.SEE_PEOPLE):
+        return Question(
+            "End your sessions?",
+            "You are signed out everywhere at once, also here. Your passkeys stay valid: you can sign in again.",
+            back=ACCOUNT,
+        )
     its = "this store" if visit.store_id is not None else "this account"
     return Question(
         "End all sessions?",

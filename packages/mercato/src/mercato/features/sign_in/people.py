@@ -83,6 +83,9 @@ async def invite(
     if role not in roles_of(partner_id):
         words = ", ".join(one.words for one in roles_of(partner_id))
         raise ValidationFailed.at("/role", f"This account has the roles {words}.")
+    # Two at once would otherwise both find that there is room: here they wait for each other.
+    first = select(console_people.c.id).where(_account(partner_id)).order_by(console_people.c.id).limit(1)
+    await tx.first(first.with_for_update())
     count = await tx.scalar(select(func.count()).select_from(console_people).where(_account(partner_id)))
     if count >= MAX_PEOPLE:
         raise Conflict(f"This account has {MAX_PEOPLE} people, which is the limit. Remove one first.")

@@ -197,7 +197,8 @@ async def end_all_sessions(
 ) -> int:
     """End the partner's sessions, None for the operators', and withdraw its unused links; return how many ended.
 
-    With `seen_by` those that the session sees: itself, too. Invitations end with those of the whole account.
+    With `seen_by` those that the session sees: itself, too. Invitations end with those of the whole account, if the
+    session may change its people.
     """
     # The links first: a session that one of them begins in the meantime ends with the others.
     for table, usable in (
@@ -205,7 +206,11 @@ async def end_all_sessions(
         (console_sessions, console_sessions.c.expires_at > now),
     ):
         ended = await tx.execute(delete(table).where(*_of_account(partner_id, seen_by, table), usable))
-    if seen_by is None or (seen_by.grant.store_id is None and seen_by.only_surface is None):
+    if seen_by is None or (
+        seen_by.may(Permission.CHANGE_PEOPLE)
+        and seen_by.grant.store_id is None
+        and seen_by.only_surface is None
+    ):
         await tx.execute(
             update(console_people)
             .where(
