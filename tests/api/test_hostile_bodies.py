@@ -193,7 +193,7 @@ def test_a_payment_as_large_as_an_order_costs_less_than_nine_plain_decodings(num
 def test_a_number_where_none_is_allowed_is_not_converted():
     numbers = b",".join([b"9" * 4000] * 260)
     problem = refused("addCartItem", body := b'{"item":{"modifierGroups":[%s]}}' % numbers)
-    assert "0 must be an object, not a number." in {fault.message for fault in problem.errors}
+    assert "modifierGroups[0] must be an object, not a number." in {fault.message for fault in problem.errors}
     assert decodings_to_read(read_by("addCartItem"), body) < 1.5
 
 

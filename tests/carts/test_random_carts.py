@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.carts.random_store import RandomStore, count
@@ -199,6 +199,7 @@ def test_random_carts_are_both_valid_and_invalid():
 
 @QUICK
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
+@example(seed=7812624, careless=1.0)  # more unavailable modifiers than faults are reported
 def test_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, careless: float):
     check_price(seed, careless)
 

@@ -170,7 +170,8 @@ def _refuse(faults: Sequence[OrderError]) -> None:
     """Raise the problem that lists the faults, if any: 400 if something is unavailable, else 422."""
     if not faults:
         return
-    detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
+    count = str(len(faults)) if len(faults) < MAX_FAULTS else f"{MAX_FAULTS} or more"
+    detail = faults[0].message if len(faults) == 1 else f"{count} faults in the cart: see errors."
     unavailable = next((fault for fault in faults if fault.code == UNAVAILABLE), None)
     listed = list(faults[:MAX_FAULTS])
     if unavailable is None:

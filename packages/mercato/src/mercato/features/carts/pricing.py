@@ -385,6 +385,8 @@ class _Pricing:
         )
 
     def _note_fault(self, fault: Fault) -> None:
-        # A line has only a few unavailable items, and they determine the status. Broken rules may be any number.
-        if fault.code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
+        if len(self.faults) < MAX_FAULTS:
             self.faults.append(fault)
+        elif fault.code == UNAVAILABLE != self.faults[-1].code:
+            # What is unavailable determines the status, so that some of it is among the faults that are reported.
+            self.faults[-1] = fault

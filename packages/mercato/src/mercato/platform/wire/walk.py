@@ -300,7 +300,8 @@ class _Walk:
             return []
         self._length(len(entries), kind, pointer, name, "entries")
         return [
-            self.value(entry, kind.item_type, f"{pointer}/{i}", str(i)) for i, entry in enumerate(entries)
+            self.value(entry, kind.item_type, f"{pointer}/{i}", f"{name}[{i}]")
+            for i, entry in enumerate(entries)
         ]
 
     def _dict(self, text: bytes, kind: info.DictType, pointer: str, name: str) -> dict[str, Any]:
