@@ -148,7 +148,9 @@ def _adds_up(order: dict[str, Any]) -> bool:
         return True
     refunded = sum(Decimal(one["amount"]) for one in order["adjustments"])
     amounts = order["amounts"]
-    return Decimal(amounts["total"]) - refunded == Decimal(amounts["totalAfterAdjustments"])
+    return Decimal(amounts["total"]) - refunded == Decimal(
+        amounts.get("totalAfterAdjustments", amounts["total"])
+    )
 
 
 async def _read_store(records: ServiceRecords, shop: Shop, merchant: Partner, front: Partner) -> None:

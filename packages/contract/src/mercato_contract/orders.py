@@ -485,11 +485,12 @@ class OrderAdjustment(Wire, kw_only=True):
 class OrderAmounts(Amounts, kw_only=True):
     """The amounts of a placed order. `total` is what it was placed for, and never changes.
 
-    `totalAfterAdjustments` = total - refunds + fees + substitutions of the order's `adjustments`.
+    `totalAfterAdjustments` = total - refunds + fees + substitutions of the order's `adjustments`. It is absent while
+    there are none, so that an order has the amounts that Validate answered and the store was sent.
     """
 
     total_after_adjustments: (
-        Annotated[Amount, Meta(description="Absent only in events of an earlier release.")] | UnsetType
+        Annotated[Amount, Meta(description="Absent while the order has no adjustments.")] | UnsetType
     ) = UNSET
 
 

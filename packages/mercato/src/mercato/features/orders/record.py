@@ -288,7 +288,7 @@ def commerce_order_of(row: OrderRow) -> CommerceOrder:
 
 
 def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row: OrderRow) -> _Order:
-    after = row.amounts.total
+    after: str | UnsetType = UNSET
     if row.adjustments is not None:
         after = to_text(row.total_after_adjustments, row.currency)
     return kind(
@@ -316,8 +316,8 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
     )
 
 
-def order_amounts(amounts: Amounts, *, after_adjustments: str) -> OrderAmounts:
-    """Return an order's amounts with what it costs now."""
+def order_amounts(amounts: Amounts, *, after_adjustments: str | UnsetType = UNSET) -> OrderAmounts:
+    """Return an order's amounts, with what it costs now if it was adjusted."""
     return OrderAmounts(**asdict(amounts), total_after_adjustments=after_adjustments)
 
 

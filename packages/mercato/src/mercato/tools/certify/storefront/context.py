@@ -107,7 +107,7 @@ class StorefrontContext(ReceiverContext):
             cart=storefront_cart(priced.cart),
             client_context=CONTEXT,
             fulfillment=priced.fulfillment,
-            amounts=order_amounts(priced.amounts, after_adjustments=priced.amounts.total),
+            amounts=order_amounts(priced.amounts),
             customer=CUSTOMER,
             created_at=now,
             updated_at=now,
