@@ -141,7 +141,7 @@ def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: M
     origin = Origin(removed=path[0]) if len(path) == 1 else Origin()
     _refuse([fault.error(origin) for fault in priced.overflows])
     # Pointers are into the returned cart.
-    return _respond(priced, menu, errors=tuple(fault.error() for fault in priced.faults[:MAX_FAULTS]))
+    return _respond(priced, menu, errors=tuple(fault.error() for fault in priced.faults))
 
 
 def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:

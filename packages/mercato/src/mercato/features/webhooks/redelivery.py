@@ -63,14 +63,12 @@ class RedeliverJob(Wire, frozen=True):
     """Whether only deliveries to the event URL, or to stores' webhook URLs, are meant."""
     status: DeliveryStatus | None = None
 
-    @property
-    def ordering_key(self) -> str:
-        """One request of an account after the other."""
-        return f"redeliver:{self.partner_id.hex}:{self.surface}"
-
-    @property
-    def dedup(self) -> str:
-        return f"{self.ordering_key}:{self.slot}"
+    async def enqueue(self, tx: Write, *, run_at: timedelta | None = None) -> bool:
+        """Enqueue it after those of its account; return False if its slot is taken."""
+        key, group = f"redeliver:{self.partner_id.hex}:{self.surface}", self.partner_id.hex
+        dedup = f"{key}:{self.slot}"
+        job = await enqueue(tx, KIND, self, run_at=run_at, ordering_key=key, dedup=dedup, group=group)
+        return job is not None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
@@ -123,15 +121,7 @@ class Redeliveries(Struct, frozen=True):
 
     async def _enqueue(self, tx: Write, job: RedeliverJob) -> None:
         for slot in range(AT_ONCE):
-            mine = replace(job, slot=slot)
-            if await enqueue(
-                tx,
-                KIND,
-                mine,
-                ordering_key=mine.ordering_key,
-                dedup=mine.dedup,
-                group=mine.partner_id.hex,
-            ):
+            if await replace(job, slot=slot).enqueue(tx):
                 return
         raise RateLimited(
             f"{AT_ONCE} redeliveries of this account are under way. Repeat this one when they have ended.",
@@ -204,15 +194,7 @@ class Redeliveries(Struct, frozen=True):
             await finish(tx, job)
             if len(ids) == BATCH:
                 rest = replace(work, first=UUID(int=ids[-1].int + 1))
-                await enqueue(
-                    tx,
-                    KIND,
-                    rest,
-                    run_at=PAUSE,
-                    ordering_key=rest.ordering_key,
-                    dedup=rest.dedup,
-                    group=rest.partner_id.hex,
-                )
+                await rest.enqueue(tx, run_at=PAUSE)
         return Settled()
 
 
