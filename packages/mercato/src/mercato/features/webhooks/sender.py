@@ -244,7 +244,7 @@ class Sender:
         """Return the handler of the kind `KIND`.
 
         `concurrency` limits the calls of one worker; `per_partner` those of a partner over all workers, so that one
-        with many dead receivers can't hold every slot until they time out.
+        with many dead receivers can't hold every slot until they time out. The partner's addresses share those.
         """
         return Handler(
             fn=self.handle,
@@ -253,6 +253,7 @@ class Sender:
             concurrency=concurrency,
             group_concurrency=per_partner,
             coalesces=True,
+            partitions=True,
             on_dead=self.give_up,
         )
 
