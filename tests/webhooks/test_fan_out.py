@@ -13,7 +13,7 @@ from tests.servers import Peer, Request, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, working
 
-from mercato.features.events.sequencer import number
+from mercato.features.events.sequencer import WrittenEvent, number
 from mercato.features.events.tables import event_positions
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.attempts import list_due
@@ -22,7 +22,7 @@ from mercato.features.webhooks.model import PARTITIONS, DeliverJob
 from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now
-from mercato.platform.db.engine import AnyRow, Write
+from mercato.platform.db.engine import Write
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import WebhookEndpointRequest
 
@@ -62,8 +62,8 @@ async def test_an_event_is_fanned_out_once_whatever_fails_in_between(harness: Ha
     await register(harness)
     written = await write(harness, 3)
 
-    async def killed(tx: Write, rows: Sequence[AnyRow], at: datetime) -> int:
-        await fan_out(tx, rows, at)
+    async def killed(tx: Write, rows: Sequence[WrittenEvent], after: int, at: datetime) -> int:
+        await fan_out(tx, rows, after, at)
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
