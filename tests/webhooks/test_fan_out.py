@@ -17,8 +17,8 @@ from mercato.features.events.sequencer import WrittenEvent, number
 from mercato.features.events.tables import event_positions
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.attempts import list_due
-from mercato.features.webhooks.fan_out import fan_out
 from mercato.features.webhooks.model import PARTITIONS, DeliverJob
+from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now

@@ -13,9 +13,8 @@ from tests.webhooks.harness import TOKEN, Harness, job_of
 
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import attempts, deliveries
-from mercato.features.webhooks.errors import DeliveryNotFound
-from mercato.features.webhooks.model import CallResult
-from mercato.features.webhooks.retention import delete_of_orders, prune
+from mercato.features.webhooks.model import CallResult, DeliveryNotFound
+from mercato.features.webhooks.queries import delete_of_orders, prune_deliveries
 from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.features.webhooks.tables import delivery_attempts
 from mercato.platform import errors
@@ -188,8 +187,8 @@ async def test_old_deliveries_are_deleted_with_their_attempts_but_never_a_pendin
         await harness.attempt()
     pending = await harness.push(NOWHERE)
     async with harness.db.write() as tx:
-        assert await prune(tx, before=harness.now - timedelta(days=30)) == 0
-        assert await prune(tx, before=harness.now + timedelta(days=30), limit=500) == 1
+        assert await prune_deliveries(tx, before=harness.now - timedelta(days=30)) == 0
+        assert await prune_deliveries(tx, before=harness.now + timedelta(days=30), limit=500) == 1
         assert await tx.scalar(select(func.count()).select_from(delivery_attempts)) == 0
         left = await tx.all(select(delivery_rows.c.id))
     assert [row.id for row in left] == [pending] != [done]

@@ -56,7 +56,7 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
-from mercato.features.webhooks.fan_out import fan_out
+from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender

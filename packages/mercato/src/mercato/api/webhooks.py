@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from mercato.features.requests.log import list_own_requests
 from mercato.features.webhooks import deliveries, partner_endpoints
-from mercato.features.webhooks.errors import DeliveryNotFound, EndpointNotFound, UnknownStore
+from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound, UnknownStore
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation

@@ -15,7 +15,7 @@ from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Vis
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
-from mercato.features.webhooks.errors import DeliveryNotFound
+from mercato.features.webhooks.model import DeliveryNotFound
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed

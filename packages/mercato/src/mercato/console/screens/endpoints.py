@@ -9,8 +9,8 @@ from mercato.console.screen import PARTNERS, Done, Page, Question, Screens, Visi
 from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
-from mercato.features.webhooks.errors import EndpointNotFound
-from mercato.features.webhooks.partner_endpoints import TYPES, get_endpoint, list_endpoints
+from mercato.features.webhooks.model import TYPES, EndpointNotFound
+from mercato.features.webhooks.partner_endpoints import get_endpoint, list_endpoints
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry import tracing
 from mercato_contract.pages import PAGE, Cursor

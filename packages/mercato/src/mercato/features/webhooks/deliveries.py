@@ -14,8 +14,7 @@ from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks import endpoints, queries
 from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts, insert_next_attempts
-from mercato.features.webhooks.errors import DeliveryNotFound
-from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
+from mercato.features.webhooks.model import CallResult, DeliverJob, DeliveryNotFound, StoreCall, partition_of
 from mercato.features.webhooks.partner_endpoints import find_address
 from mercato.features.webhooks.queries import DeliveryFilter, NewDelivery
 from mercato.platform import errors

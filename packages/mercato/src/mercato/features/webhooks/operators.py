@@ -14,7 +14,7 @@ from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.deliveries import detail_of, redeliver
-from mercato.features.webhooks.errors import DeliveryNotFound
+from mercato.features.webhooks.model import DeliveryNotFound
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock

@@ -13,7 +13,8 @@ from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.deliveries import send_again
-from mercato.features.webhooks.partner_endpoints import TYPES, check_stores, get_endpoint
+from mercato.features.webhooks.model import TYPES
+from mercato.features.webhooks.partner_endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.queries import find_row_of
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock, first_id
