@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy import Row
 
 from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
 from mercato.console.forms import read_fields, read_query
@@ -16,7 +15,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
 from mercato.features.webhooks.model import DeliveryNotFound
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
@@ -73,7 +72,7 @@ class DeliveriesQuery(Wire):
 @screens.get("webhooks")
 async def list_deliveries(visit: Visit) -> Page:
     filters = read_filters(DeliveriesQuery, read_query(visit.head.query))
-    page: Sequence[Row[Any]] = ()
+    page: Sequence[DeliveryRow] = ()
     cursor = None
     async with visit.app.db.read() as tx:
         criteria = await _criteria(tx, visit, filters)

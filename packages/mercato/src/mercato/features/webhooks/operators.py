@@ -8,14 +8,14 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Select, func, select
 
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.deliveries import detail_of, redeliver
 from mercato.features.webhooks.model import DeliveryNotFound
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
@@ -90,20 +90,21 @@ class DeliveryCount(Struct, frozen=True):
     count: int
 
 
-async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> list[DeliveryRow]:
     """Return at most `limit` deliveries without bodies, newest first, with their partners' names."""
-    return await tx.all(
-        _with_partner().where(*criteria.conditions()).order_by(deliveries.c.id.desc()).limit(limit)
-    )
+    found = _with_partner().where(*criteria.conditions())
+    return await queries.list_of(tx, found.order_by(deliveries.c.id.desc()).limit(limit))
 
 
-async def list_rows_of(tx: Read, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+async def list_rows_of(tx: Read, ids: Sequence[UUID]) -> list[DeliveryRow]:
     """Return the deliveries of these ids without bodies, newest first, with their partners' names."""
     found = _with_partner().where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id.desc())
-    return await tx.all(found) if ids else ()
+    return await queries.list_of(tx, found) if ids else []
 
 
-async def search(tx: Read, criteria: DeliveryFilter, *, limit: int) -> tuple[Sequence[Row[Any]], str | None]:
+async def search(
+    tx: Read, criteria: DeliveryFilter, *, limit: int
+) -> tuple[Sequence[DeliveryRow], str | None]:
     """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
 
     Where no index leads to them, only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or none, and
@@ -132,18 +133,18 @@ async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, limit: int) ->
     return count
 
 
-async def find_row(tx: Read, id_: UUID) -> Row[Any] | None:
+async def find_row(tx: Read, id_: UUID) -> DeliveryRow | None:
     """Return the delivery with the id, or else the newest one with the webhook-id, and its body."""
     query = queries.with_body(_with_partner())
-    found = await tx.first(query.where(deliveries.c.id == id_))
+    found = await queries.find_of(tx, query.where(deliveries.c.id == id_))
     if found is not None:
         return found
-    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
+    return await queries.find_of(tx, query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
 
 
 async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
     """Return a delivery of any partner without what operators don't see. Raises DeliveryNotFound."""
-    row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
+    row = await queries.find_of(tx, queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
     if row is None:
         raise DeliveryNotFound(delivery_id)
     return mask_delivery(await detail_of(tx, row))

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
-    Row,
     Select,
     Text,
     Update,
@@ -45,7 +44,7 @@ from mercato.features.webhooks.tables import (
     orders,
 )
 from mercato.platform.clock import first_id
-from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
@@ -211,6 +210,60 @@ _MAX_SEARCHED = 1_000
 _MAX_COPIES = 5
 
 
+class DeliveryRow(NamedTuple):
+    """A delivery of the log. `partner` is the partner's name, and `body` and `base` its bytes, where they are read."""
+
+    id: UUID
+    partner_id: UUID
+    surface: str
+    store_id: UUID | None
+    order_id: UUID | None
+    type: str
+    webhook_id: UUID
+    url: str
+    traceparent: str
+    partition: int
+    status: str
+    error: str | None
+    attempts: int
+    round: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    endpoint_id: UUID | None
+    disabled_reason: str | None
+    partner: str | None = None
+    body: bytes | None = None
+    base: bytes | None = None
+
+
+class AttemptRow(NamedTuple):
+    """One attempt of a delivery. `status` is the reply's; `error` is None if it succeeded."""
+
+    number: int
+    at: datetime
+    status: int | None
+    ms: int
+    error: str | None
+    reply: str | None
+
+
+_LISTED: Final = tuple(
+    deliveries.c[name] for name in DeliveryRow._fields if name in deliveries.c and name != "body"
+)
+
+
+async def list_of(tx: Read, statement: Select[Any]) -> list[DeliveryRow]:
+    """Return the deliveries that a statement of `without_bodies` or `with_body` finds."""
+    return [DeliveryRow(**row._asdict()) for row in await tx.all(statement)]
+
+
+async def find_of(tx: Read, statement: Select[Any]) -> DeliveryRow | None:
+    """Return the first delivery that such a statement finds."""
+    row = await tx.first(statement)
+    return None if row is None else DeliveryRow(**row._asdict())
+
+
 def with_body(query: Select[Any]) -> Select[Any]:
     """Return the query with the columns that `body_of` needs."""
     return (
@@ -220,17 +273,16 @@ def with_body(query: Select[Any]) -> Select[Any]:
     )
 
 
-def body_of(row: Row[Any]) -> bytes:
-    """Return the bytes of a delivery that are signed and sent."""
+def body_of(row: DeliveryRow) -> bytes:
+    """Return the bytes of a delivery that are signed and sent, if they were read with it."""
+    assert row.body is not None
     return decompress(row.body, base=row.base)
 
 
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
     """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
-    listed = [column for column in deliveries.c if column.name not in {"body", "payment"}]
-    return select(*listed, endpoints.c.disabled_reason, *columns).join(
-        endpoints, ENDPOINT_OF_DELIVERY, isouter=True
-    )
+    listed = select(*_LISTED, endpoints.c.disabled_reason, *columns)
+    return listed.join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
 
 
 def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:
@@ -255,44 +307,43 @@ def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface
 
 
-async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> list[DeliveryRow]:
     """Return at most `limit` deliveries without bodies, newest first."""
     statement = without_bodies().where(*criteria.conditions())
-    return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(limit))
+    return await list_of(tx, statement.order_by(deliveries.c.id.desc()).limit(limit))
 
 
-async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
+async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> DeliveryRow | None:
     """Return the caller's delivery with its body."""
     return await find_row_of(tx, caller.partner_id, caller.surface, delivery_id)
 
 
-async def find_row_of(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> Row[Any] | None:
+async def find_row_of(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> DeliveryRow | None:
     """Return a partner's delivery with its body."""
     c = deliveries.c
     own = c.id == delivery_id, c.partner_id == partner_id, c.surface == surface
-    return await tx.first(with_body(without_bodies().where(*own)))
+    return await find_of(tx, with_body(without_bodies().where(*own)))
 
 
-async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
+async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> list[DeliveryRow]:
     """Return the caller's newest deliveries with the webhook-id and their bodies: `_MAX_COPIES` at most."""
     ids = ids_of_webhook(webhook_id, *_own(caller), limit=_MAX_COPIES)
-    return await tx.all(
-        with_body(without_bodies().where(*_own(caller)))
-        .where(deliveries.c.id.in_(ids))
-        .order_by(deliveries.c.id.desc())
-    )
+    found = with_body(without_bodies().where(*_own(caller), deliveries.c.id.in_(ids)))
+    return await list_of(tx, found.order_by(deliveries.c.id.desc()))
 
 
-async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
+async def list_attempts(tx: Read, delivery_id: UUID) -> list[AttemptRow]:
     """Return all attempts, oldest first. Unbounded, but each redelivery adds only a few."""
-    return await tx.all(
-        select(delivery_attempts)
-        .where(delivery_attempts.c.delivery_id == delivery_id)
-        .order_by(delivery_attempts.c.number)
+    its = delivery_attempts.c
+    rows = await tx.all(
+        select(*(its[name] for name in AttemptRow._fields))
+        .where(its.delivery_id == delivery_id)
+        .order_by(its.number)
     )
+    return [AttemptRow(*row) for row in rows]
 
 
-async def start_next_round(tx: Write, row: Row[Any], due: Due, *, url: str, now: datetime) -> bool:
+async def start_next_round(tx: Write, row: DeliveryRow, due: Due, *, url: str, now: datetime) -> bool:
     """Make the delivery due at the URL and restart its schedule. Return False if it has changed since it was read.
 
     From now on it has a body of its own: it may be kept for longer than its event.
@@ -419,7 +470,7 @@ async def list_validations(tx: Read, *, after: UUID | None, limit: int) -> list[
     return [(row.id, decompress(row.body)) for row in await _list_validations(tx, *rest, limit=limit)]
 
 
-async def _list_validations(tx: Read, *which: ColumnElement[bool], limit: int) -> list[Row[Any]]:
+async def _list_validations(tx: Read, *which: ColumnElement[bool], limit: int) -> list[AnyRow]:
     columns = select(deliveries.c.id, deliveries.c.body).where(*which)
     failed = columns.where(
         # The condition of the partial index that finds them.
@@ -427,7 +478,7 @@ async def _list_validations(tx: Read, *which: ColumnElement[bool], limit: int) -
         deliveries.c.type == EventType.ORDER_VALIDATE,
     )
     answered = columns.join(answered_validations, answered_validations.c.delivery_id == deliveries.c.id)
-    found: list[Row[Any]] = []
+    found: list[AnyRow] = []
     for query in (failed, answered):
         found += await tx.all(query.order_by(deliveries.c.id).limit(limit))
     return sorted(found, key=lambda row: row.id)[:limit]
