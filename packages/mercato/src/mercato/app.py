@@ -20,10 +20,8 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
-from mercato.features.events import cursors
-from mercato.features.events.feed import Feeds
+from mercato.features.events.feed import CURSORS, Cursors, Feeds, Waiters
 from mercato.features.events.sequencer import Sequencer
-from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency
 from mercato.features.orders import search as order_search
@@ -368,7 +366,7 @@ def build(
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
         hourly_orders=HourlyOrders(now),
-        feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
+        feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
         endpoints=PartnerEndpoints(vault, now, clock.new_id),
         redeliveries=Redeliveries(db, vault, now),

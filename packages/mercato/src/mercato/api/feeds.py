@@ -1,6 +1,6 @@
 """What a partner reads at its own pace: its events on either surface, and for storefronts the stores that changed."""
 
-from mercato.features.events.errors import CursorExpired
+from mercato.features.events.feed import CursorExpired
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.feeds import EventPage, EventsQuery, FeedQuery, StoreChangePage

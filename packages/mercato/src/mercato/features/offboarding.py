@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Table, func, or_, select
 
 from mercato.features.certification import queries as certification
 from mercato.features.discovery.index import remove
-from mercato.features.events import retention as events
+from mercato.features.events import log as events
 from mercato.features.events.log import ALL_KINDS
 from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts

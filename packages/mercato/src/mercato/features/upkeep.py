@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import periods
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.events import retention as events
+from mercato.features.events import log as events
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.orders.search import reindex_if_missing

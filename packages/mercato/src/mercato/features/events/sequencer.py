@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Insert, Integer, Text, bindparam, delete, 
 
 from mercato.features.events.log import ALL_KINDS, WRITTEN
 from mercato.features.events.tables import (
+    STATE_ID,
     event_positions,
     events,
     new_events,
@@ -46,8 +47,6 @@ REST_SECONDS: Final = 0.01
 
 FAN_OUT_REST_SECONDS: Final = 0.03
 """After one that enqueued deliveries, of which a run then sends several."""
-
-STATE_ID: Final = 1
 
 _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
 _BATCH: Final[ColumnElement[int]] = literal_column(str(BATCH))

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from sqlalchemy import Row, and_, func, select, update
 
-from mercato.features.events.retention import rewrite_of_orders
+from mercato.features.events.log import rewrite_of_orders
 from mercato.features.orders.record import (
     Notes,
     OrderRow,

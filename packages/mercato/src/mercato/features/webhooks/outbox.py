@@ -1,7 +1,7 @@
 """The outbox: an event for a partner's feed and the job that sends it, in the transaction that causes the event.
 
-Webhook endpoints get their deliveries when the event gets its position: who causes it doesn't wait for them, however many
-there are.
+Webhook endpoints get their deliveries when the event gets its position: who causes it doesn't wait for them, however
+many there are.
 """
 
 from collections import defaultdict
@@ -91,12 +91,12 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
         written.append(_delivery(event, to, url, partition, disabled, due, now=now))
     # Read and enqueue before anything is deferred, so that deferred statements stay together.
     for event, to in events:
-        append(tx, _told(event, to, now))
+        append(tx, _event(event, to, now))
     for delivery in written:
         queries.insert_delivery(tx, delivery)
 
 
-def _told(event: NewEvent, to: Recipient, now: datetime) -> Event:
+def _event(event: NewEvent, to: Recipient, now: datetime) -> Event:
     return Event(
         id=event.webhook_id,
         partner_id=to.partner_id,
