@@ -15,7 +15,7 @@ from mercato.console.forms import read_query
 from mercato.console.screen import MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.catalogs import operators, queries
 from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
+from mercato.features.catalogs.model import CatalogIngestNotFound, CatalogSetNotFound
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface

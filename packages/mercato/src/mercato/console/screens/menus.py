@@ -14,8 +14,7 @@ from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
 from mercato.features.partners.model import Surface
 from mercato.features.stores.catalogs import Place
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.errors import NotFound
 from mercato.platform.texts import count_of
 from mercato_contract.money import minor_to_decimal
