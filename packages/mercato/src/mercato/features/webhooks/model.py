@@ -350,6 +350,9 @@ def check_endpoint(surface: Surface, request: WebhookEndpointRequest, *, kept: M
 
 def _url_fault(url: str) -> str | None:
     fault = uri_fault(url, "url")
+    if fault is None and "#" in url:
+        # Two endpoints that differ in it alone would be one address, called twice.
+        fault = "url has a fragment (from # on), which is never sent. Leave it out."
     if fault is None:
         # The same check that each call makes, but of its addresses, which may change.
         try:

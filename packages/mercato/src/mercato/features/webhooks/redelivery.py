@@ -33,7 +33,7 @@ from mercato_contract.webhooks import (
     RedeliverRequest,
     WebhookEndpointKind,
 )
-from mercato_contract.wire import Wire, parse_instant
+from mercato_contract.wire import Wire, instant_fault, parse_instant
 
 KIND: Final = "webhook.redeliver"
 
@@ -201,11 +201,11 @@ class Redeliveries(Struct, frozen=True):
 
 def _since_fault(since: datetime | None, now: datetime) -> str | None:
     if since is None:
-        return "since must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        return instant_fault("since")
     return "since is in the future: nothing was delivered since then." if since > now else None
 
 
 def _until_fault(since: datetime | None, until: datetime | None) -> str | None:
     if until is None:
-        return "until must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        return instant_fault("until")
     return "until must be later than since." if since is not None and until <= since else None
