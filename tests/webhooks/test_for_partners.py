@@ -12,7 +12,7 @@ from tests.servers import receiving, reply
 from tests.webhooks.harness import TOKEN, Harness, job_of
 
 from mercato.features.partners.model import Surface
-from mercato.features.webhooks import attempts, deliveries
+from mercato.features.webhooks import attempts, deliveries, queries
 from mercato.features.webhooks.model import CallResult, DeliveryNotFound
 from mercato.features.webhooks.queries import delete_of_orders, prune_deliveries
 from mercato.features.webhooks.tables import deliveries as delivery_rows
@@ -139,6 +139,20 @@ async def test_deliveries_can_be_listed_by_status_type_and_store(harness: Harnes
     assert ids(await page(harness, type="catalog.sync.failed")) == [bad]
     assert ids(await page(harness, store_id=store)) == sorted([good, waiting], reverse=True)
     assert ids(await page(harness, store_id=store, status=DeliveryStatus.FAILED)) == []
+
+
+async def test_a_page_without_matches_looks_at_a_bounded_number_and_names_the_next_page(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_SEARCHED", 2)
+    wanted = await harness.push(NOWHERE, type="catalog.sync.failed")
+    for _ in range(4):
+        await harness.push(NOWHERE)
+    first = await page(harness, type="catalog.sync.failed")
+    assert (ids(first), first.next_cursor is None) == ([], False)
+    second = await page(harness, type="catalog.sync.failed", cursor=first.next_cursor)
+    third = await page(harness, type="catalog.sync.failed", cursor=second.next_cursor)
+    assert (ids(second), ids(third), third.next_cursor) == ([], [wanted], None)
 
 
 async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(harness: Harness) -> None:

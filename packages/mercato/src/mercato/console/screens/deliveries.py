@@ -15,7 +15,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
 from mercato.features.webhooks.model import DeliveryNotFound
-from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
+from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
@@ -86,7 +86,7 @@ async def list_deliveries(visit: Visit) -> Page:
         "resent": {name: filters.texts.get(name) for name in _RESENT},
         "statuses": list(DeliveryStatus),
         "types": list(EventType),
-        "most": operators.MAX_SEARCHED,
+        "most": MAX_SEARCHED,
         "sees_endpoints": not visit.is_operator and visit.store_id is None and visit.may(Permission.SEE_KEYS),
     }
     return Page("deliveries.html", "Webhooks", values)

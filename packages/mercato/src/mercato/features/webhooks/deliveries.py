@@ -12,14 +12,20 @@ from msgspec.structs import asdict
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts, insert_next_attempts
+from mercato.features.webhooks.attempts import (
+    NewDelivery,
+    enqueue_attempt,
+    insert_attempts,
+    insert_delivery,
+    insert_next_attempts,
+)
 from mercato.features.webhooks.model import CallResult, DeliverJob, DeliveryNotFound, StoreCall, partition_of
 from mercato.features.webhooks.partner_endpoints import find_address
-from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow, NewDelivery
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import (
@@ -92,7 +98,7 @@ async def record_store_call(tx: Write, record: CallRecord) -> None:
         give_up_at=record.give_up_at,
         payment=record.payment,
     )
-    queries.insert_delivery(tx, delivery)
+    insert_delivery(tx, delivery)
     insert_attempts(tx, record.id, attempts)
 
 
@@ -145,10 +151,8 @@ async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery)
         endpoint_id=query.endpoint_id,
         before=read_cursor(query.cursor),
     )
-    rows = await queries.list_rows(tx, criteria, limit=query.limit + 1)
-    page, next_cursor = page_of(rows, query.limit, lambda row: row.id)
-    deliveries = [_delivery(row) for row in page]
-    return WebhookDeliveryPage(deliveries=deliveries, next_cursor=next_cursor)
+    page, next_cursor = await queries.search(tx, criteria, limit=query.limit)
+    return WebhookDeliveryPage(deliveries=[_delivery(row) for row in page], next_cursor=next_cursor)
 
 
 async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDeliveryDetail:

@@ -20,8 +20,14 @@ from mercato.features.events.tables import event_positions
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
 from mercato.features.partners.tables import webhook_endpoints
-from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import Due, enqueue_attempt
+from mercato.features.webhooks import endpoints
+from mercato.features.webhooks.attempts import (
+    Due,
+    NewDelivery,
+    enqueue_attempt,
+    insert_deliveries,
+    insert_delivery,
+)
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
 from mercato.features.webhooks.tables import endpoints as failing
 from mercato.platform import clock
@@ -75,7 +81,7 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
     can be redelivered.
     """
     reasons: dict[tuple[UUID, str], str | None] = {}
-    written: list[queries.NewDelivery] = []
+    written: list[NewDelivery] = []
     for event, to in events:
         url = to.url(event.type)
         if url is None:
@@ -93,7 +99,7 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
     for event, to in events:
         append(tx, _event(event, to, now))
     for delivery in written:
-        queries.insert_delivery(tx, delivery)
+        insert_delivery(tx, delivery)
 
 
 def _event(event: NewEvent, to: Recipient, now: datetime) -> Event:
@@ -119,9 +125,9 @@ def _delivery(
     due: Due | None,
     *,
     now: datetime,
-) -> queries.NewDelivery:
+) -> NewDelivery:
     """Return the delivery of an event, whose body is the event's."""
-    return queries.NewDelivery(
+    return NewDelivery(
         id=event.delivery_id,
         partner_id=to.partner_id,
         surface=to.surface,
@@ -245,7 +251,7 @@ async def fan_out(tx: Write, written: Sequence[WrittenEvent], after: int, now: d
         and _asks_for(endpoint.types, event.type, endpoint.store_ids, event.store_id)
     ]
     jobs: dict[tuple[UUID, int], Due | None] = {}
-    deliveries: list[queries.NewDelivery] = []
+    deliveries: list[NewDelivery] = []
     # In the order of the ids, because deliveries of one job are sent in it.
     for delivery_id, (event, type_, endpoint) in zip(
         sorted(clock.new_id() for _ in pairs), pairs, strict=True
@@ -259,7 +265,7 @@ async def fan_out(tx: Write, written: Sequence[WrittenEvent], after: int, now: d
             due = jobs[key]
         deliveries.append(_fanned_out(event, type_, endpoint, delivery_id, partition, due, now=now))
     if deliveries:
-        await queries.insert_deliveries(tx, deliveries)
+        await insert_deliveries(tx, deliveries)
     return len(deliveries)
 
 
@@ -272,10 +278,10 @@ def _fanned_out(
     due: Due | None,
     *,
     now: datetime,
-) -> queries.NewDelivery:
+) -> NewDelivery:
     """Return the delivery of an event, whose body is the event's."""
     reason = endpoint.disabled_reason
-    return queries.NewDelivery(
+    return NewDelivery(
         id=delivery_id,
         partner_id=event.partner_id,
         surface=Surface(event.surface),

@@ -19,8 +19,8 @@ from mercato.features.partners.model import Caller, Surface, new_signing_secret
 from mercato.features.partners.queries import lock_partner
 from mercato.features.partners.tables import partners, webhook_endpoints, webhook_endpoints_one_for_each_url
 from mercato.features.partners.vault import Vault
-from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt
+from mercato.features.webhooks import endpoints
+from mercato.features.webhooks.attempts import NewDelivery, enqueue_attempt, insert_delivery
 from mercato.features.webhooks.credentials import EndpointCredentials, open_credentials, seal_credentials
 from mercato.features.webhooks.model import (
     DeliverJob,
@@ -319,9 +319,9 @@ class PartnerEndpoints(Struct, frozen=True):
         due = await enqueue_attempt(tx, job, delivery_id)
         assert due is not None, "the id is new"
         body = envelope(EventType.PING, occurred_at=now, data=PingData(endpoint_id=endpoint_id))
-        queries.insert_delivery(
+        insert_delivery(
             tx,
-            queries.NewDelivery(
+            NewDelivery(
                 id=delivery_id,
                 partner_id=caller.partner_id,
                 surface=caller.surface,

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -45,10 +45,11 @@ from mercato.features.webhooks.tables import (
 )
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import AnyRow, Read, Write
-from mercato.platform.db.statements import prepared, prepared_insert
+from mercato.platform.db.statements import prepared
+from mercato.platform.wire.decode import page_of
 from mercato_contract.events import EventType
+from mercato_contract.pages import cursor_of
 from mercato_contract.webhooks import DeliveryStatus
-from mercato_contract.wire import redacted
 
 
 class DeliveryFilter(Struct, frozen=True, kw_only=True):
@@ -78,8 +79,10 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
             return False
         searched = (self.type, self.types, self.http_status, self.endpoint_id)
         by_partner = (self.surface, self.status, self.store_id) if self.partner_id is None else ()
+        # Nearly all have succeeded, and no index has both the store and the status.
+        by_status = self.status is not None and self.store_id is not None
         all_but_few = self.status is DeliveryStatus.SUCCEEDED
-        return all_but_few or any(value is not None for value in (*searched, *by_partner))
+        return all_but_few or by_status or any(value is not None for value in (*searched, *by_partner))
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
@@ -103,54 +106,12 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
         return found
 
 
-_INSERT_DELIVERY = prepared_insert(deliveries)
 _OF_ORDER = prepared(
     select(deliveries.c.id)
     .where(deliveries.c.order_id == bindparam("where_order"), deliveries.c.type == bindparam("where_type"))
     .order_by(deliveries.c.id)
     .limit(literal_column("1"))
 )
-
-
-@redacted("body", "payment")
-class NewDelivery(Struct, frozen=True, kw_only=True):
-    """A delivery to be inserted. `body` is compressed, `payment` sealed."""
-
-    id: UUID
-    partner_id: UUID
-    surface: Surface
-    store_id: UUID | None = None
-    order_id: UUID | None = None
-    type: str
-    webhook_id: UUID
-    url: str
-    body: bytes
-    traceparent: str
-    partition: int
-    status: DeliveryStatus
-    created_at: datetime
-    updated_at: datetime
-    error: str | None = None
-    next_attempt_at: datetime | None = None
-    due_at: datetime | None = None
-    job_id: int | None = None
-    attempts: int = 0
-    round: int = 0
-    attempts_before_round: int = 0
-    faults: int = 0
-    give_up_at: datetime | None = None
-    payment: bytes | None = None
-    endpoint_id: UUID | None = None
-
-
-def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
-    """Insert a delivery before the transaction commits."""
-    tx.defer(_INSERT_DELIVERY, asdict(delivery))
-
-
-async def insert_deliveries(tx: Write, new: Sequence[NewDelivery]) -> None:
-    """Insert deliveries in one statement for all."""
-    await tx.execute(_INSERT_DELIVERY, [asdict(one) for one in new])
 
 
 # --- calls to stores ------------------------------------------------------------------------------
@@ -200,13 +161,16 @@ async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
 # --- for the partner ------------------------------------------------------------------------------------
 
 
+MAX_SEARCHED: Final = 10_000
+"""Deliveries that one page of a search looks at."""
+
 _UUID_VERSION = 7
 """UUIDs of this version begin with their time."""
 
 _SLACK_MS = 1_000
 """Milliseconds by which a delivery's id may be older than its webhook-id: both are made in one request."""
 
-_MAX_SEARCHED = 1_000
+_MAX_SINCE = 1_000
 _MAX_COPIES = 5
 
 
@@ -296,7 +260,7 @@ def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: in
         select(deliveries.c.id, deliveries.c.webhook_id)
         .where(*conditions, deliveries.c.id >= since, literal(webhook_id.version == _UUID_VERSION))
         .order_by(deliveries.c.id)
-        .limit(_MAX_SEARCHED)
+        .limit(_MAX_SINCE)
         .subquery()
     )
     found = select(searched.c.id).where(searched.c.webhook_id == webhook_id)
@@ -307,10 +271,36 @@ def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface
 
 
-async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> list[DeliveryRow]:
-    """Return at most `limit` deliveries without bodies, newest first."""
-    statement = without_bodies().where(*criteria.conditions())
-    return await list_of(tx, statement.order_by(deliveries.c.id.desc()).limit(limit))
+async def list_rows(
+    tx: Read, criteria: DeliveryFilter, *, limit: int, listed: Select[Any] | None = None
+) -> list[DeliveryRow]:
+    """Return at most `limit` deliveries without bodies, newest first. `listed` selects more columns."""
+    found = (without_bodies() if listed is None else listed).where(*criteria.conditions())
+    return await list_of(tx, found.order_by(deliveries.c.id.desc()).limit(limit))
+
+
+async def search(
+    tx: Read, criteria: DeliveryFilter, *, limit: int, listed: Select[Any] | None = None
+) -> tuple[Sequence[DeliveryRow], str | None]:
+    """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
+
+    Where no index leads to them, only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or none, and
+    the next one looks further.
+    """
+    horizon = await _find_horizon(tx, criteria) if criteria.is_sparse else None
+    rows = await list_rows(tx, replace(criteria, not_before=horizon), limit=limit + 1, listed=listed)
+    page, cursor = page_of(rows, limit, lambda row: row.id)
+    return page, cursor_of(horizon) if cursor is None and horizon is not None else cursor
+
+
+async def _find_horizon(tx: Read, criteria: DeliveryFilter) -> UUID | None:
+    """Return the last of the next `MAX_SEARCHED` deliveries of the partner, or of all; None if there are fewer."""
+    scope = DeliveryFilter(partner_id=criteria.partner_id, before=criteria.before)
+    if criteria.partner_id is not None:
+        scope = replace(scope, surface=criteria.surface)
+    ids = select(deliveries.c.id).where(*scope.conditions()).order_by(deliveries.c.id.desc())
+    found: UUID | None = await tx.scalar(ids.offset(MAX_SEARCHED - 1).limit(1))
+    return found
 
 
 async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> DeliveryRow | None:

@@ -142,13 +142,8 @@ async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datet
     ):
         detail = {"enabled": False, "deliveryId": delivery.id}
         await audit(tx, "endpoint", partner_id=delivery.partner_id, detail=detail)
-        tx.after_commit(partial(_log_disabled, delivery, verdict.reason))
-
-
-def _log_disabled(delivery: Delivery, reason: str) -> None:
-    log.warning(
-        "endpoint disabled", partner_id=str(delivery.partner_id), delivery_id=str(delivery.id), reason=reason
-    )
+        ids = {"partner_id": str(delivery.partner_id), "delivery_id": str(delivery.id)}
+        tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=verdict.reason))
 
 
 async def _follow_up(
