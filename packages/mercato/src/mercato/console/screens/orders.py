@@ -237,7 +237,8 @@ class AdjustmentForm(AdjustOrderRequest, kw_only=True):
     "orders/{order}/adjust", needs=Permission.CHANGE_ORDERS, audiences=MERCHANTS, ask=_ask_to_adjust
 )
 async def adjust_order(visit: Visit) -> Done:
-    form, row = visit.fields(AdjustmentForm), await _own_order(visit)
+    row = await _own_order(visit)
+    form = visit.fields(AdjustmentForm)
     request = AdjustOrderRequest(
         type=form.type,
         amount=form.amount,
