@@ -23,7 +23,7 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database
-from mercato.platform.errors import Conflict
+from mercato.platform.errors import Conflict, Problem
 from mercato.platform.wire.checks import refuse
 from mercato_contract.money import MoneyError, to_minor, to_text
 from mercato_contract.orders import (
@@ -93,19 +93,26 @@ class Adjustments(Struct, frozen=True, kw_only=True):
         return outcome
 
 
-def check_adjustment(order: OrderRow, request: AdjustOrderRequest) -> int:
-    """Return the amount in minor units. Raises ValidationFailed for every fault, OrderClosed, Conflict."""
+def refusal_of(order: OrderRow) -> Problem | None:
+    """Return why nothing of the order can be adjusted, None if something can be."""
     if order.state is OrderState.CANCELLED:
-        raise OrderClosed("The order is cancelled: nothing of it is charged, so there is nothing to adjust.")
+        return OrderClosed("The order is cancelled: nothing of it is charged, so there is nothing to adjust.")
     if order.answer is StoreAnswer.WAITING:
-        raise Conflict(
+        return Conflict(
             "The store has not answered the placement yet. Answer it, or set the order's status to confirmed, and "
             "adjust the order then."
         )
     if len(order.adjustments or ()) >= MAX_ADJUSTMENTS:
-        raise Conflict(
+        return Conflict(
             f"The order has {MAX_ADJUSTMENTS} adjustments already, the most that an order may have."
         )
+    return None
+
+
+def check_adjustment(order: OrderRow, request: AdjustOrderRequest) -> int:
+    """Return the amount in minor units. Raises ValidationFailed for every fault, OrderClosed, Conflict."""
+    if (refused := refusal_of(order)) is not None:
+        raise refused
     amount, fault = _amount(order, request)
     refuse(
         [
