@@ -31,7 +31,8 @@ from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire import Decoder
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MAX_MINOR, minor_to_decimal
-from mercato_contract.orders import AdjustmentType, AdjustOrderRequest, CommerceCart
+from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
+from mercato_contract.placements import CommerceCart
 from mercato_contract.wire import as_json
 
 RANDOM = settings(max_examples=400, suppress_health_check=list(HealthCheck), database=None, deadline=None)

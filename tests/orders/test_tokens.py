@@ -53,7 +53,7 @@ from mercato.features.orders.tokens import (
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
 from mercato_contract.carts import LineItem
-from mercato_contract.orders import PickupFulfillment, ScheduleType
+from mercato_contract.placements import PickupFulfillment, ScheduleType
 
 SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detail(-5, "Ründung"),)), tip=50)
 READY = NOW + timedelta(minutes=20)

@@ -36,14 +36,12 @@ from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
     CancelOrderRequest,
-    DeliveryAddress,
-    DeliveryFulfillment,
-    DeliveryType,
     OrderState,
     OrderStatusUpdate,
     TimelineEntry,
     state_fault,
 )
+from mercato_contract.placements import DeliveryAddress, DeliveryFulfillment, DeliveryType
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator

@@ -26,13 +26,8 @@ from mercato.platform.db.engine import Database
 from mercato.platform.errors import Conflict
 from mercato.platform.wire.checks import refuse
 from mercato_contract.money import MoneyError, to_minor, to_text
-from mercato_contract.orders import (
-    MAX_ADJUSTMENTS,
-    AdjustmentType,
-    AdjustOrderRequest,
-    CommerceLine,
-    OrderState,
-)
+from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType, AdjustOrderRequest, OrderState
+from mercato_contract.placements import CommerceLine
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
 

@@ -18,7 +18,7 @@ from mercato_contract.money import (
     number_to_minor,
     quote,
 )
-from mercato_contract.orders import AmountDetail, Amounts
+from mercato_contract.placements import AmountDetail, Amounts
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Wire
 

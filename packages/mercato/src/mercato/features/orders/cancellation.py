@@ -65,12 +65,7 @@ from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, delete_w
 from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import (
-    CancellationStatus,
-    CancelOrderRequest,
-    OrderState,
-    OrderStatus,
-)
+from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Wire, as_json, redacted

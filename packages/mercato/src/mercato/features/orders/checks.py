@@ -26,7 +26,7 @@ from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
-from mercato_contract.orders import (
+from mercato_contract.placements import (
     TIME_REQUIRED,
     TIP_NEGATIVE,
     CommerceCart,

@@ -29,15 +29,8 @@ from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read
 from mercato.platform.db.prefixes import get_id
 from mercato_contract.money import to_text
-from mercato_contract.orders import (
-    CommerceLine,
-    Customer,
-    Fulfillment,
-    OrderAdjustment,
-    OrderState,
-    OrderStatus,
-    TimelineEntry,
-)
+from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.placements import CommerceLine, Customer, Fulfillment
 from mercato_contract.problems import OrderError
 
 

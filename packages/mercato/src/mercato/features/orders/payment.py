@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.platform.wire.walk import read_json
-from mercato_contract.orders import NOT_AN_OBJECT
+from mercato_contract.placements import NOT_AN_OBJECT
 from mercato_contract.wire import as_json
 
 MIN_SECRET_LENGTH: Final = 3

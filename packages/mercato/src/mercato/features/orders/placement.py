@@ -74,7 +74,8 @@ from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem
 from mercato.platform.jobs import delete_waiting
 from mercato.platform.wire.problem import MakeOrigin, detail_of
-from mercato_contract.orders import Actor, PlaceOrderRequest
+from mercato_contract.orders import Actor
+from mercato_contract.placements import PlaceOrderRequest
 from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)

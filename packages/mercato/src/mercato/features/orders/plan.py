@@ -28,7 +28,8 @@ from mercato.platform import errors
 from mercato.platform.clock import Clock
 from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import MakeOrigin
-from mercato_contract.orders import OrderState, OrderStatus, PlaceOrderRequest
+from mercato_contract.orders import OrderState, OrderStatus
+from mercato_contract.placements import PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json

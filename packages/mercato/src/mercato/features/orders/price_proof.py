@@ -20,7 +20,8 @@ from mercato_contract.carts import (
     Quantity,
 )
 from mercato_contract.money import minor_to_decimal, to_minor, to_text
-from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType, Amounts, OrderAmounts
+from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType, OrderAmounts
+from mercato_contract.placements import Amounts
 from mercato_contract.wire import MAX_ENTRIES, Wire
 
 

@@ -37,14 +37,8 @@ from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.patterns import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
-from mercato_contract.orders import (
-    ClientContext,
-    Customer,
-    DeliveryFulfillment,
-    Fulfillment,
-    Order,
-    TimelineEntry,
-)
+from mercato_contract.orders import Order, TimelineEntry
+from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.wire import Wire, as_json
 

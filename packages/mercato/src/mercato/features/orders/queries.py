@@ -47,15 +47,8 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.types import Instant
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import (
-    Actor,
-    ClientContext,
-    Courier,
-    Customer,
-    Fulfillment,
-    OrderState,
-    OrderStatus,
-)
+from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
+from mercato_contract.placements import ClientContext, Customer, Fulfillment
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import base_of
 from mercato_contract.wire import as_json, redacted

@@ -24,25 +24,27 @@ from mercato_contract.events import (
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
-    Amounts,
     Cancellation,
     CancellationStatus,
+    CommerceOrder,
+    Courier,
+    Order,
+    OrderAdjustment,
+    OrderAmounts,
+    OrderState,
+    OrderStatus,
+)
+from mercato_contract.placements import (
+    Amounts,
     ClientContext,
     CommerceCart,
     CommerceLine,
     CommerceModifierGroup,
-    CommerceOrder,
-    Courier,
     Customer,
     Fulfillment,
-    Order,
-    OrderAdjustment,
-    OrderAmounts,
     OrderCart,
     OrderLine,
     OrderModifierGroup,
-    OrderState,
-    OrderStatus,
 )
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire, rfc3339, uuid_text

@@ -35,7 +35,7 @@ from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Id
 from mercato.platform.geo.countries import country_of
 from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled
-from mercato_contract.orders import Customer
+from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import Address
 from mercato_contract.wire import Wire, redacted

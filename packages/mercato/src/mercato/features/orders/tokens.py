@@ -18,7 +18,7 @@ from mercato.features.orders.errors import OrderTokenInvalid
 from mercato.features.orders.store_replies import Quote
 from mercato.platform.clock import MakeId
 from mercato_contract.carts import CartModifierGroup, LineItem
-from mercato_contract.orders import Fulfillment
+from mercato_contract.placements import Fulfillment
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted, rfc3339

@@ -21,7 +21,7 @@ from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database
 from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder
-from mercato_contract.orders import CheckedOrder, OrderCore, PlaceOrderRequest, ValidateOrderResponse
+from mercato_contract.placements import CheckedOrder, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import rfc3339

@@ -27,7 +27,7 @@ from mercato.tools.certify.sample_store import (
 from mercato.tools.certify.suite import Failed, Run, Skipped
 from mercato_contract.carts import MAX_LINES, LineItem
 from mercato_contract.money import minor_to_decimal
-from mercato_contract.orders import (
+from mercato_contract.placements import (
     Customer,
     DeliveryAddress,
     DeliveryFulfillment,
