@@ -16,7 +16,7 @@ from tests.orders.test_bodies import row
 from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.orders.adjustments import check_adjustment
-from mercato.features.orders.amounts import Detail, Extras, Sums, wire
+from mercato.features.orders.amounts import AmountEntry, Extras, Sums, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.price_proof import ProofOrder, verify_prices
 from mercato.features.orders.record import (
@@ -53,7 +53,7 @@ def placed(seed: int, *, fee: int, tip: int) -> tuple[OrderRow, CompiledCatalog]
     priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id, itemized=True)
     assume(priced.total is not None and not priced.faults)
     assert priced.total is not None
-    extras = Extras(fees=(Detail(fee, "Delivery"),) if fee else ())
+    extras = Extras(fees=(AmountEntry(fee, "Delivery"),) if fee else ())
     sums = Sums(
         currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, extras=extras, tip=tip
     )

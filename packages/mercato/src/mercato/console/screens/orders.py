@@ -16,7 +16,7 @@ from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
-from mercato.features.orders.operators import Recipient
+from mercato.features.orders.operators import OrderRecipient
 from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.service import ATTEMPT, describe
@@ -91,7 +91,7 @@ async def list_orders(visit: Visit) -> Page:
 async def show_order(visit: Visit) -> Page:
     row, entries = await _read(visit, visit.ids["order"])
     visit.check_store(row.store_id, OrderNotFound(row.id))
-    recipient = Recipient(row.customer, row.fulfillment)
+    recipient = OrderRecipient(row.customer, row.fulfillment)
     if visit.is_operator and visit.may(Permission.SEE_CUSTOMERS):
         async with visit.app.db.read() as tx:
             recipient = await operators.get_recipient(tx, row.id, masked=True)
@@ -113,7 +113,7 @@ async def _page(
     visit: Visit,
     row: OrderRow,
     entries: list[TimelineEntry],
-    recipient: Recipient,
+    recipient: OrderRecipient,
     *,
     is_masked: bool = False,
 ) -> Page:

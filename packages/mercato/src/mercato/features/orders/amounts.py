@@ -31,23 +31,23 @@ MAX_DESCRIPTION_BYTES: Final = 32 * 1024
 DESCRIPTION_LENGTH: Final = 255
 
 
-class Detail(Struct, frozen=True, array_like=True):
+class AmountEntry(Struct, frozen=True, array_like=True):
     """One entry of an amount's description."""
 
     amount: int
     description: str
 
 
-Details = tuple[Detail, ...]
+AmountEntries = tuple[AmountEntry, ...]
 
 
 class Extras(Struct, frozen=True, array_like=True):
     """The amounts that a store may set, as the entries that add up to each."""
 
-    fees: Details = ()
-    taxes: Details = ()
-    promotions: Details = ()
-    adjustments: Details = ()
+    fees: AmountEntries = ()
+    taxes: AmountEntries = ()
+    promotions: AmountEntries = ()
+    adjustments: AmountEntries = ()
 
 
 EXTRAS: Final = Extras.__struct_fields__
@@ -109,7 +109,7 @@ class PriceChangedError(Exception):
 def wire(sums: Sums) -> Amounts:
     """Return the amounts on the wire: decimal strings at scale, each with a list that adds up to it."""
     scale, members = sums.scale, dict[str, Any]()
-    tips = (Detail(sums.tip, "Tip"),) if sums.tip else ()
+    tips = (AmountEntry(sums.tip, "Tip"),) if sums.tip else ()
     zero = minor_to_decimal(0, scale)
     for name, details in (*zip(EXTRAS, astuple(sums.extras), strict=True), ("tip", tips)):
         members[name], members[f"{name}_description"] = zero, ()
@@ -137,7 +137,7 @@ def sums_of(amounts: Amounts) -> Sums:
         sub_total=decimal_to_minor(amounts.sub_total, scale),
         extras=Extras(
             *(
-                tuple(Detail(decimal_to_minor(part.amount, scale), part.description) for part in parts)
+                tuple(AmountEntry(decimal_to_minor(part.amount, scale), part.description) for part in parts)
                 for parts in lists
             )
         ),
@@ -219,7 +219,7 @@ class _StoreAmountsReader:
                 f"The descriptions of the amounts have more than {MAX_DESCRIPTION_BYTES} bytes together."
             )
 
-    def _extra(self, name: str, raw: StoreAmounts, before: Details) -> Details:
+    def _extra(self, name: str, raw: StoreAmounts, before: AmountEntries) -> AmountEntries:
         """Return an amount's entries: those of the reply, or `before` if the reply has none."""
         amount = self._amount(getattr(raw, name), name)
         details = self._details(getattr(raw, f"{name}_description"), name)
@@ -227,7 +227,7 @@ class _StoreAmountsReader:
             return before
         if not details:
             # An empty list beside an amount means the same as no list.
-            return (Detail(amount, name.capitalize()),) if amount else ()
+            return (AmountEntry(amount, name.capitalize()),) if amount else ()
         listed = _sum(details)
         if not fits(listed):
             raise InvalidAmountsError(f"amounts.{name} is out of range.")
@@ -238,7 +238,7 @@ class _StoreAmountsReader:
             )
         return details
 
-    def _details(self, raw: Member, name: str) -> Details | None:
+    def _details(self, raw: Member, name: str) -> AmountEntries | None:
         at = f"amounts.{name}Description"
         try:
             entries = decoded(raw, list[_StoreDetail])
@@ -255,12 +255,12 @@ class _StoreAmountsReader:
                 f"{at} must be a list of objects with amount and description."
             ) from None
 
-    def _detail(self, entry: _StoreDetail, at: str, default: str) -> Detail:
+    def _detail(self, entry: _StoreDetail, at: str, default: str) -> AmountEntry:
         amount = self._amount(entry.amount, f"{at}.amount", prefix="")
         if amount is None:
             raise InvalidAmountsError(f"{at}.amount is missing.")
         description = one_line(decoded(entry.description, str) or "", DESCRIPTION_LENGTH)
-        return Detail(amount, description or default)
+        return AmountEntry(amount, description or default)
 
     def _amount(self, raw: Member, name: str, *, prefix: str = "amounts.") -> int | None:
         if raw is UNSET:
@@ -285,7 +285,7 @@ class _StoreAmountsReader:
         return minor_to_decimal(minor, self._sums.scale)
 
 
-def _sum(details: Details) -> int:
+def _sum(details: AmountEntries) -> int:
     return sum(detail.amount for detail in details)
 
 

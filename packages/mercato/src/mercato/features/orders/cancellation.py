@@ -43,8 +43,8 @@ from mercato.features.orders.record import (
     cancel_body,
 )
 from mercato.features.orders.store_replies import (
-    CancellationAccepted,
-    CancellationDenied,
+    CancelAcceptance,
+    CancelRejection,
     CancelReply,
     InvalidReply,
     ReplyParser,
@@ -299,9 +299,9 @@ class Cancellations(Struct, frozen=True):
         if order.state is not OrderState.OPEN:
             return await self._meet_end(tx, order, cancellation, now)
         match reply:
-            case CancellationAccepted():
+            case CancelAcceptance():
                 return await self._cancel(tx, order, cancellation, now=now)
-            case CancellationDenied(reason):
+            case CancelRejection(reason):
                 return await self._end(
                     tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=reason
                 )

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import Fault, ItemUnavailable
+from mercato.features.carts.errors import CartFault, ItemUnavailable
 from mercato.features.carts.lines import check_bounds
 from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog
@@ -267,7 +267,7 @@ def _find_unsold(
         if not any(fault.path == (index,) and fault.code == ItemUnavailable.code for fault in priced.faults):
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
-            yield Fault(ItemUnavailable.code, message, (index,), item_id=line.item_id).error()
+            yield CartFault(ItemUnavailable.code, message, (index,), item_id=line.item_id).error()
 
 
 def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:

@@ -231,7 +231,7 @@ class OrderCancelledByStorefront(OrderChange, frozen=True, kw_only=True):
         return EntryDetail(cancel_reason=self.cancellation.reason)
 
 
-class CancellationRequested(OrderChange, frozen=True, kw_only=True):
+class OrderCancellationRequested(OrderChange, frozen=True, kw_only=True):
     """The storefront asks the store to let it cancel the order."""
 
     entry: ClassVar[str] = "cancellation.requested"
@@ -246,21 +246,21 @@ class CancellationRequested(OrderChange, frozen=True, kw_only=True):
         return EntryDetail(reason=cancellation.reason, refusal=cancellation.refusal or UNSET)
 
 
-class CancellationAccepted(CancellationRequested, frozen=True, kw_only=True):
+class OrderCancellationAccepted(OrderCancellationRequested, frozen=True, kw_only=True):
     """The order was cancelled otherwise while its store was asked."""
 
     entry: ClassVar[str] = "cancellation.accepted"
     actor: Actor = Actor.SERVICE
 
 
-class CancellationRefused(CancellationRequested, frozen=True, kw_only=True):
+class OrderCancellationRefused(OrderCancellationRequested, frozen=True, kw_only=True):
     """The store doesn't cancel the order, or completed it while it was asked."""
 
     entry: ClassVar[str] = "cancellation.refused"
     actor: Actor = Actor.STORE
 
 
-class CancellationUnanswered(CancellationRequested, frozen=True, kw_only=True):
+class OrderCancellationUnanswered(OrderCancellationRequested, frozen=True, kw_only=True):
     """The store never answered: the order goes on."""
 
     entry: ClassVar[str] = "cancellation.unanswered"
@@ -287,11 +287,11 @@ class OrderAdjusted(OrderChange, frozen=True, kw_only=True):
         )
 
 
-CANCELLATIONS: Final[Mapping[CancellationStatus, type[CancellationRequested]]] = {
-    CancellationStatus.REQUESTED: CancellationRequested,
-    CancellationStatus.ACCEPTED: CancellationAccepted,
-    CancellationStatus.REFUSED: CancellationRefused,
-    CancellationStatus.UNANSWERED: CancellationUnanswered,
+CANCELLATIONS: Final[Mapping[CancellationStatus, type[OrderCancellationRequested]]] = {
+    CancellationStatus.REQUESTED: OrderCancellationRequested,
+    CancellationStatus.ACCEPTED: OrderCancellationAccepted,
+    CancellationStatus.REFUSED: OrderCancellationRefused,
+    CancellationStatus.UNANSWERED: OrderCancellationUnanswered,
 }
 """What happened to a cancellation that has this status, while the order's own state stays."""
 

@@ -145,14 +145,14 @@ async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntr
     return mask_all(row, await list_timeline(tx, row))
 
 
-class Recipient(Struct, frozen=True):
+class OrderRecipient(Struct, frozen=True):
     """Who ordered, and how it gets there. None is left of a customer who was erased."""
 
     customer: Customer | None
     fulfillment: Fulfillment
 
 
-async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> Recipient:
+async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> OrderRecipient:
     """Return who ordered, for an operator who speaks to them; `masked` is their name and a part of the phone number.
 
     Raises OrderNotFound.
@@ -160,9 +160,9 @@ async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> Recipient:
     row = await queries.get_any_order(tx, order_id)
     customer = row.customer
     if not masked or customer is None:
-        return Recipient(customer, row.fulfillment)
+        return OrderRecipient(customer, row.fulfillment)
     hidden = replace(customer, email=HIDDEN, phone=mask_phone(customer.phone), partner_user_id=None)
-    return Recipient(hidden, without_address(row.fulfillment))
+    return OrderRecipient(hidden, without_address(row.fulfillment))
 
 
 def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:

@@ -103,17 +103,17 @@ WRITTEN_SECONDS: Final = 2 * FLUSH_SECONDS
 _HAS_CUSTOMER: Final = orders.c.client_context.is_not(None)
 
 
-class Found(Struct, frozen=True):
+class CustomerRecords(Struct, frozen=True):
     """What is stored of a customer: orders, and recorded validations."""
 
     orders: list[UUID]
     validations: int
 
 
-async def find_all(db: Database, name: str) -> Found:
+async def find_all(db: Database, name: str) -> CustomerRecords:
     """Return what `erase_all` would erase, read in batches."""
     validations = await _find_all(db, find_validations, name)
-    return Found(await _find_all(db, find_orders, name), len(validations))
+    return CustomerRecords(await _find_all(db, find_orders, name), len(validations))
 
 
 async def erase_all(db: Database, name: str) -> tuple[int, bool]:

@@ -80,17 +80,17 @@ class InvalidReply(Struct, frozen=True):
     message: str
 
 
-class CancellationAccepted(Struct, frozen=True):
+class CancelAcceptance(Struct, frozen=True):
     """The store has cancelled the order."""
 
 
-class CancellationDenied(Struct, frozen=True):
+class CancelRejection(Struct, frozen=True):
     """The store doesn't cancel the order; `reason` is for the storefront."""
 
     reason: str | None
 
 
-CancelReply = CancellationAccepted | CancellationDenied | InvalidReply
+CancelReply = CancelAcceptance | CancelRejection | InvalidReply
 
 R = TypeVar("R")
 
@@ -151,13 +151,13 @@ def read_cancel(status: int, body: bytes) -> CancelReply:
     """Read the reply to a cancel call. It must say `accepted`, unless its status is 409."""
     reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
     if status == HTTPStatus.CONFLICT:
-        return CancellationDenied(_reason(reply or _Reply()))
+        return CancelRejection(_reason(reply or _Reply()))
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return InvalidReply(f"The store answered {status}. 2xx with accepted, or 409, is expected.")
     accepted = None if reply is None else _or_none(reply.accepted, bool)
     if reply is None or accepted is None:
         return InvalidReply(f"The store answered {status} without accepted: true or false.")
-    return CancellationAccepted() if accepted else CancellationDenied(_reason(reply))
+    return CancelAcceptance() if accepted else CancelRejection(_reason(reply))
 
 
 def _reason(reply: _Reply) -> str | None:

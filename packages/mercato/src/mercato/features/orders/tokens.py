@@ -45,7 +45,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
     fulfillment: bytes
 
 
-class Claims(msgspec.Struct, frozen=True, array_like=True):
+class TokenClaims(msgspec.Struct, frozen=True, array_like=True):
     """The signed content. An order that is placed with the token uses `token_id` up."""
 
     version: int
@@ -57,7 +57,7 @@ class Claims(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-_decode: Final = msgspec.msgpack.Decoder(Claims).decode
+_decode: Final = msgspec.msgpack.Decoder(TokenClaims).decode
 
 
 def digest_of(caller: UUID, check: OrderCheck) -> Digest:
@@ -134,7 +134,7 @@ class OrderTokens(Struct, frozen=True):
     def issue(self, digest: Digest, quote: Quote, *, now: datetime) -> str:
         """Return a token for the order with this digest and quote, valid for fifteen minutes."""
         claims = _encode(
-            Claims(
+            TokenClaims(
                 version=_VERSION,
                 token_id=self.new_id(),
                 expires_at=now + LIFETIME,
@@ -148,7 +148,7 @@ class OrderTokens(Struct, frozen=True):
         assert len(text) <= MAX_LENGTH, "the texts of a store are bounded"
         return text
 
-    def verify(self, text: str, *, digest: Digest, now: datetime) -> Claims:
+    def verify(self, text: str, *, digest: Digest, now: datetime) -> TokenClaims:
         """Return the claims of a token for the order with this digest. Raises OrderTokenInvalid."""
         claims = self._claims(text)
         if claims is None:
@@ -167,7 +167,7 @@ class OrderTokens(Struct, frozen=True):
             raise TokenExpired(claims.token_id, claims.expires_at)
         return claims
 
-    def _claims(self, text: str) -> Claims | None:
+    def _claims(self, text: str) -> TokenClaims | None:
         raw = _raw(text)
         if raw is None:
             return None
