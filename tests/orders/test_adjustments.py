@@ -15,10 +15,10 @@ from tests.orders.test_bodies import row
 
 from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.orders.adjustments import check_adjustment
+from mercato.features.orders.rules import check_adjustment
 from mercato.features.orders.amounts import AmountEntry, Extras, Sums, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
-from mercato.features.orders.price_proof import ProofOrder, verify_prices
+from mercato.features.orders.amounts import ProofOrder, verify_prices
 from mercato.features.orders.record import (
     OrderRow,
     StoreAnswer,

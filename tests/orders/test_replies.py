@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.features.orders.amounts import AmountEntry, Sums
-from mercato.features.orders.store_replies import (
+from mercato.features.orders.store_messages import (
     Acceptance,
     InvalidReply,
     Quote,

@@ -41,15 +41,8 @@ from mercato.features.orders.amounts import (
     Sums,
 )
 from mercato.features.orders.errors import OrderTokenInvalid
-from mercato.features.orders.store_replies import Quote
-from mercato.features.orders.tokens import (
-    MAX_LENGTH,
-    PURPOSE,
-    Digest,
-    OrderTokens,
-    digest,
-    digest_of,
-)
+from mercato.features.orders.store_messages import Quote
+from mercato.features.orders.validation import MAX_TOKEN, TOKEN_PURPOSE, Digest, OrderTokens, digest, digest_of
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
 from mercato_contract.carts import LineItem
@@ -60,7 +53,7 @@ READY = NOW + timedelta(minutes=20)
 
 
 def seal(*letters: bytes) -> OrderTokens:
-    return OrderTokens(Vault([letter * 32 for letter in letters or (b"a",)]).derive(PURPOSE), new_id)
+    return OrderTokens(Vault([letter * 32 for letter in letters or (b"a",)]).derive(TOKEN_PURPOSE), new_id)
 
 
 SEAL = seal()
@@ -160,7 +153,7 @@ def test_the_largest_amounts_fit_in_a_token():
     token = SEAL.issue(
         DIGEST, Quote(Sums("USD", 2, 0, Extras(details, details, details, details)), None), now=NOW
     )
-    assert len(token) <= MAX_LENGTH
+    assert len(token) <= MAX_TOKEN
     assert SEAL.verify(token, digest=DIGEST, now=NOW).sums.extras.fees == details
 
 

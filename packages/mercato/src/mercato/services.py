@@ -10,9 +10,9 @@ from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import Feeds
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders.adjustments import Adjustments
+from mercato.features.orders.service import Adjustments
 from mercato.features.orders.cancellation import Cancellations
-from mercato.features.orders.hours import HourlyOrders
+from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Orders

@@ -11,7 +11,7 @@ from mercato.cli.inputs import read_file, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import print_json, say, wrap
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.orders.price_proof import PriceProof, ProofOrder, verify_prices
+from mercato.features.orders.amounts import PriceProof, ProofOrder, verify_prices
 from mercato.platform.errors import Problem
 from mercato.platform.wire import Decoder
 from mercato.settings import MiB

@@ -23,7 +23,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import idempotency, queries
-from mercato.features.orders.errors import CancellationRefused, OrderClosed, StoreUnreachable
+from mercato.features.orders.errors import (
+    RETRY_SECONDS,
+    CancellationRefused,
+    OrderClosed,
+    StoreUnreachable,
+)
 from mercato.features.orders.idempotency import (
     CancelledOrder,
     Claim,
@@ -34,24 +39,18 @@ from mercato.features.orders.idempotency import (
     RefusedOrder,
     UnansweredOrder,
 )
-from mercato.features.orders.jobs import MIN_WAIT, RETRY_INTERVAL
 from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
-from mercato.features.orders.record import (
-    OrderRow,
-    StoreAnswer,
-    StoredCancellation,
-    cancel_body,
-)
-from mercato.features.orders.store_replies import (
+from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
+from mercato.features.orders.store_messages import (
     CancelAcceptance,
     CancelRejection,
     CancelReply,
     InvalidReply,
     ReplyParser,
+    cancel_body,
     read_cancel,
 )
-from mercato.features.orders.submission import call_until_final, end_submission
-from mercato.features.orders.validation import RETRY_SECONDS
+from mercato.features.orders.submission import MIN_WAIT, RETRY_INTERVAL, call_until_final, end_submission
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call

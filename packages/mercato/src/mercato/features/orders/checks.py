@@ -14,8 +14,8 @@ from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.orders.amounts import Sums, fits
 from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
-from mercato.features.orders.payment import payment_fault
 from mercato.features.orders.record import order_lines
+from mercato.features.orders.store_messages import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import queries, search, transitions
+from mercato.features.orders import queries, search
 from mercato.features.orders.record import (
     EntryDetail,
     OrderRow,
@@ -25,6 +25,7 @@ from mercato.features.orders.record import (
     cancelled_data,
     event_data,
 )
+from mercato.features.orders.rules import ProgressChange
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
@@ -156,7 +157,7 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
 
     entry: ClassVar[str] = "updated"
     actor: Actor = Actor.MERCHANT
-    progress: transitions.Change
+    progress: ProgressChange
 
     def apply_to(self, order: OrderRow) -> OrderRow:
         after, answer = self.progress.after, order.answer

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.features.orders.store_replies import (
+from mercato.features.orders.store_messages import (
     CancelAcceptance,
     CancelRejection,
     CancelReply,

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mercato.features.orders.store_replies import InvalidReply
+from mercato.features.orders.store_messages import InvalidReply
 from mercato.platform import clock
 from mercato.tools.certify.merchant.context import (
     MerchantContext,
