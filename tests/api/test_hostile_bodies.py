@@ -187,7 +187,12 @@ def test_a_fault_beyond_the_examined_values_has_its_own_refusal():
 @pytest.mark.parametrize("number", [b"1e300", b"5e-324", b"1", b"[[]]"])
 def test_a_payment_as_large_as_an_order_costs_less_than_nine_plain_decodings(number: bytes):
     sent = msgspec.Raw(b'{"a":[%s]}' % b",".join([number] * (MAX_BYTES // (len(number) + 1) - 10)))
-    assert decodings_to_read(lambda _: (store_messages.payment_fault(sent), store_messages.canonical_payment(sent)), b"") < MOST
+    assert (
+        decodings_to_read(
+            lambda _: (store_messages.payment_fault(sent), store_messages.canonical_payment(sent)), b""
+        )
+        < MOST
+    )
 
 
 def test_a_number_where_none_is_allowed_is_not_converted():

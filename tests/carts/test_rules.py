@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.features.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.features.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
@@ -15,6 +14,7 @@ from mercato.features.carts.errors import (
     MissingStoreId,
 )
 from mercato.features.carts.pricing import price
+from mercato.features.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.carts import AddCartItemRequest, LineItem, RemoveCartItemRequest, UpdateCartItemRequest
@@ -79,7 +79,9 @@ def unit_price(item: Json, document: Json) -> str:
     return price
 
 
-def faults(problem: type[Problem], item: Json, cart: Json | None = None, *, by: StoreMenu | None = None) -> Any:
+def faults(
+    problem: type[Problem], item: Json, cart: Json | None = None, *, by: StoreMenu | None = None
+) -> Any:
     with pytest.raises(problem) as refused:
         add(item, cart, by=by)
     return [(fault.code, fault.pointer) for fault in refused.value.errors]

@@ -15,10 +15,8 @@ from tests.orders.test_bodies import row
 
 from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.orders.rules import check_adjustment
-from mercato.features.orders.amounts import AmountEntry, Extras, Sums, wire
+from mercato.features.orders.amounts import AmountEntry, Extras, ProofOrder, Sums, verify_prices, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
-from mercato.features.orders.amounts import ProofOrder, verify_prices
 from mercato.features.orders.record import (
     OrderRow,
     StoreAnswer,
@@ -26,6 +24,7 @@ from mercato.features.orders.record import (
     commerce_order_of,
     order_lines,
 )
+from mercato.features.orders.rules import check_adjustment
 from mercato.platform.clock import new_id
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire import Decoder

@@ -9,9 +9,8 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
 from mercato.features.orders.amounts import wire
-from mercato.features.orders.store_messages import payment_of, with_payment, without_payment
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, cancelled_data, event_data
-from mercato.features.orders.store_messages import place_body
+from mercato.features.orders.store_messages import payment_of, place_body, with_payment, without_payment
 from mercato.features.orders.validation import validate_body
 from mercato_contract.orders import OrderState, OrderStatus
 from mercato_contract.wire import as_json

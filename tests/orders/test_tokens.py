@@ -42,18 +42,27 @@ from mercato.features.orders.amounts import (
 )
 from mercato.features.orders.errors import OrderTokenInvalid
 from mercato.features.orders.store_messages import Quote
-from mercato.features.orders.validation import MAX_TOKEN, TOKEN_PURPOSE, Digest, OrderTokens, digest, digest_of
+from mercato.features.orders.validation import (
+    MAX_TOKEN,
+    PURPOSE,
+    Digest,
+    OrderTokens,
+    digest,
+    digest_of,
+)
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
 from mercato_contract.carts import LineItem
 from mercato_contract.placements import PickupFulfillment, ScheduleType
 
-SUMS = Sums("USD", 2, 920, Extras(fees=(AmountEntry(100, "Bag"),), adjustments=(AmountEntry(-5, "Ründung"),)), tip=50)
+SUMS = Sums(
+    "USD", 2, 920, Extras(fees=(AmountEntry(100, "Bag"),), adjustments=(AmountEntry(-5, "Ründung"),)), tip=50
+)
 READY = NOW + timedelta(minutes=20)
 
 
 def seal(*letters: bytes) -> OrderTokens:
-    return OrderTokens(Vault([letter * 32 for letter in letters or (b"a",)]).derive(TOKEN_PURPOSE), new_id)
+    return OrderTokens(Vault([letter * 32 for letter in letters or (b"a",)]).derive(PURPOSE), new_id)
 
 
 SEAL = seal()

@@ -25,7 +25,7 @@ from mercato.features.events.feed import Feeds
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders import idempotency
+from mercato.features.orders import idempotency, validation
 from mercato.features.orders import search as order_search
 from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
@@ -34,7 +34,7 @@ from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
 from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.submission import Resubmissions, Submitter
-from mercato.features.orders.validation import TOKEN_PURPOSE, OrderTokens, Validations
+from mercato.features.orders.validation import OrderTokens, Validations
 from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.queries import StorageQuota
@@ -389,7 +389,7 @@ def _ordering(
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     lifecycle = core.lifecycle
     contacts = order_search.contact_keys_of(vault)
-    tokens = OrderTokens(vault.derive(TOKEN_PURPOSE), clock.new_id)
+    tokens = OrderTokens(vault.derive(validation.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, lifecycle)
     checker = OrderChecker(now, clock.new_id, menus)
     validations = Validations(

@@ -1,5 +1,11 @@
 """The cart helpers of the Marketfront surface. Carts aren't stored: each request contains its cart."""
 
+from mercato.features.carts.errors import (
+    CatalogSetRequired,
+    ItemUnavailable,
+    LineItemNotFound,
+    MissingStoreId,
+)
 from mercato.features.carts.rules import (
     CatalogRef,
     StoreMenu,
@@ -7,12 +13,6 @@ from mercato.features.carts.rules import (
     get_catalog_ref,
     remove_item,
     update_item,
-)
-from mercato.features.carts.errors import (
-    CatalogSetRequired,
-    ItemUnavailable,
-    LineItemNotFound,
-    MissingStoreId,
 )
 from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.stores.errors import StoreNotFound

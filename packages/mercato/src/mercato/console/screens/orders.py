@@ -41,8 +41,8 @@ from mercato_contract.orders import (
     TimelineEntry,
     state_fault,
 )
-from mercato_contract.placements import DeliveryAddress, DeliveryFulfillment, DeliveryType
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.placements import DeliveryAddress, DeliveryFulfillment, DeliveryType
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 

@@ -148,7 +148,9 @@ def _price(lines: Sequence[LineItem], menu: StoreMenu, new_id: MakeId) -> Priced
     return price(lines, catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id)
 
 
-def _accept(priced: Priced, menu: StoreMenu, origin: Origin, *, added: Sequence[OrderError] = ()) -> PricedCart:
+def _accept(
+    priced: Priced, menu: StoreMenu, origin: Origin, *, added: Sequence[OrderError] = ()
+) -> PricedCart:
     """Return the cart, or raise all its faults; `added` are those of a merged item."""
     if priced.faults or priced.overflows or added:
         faults = [fault.error(origin) for fault in (*priced.faults, *priced.overflows)]

@@ -12,7 +12,6 @@ from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
 
-
 RETRY_SECONDS: Final = 5
 """The Retry-After of a request whose store didn't answer."""
 

@@ -47,10 +47,10 @@ VALIDATE: Final = SUFFIXES[EventType.ORDER_VALIDATE]
 
 TOKEN_LIFETIME: Final = timedelta(minutes=15)
 
-TOKEN_PURPOSE: Final = "mercato validated order"
+PURPOSE: Final = "mercato validated order"
 """The purpose of the derived signing keys: what is signed for another purpose isn't a valid token."""
 
-TOKEN_PREFIX: Final = "vo_"
+PREFIX: Final = "vo_"
 MAX_TOKEN: Final = 65_536
 """Characters of a token. A longer one isn't read."""
 
@@ -169,7 +169,7 @@ class OrderTokens(Struct, frozen=True):
             )
         )
         signed = base64.urlsafe_b64encode(claims + hmac_sha256(self.keys[0], claims))
-        text = TOKEN_PREFIX + signed.rstrip(b"=").decode()
+        text = PREFIX + signed.rstrip(b"=").decode()
         assert len(text) <= MAX_TOKEN, "the texts of a store are bounded"
         return text
 
@@ -229,9 +229,9 @@ def _token_error(message: str) -> OrderError:
 
 def _token_bytes(token: str) -> bytes | None:
     """Return the bytes of a token; None for malformed text and for any other encoding of the same bytes."""
-    if len(token) > MAX_TOKEN or not token.startswith(TOKEN_PREFIX) or not token.isascii():
+    if len(token) > MAX_TOKEN or not token.startswith(PREFIX) or not token.isascii():
         return None
-    text = token[len(TOKEN_PREFIX) :]
+    text = token[len(PREFIX) :]
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
