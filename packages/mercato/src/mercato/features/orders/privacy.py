@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
-from sqlalchemy import Row, and_, func, select, update
+from sqlalchemy import and_, func, select, update
 
 from mercato.features.events.retention import rewrite_of_orders
 from mercato.features.orders.record import (
@@ -167,12 +167,12 @@ async def erase_customer(tx: Write, name: str, *, after: UUID | None, limit: int
 
     Return the number of orders, and the last order that was read; None after the last batch.
     """
-    rows, last = await _find_rows(tx, name, after=after, limit=limit)
-    await _erase(tx, [row.id for row in rows])
-    for row in rows:
+    ids, last = await find_orders(tx, name, after=after, limit=limit)
+    await _erase(tx, ids)
+    for order_id in ids:
         # The audit log must not name the customer.
-        await audit(tx, "order", row.id, detail={"customer": "erased"})
-    return len(rows), last
+        await audit(tx, "order", order_id, detail={"customer": "erased"})
+    return len(ids), last
 
 
 async def erase_validations(
@@ -188,22 +188,6 @@ async def find_orders(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
     """Return the customer's orders in one batch, and the last order that was read; None after the last batch."""
-    rows, last = await _find_rows(tx, name, after=after, limit=limit)
-    return [row.id for row in rows], last
-
-
-async def find_validations(
-    tx: Read, name: str, *, after: UUID | None, limit: int
-) -> tuple[list[UUID], UUID | None]:
-    """Return the same of recorded validations."""
-    rows = await list_validations(tx, after=after, limit=limit)
-    ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
-    return ids, rows[-1][0] if len(rows) == limit else None
-
-
-async def _find_rows(
-    tx: Read, name: str, *, after: UUID | None, limit: int
-) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
     pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
     query = select(orders.c.id, orders.c.customer).where(
@@ -213,7 +197,16 @@ async def _find_rows(
         query = query.where(orders.c.id > after)
     rows = await tx.all(query.order_by(orders.c.id).limit(limit))
     last = rows[-1].id if len(rows) == limit else None
-    return [row for row in rows if _is(name, _customer.decode(row.customer))], last
+    return [row.id for row in rows if _is(name, _customer.decode(row.customer))], last
+
+
+async def find_validations(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the same of recorded validations."""
+    rows = await list_validations(tx, after=after, limit=limit)
+    ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
+    return ids, rows[-1][0] if len(rows) == limit else None
 
 
 def _is(name: str, customer: Customer | None) -> bool:
