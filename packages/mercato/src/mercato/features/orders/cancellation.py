@@ -223,7 +223,9 @@ class Cancellations(Struct, frozen=True):
             async with self.db.write() as tx:
                 order = await self._record_reply(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
-                if _find_requested(order, state.cancellation.id) is not None:
+                # This one, or a newer one, begun after another request had ended this one: then nothing of it is left
+                # to answer, and the key's next request joins the newer one.
+                if _find_requested(order) is not None:
                     await idempotency.release(tx, state.claim, now=now)
                     return UnansweredOrder(
                         StoreUnreachable(

@@ -36,6 +36,9 @@ MIN_SECRET_LENGTH: Final = 3
 
 MAX_SECRETS: Final = 50
 
+MAX_PAYMENT_DEPTH: Final = 100
+"""Levels of a payment, far fewer than Python's stack has: what is accepted can be read again anywhere."""
+
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _MEMBER: Final = b'"payment":'
@@ -167,13 +170,36 @@ def _texts(value: Any) -> Iterator[str]:
 
 def payment_fault(payment: msgspec.Raw | UnsetType) -> str | None:
     """Return why a payment can't be sent to a store, or None. Null means no payment."""
+    if isinstance(payment, UnsetType):
+        return None
     try:
-        value = None if isinstance(payment, UnsetType) else read_json(payment)
+        value = read_json(payment)
     except _UNREADABLE:
         return (
             "payment can't be read: a number is out of range, a text is malformed, or it is nested too deep."
         )
-    return None if value is None or isinstance(value, dict) else NOT_AN_OBJECT
+    if value is not None and not isinstance(value, dict):
+        return NOT_AN_OBJECT
+    # Most payments have fewer brackets than levels are allowed.
+    brackets = bytes(payment)
+    if brackets.count(b"[") + brackets.count(b"{") > MAX_PAYMENT_DEPTH and _is_too_deep(value):
+        return f"payment may be nested at most {MAX_PAYMENT_DEPTH} levels deep."
+    return None
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_PAYMENT_DEPTH):
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        if not below:
+            return False
+        level = below
+    return any(isinstance(one, dict | list) for one in level)
 
 
 def canonical_payment(payment: msgspec.Raw | UnsetType) -> bytes:
