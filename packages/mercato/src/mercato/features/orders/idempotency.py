@@ -24,7 +24,7 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
 from mercato.platform.wire.problem import ProblemFormat
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.wire import as_json
+from mercato_contract.wire import as_json, redacted
 
 PURPOSE: Final = "mercato idempotency"
 """The purpose of the derived keys for the fingerprints of requests."""
@@ -141,6 +141,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     joins: bool = False
 
 
+@redacted("key", "body")
 class _KeyRow(Struct, frozen=True):
     """A stored key, its members in the order of the columns."""
 
