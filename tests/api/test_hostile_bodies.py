@@ -50,14 +50,14 @@ def seconds_to_read(
     best, problem = float("inf"), None
     for _ in range(TRIES):
         started = thread_time()
-        problem = refusal_of(read, body)
+        problem = adjustment_refusal(read, body)
         best = min(best, thread_time() - started)
         if best <= enough:
             break
     return best, problem
 
 
-def refusal_of(read: Callable[[bytes], Any], body: bytes) -> Problem | None:
+def adjustment_refusal(read: Callable[[bytes], Any], body: bytes) -> Problem | None:
     try:
         read(body)
     except Problem as problem:

@@ -60,8 +60,7 @@ from mercato.platform import clock
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, open_database
-from mercato.platform.db.health import WriteProbe
-from mercato.platform.db.replication import measure_replication
+from mercato.platform.db.health import WriteProbe, measure_replication
 from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths

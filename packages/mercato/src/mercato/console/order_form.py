@@ -81,7 +81,7 @@ def read_form(visit: Visit) -> tuple[OrderForm, Mapping[str, str]]:
     Raises InvalidRequest, and StoreNotFound for a cart of a store that the session doesn't see.
     """
     fields = read_fields(visit.form, MAX_FIELDS)
-    form = decode_fields(OrderForm, fields)
+    form = decode_fields(OrderForm, fields, timezone=visit.timezone)
     cart = cart_of(form)
     if cart is not None:
         visit.check_store(cart.store_id, StoreNotFound(cart.store_id))

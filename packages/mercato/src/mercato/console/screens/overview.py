@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from sqlalchemy import Row
 
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
+from mercato.console.times import say
 from mercato.features.catalogs import operators as catalogs
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.orders.operators import OrderFilter, count_orders, list_orders
@@ -105,7 +106,9 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
     partner_id, now = visit.caller(Surface.COMMERCE).partner_id, visit.app.clock()
     failed = RunFilter(partner_id=partner_id, store_id=visit.store_id, failed=True, since=since)
     paused = StoreFilter(partner_id=partner_id, store_id=visit.store_id, status=StoreStatusValue.PAUSED)
-    found = [_paused(store) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)]
+    found = [
+        _paused(store, visit.timezone) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)
+    ]
     calls = DeliveryFilter(
         partner_id=partner_id,
         surface=Surface.COMMERCE,
@@ -134,8 +137,8 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
     }
 
 
-def _paused(store: StoreSummary) -> Closed:
+def _paused(store: StoreSummary, timezone: str) -> Closed:
     why = "It is paused" if store.pause_reason is None else f"It is paused: {store.pause_reason}"
     until = store.resume_at
-    why += "." if until is None else f", until {until:%Y-%m-%d %H:%M} UTC."
+    why += "." if until is None else f", until {say(until, timezone)}."
     return Closed(store.id, store.name, why, store.updated_at)

@@ -14,7 +14,19 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
-from sqlalchemy import ColumnElement, Insert, Integer, Text, bindparam, delete, insert, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Insert,
+    Integer,
+    Text,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
 
 from mercato.features.events.log import ALL_KINDS, WRITTEN
 from mercato.features.events.tables import (
@@ -27,7 +39,7 @@ from mercato.features.events.tables import (
 )
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import AnyRow, Database, Write
-from mercato.platform.db.loops import repeat
+from mercato.platform.db.errors import repeat
 from mercato.platform.db.statements import conflicting_insert, prepared, prepared_update
 from mercato.platform.db.types import Dialect, Id
 from mercato_contract.feeds import StoreChangeKind
@@ -52,8 +64,9 @@ _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_I
 _BATCH: Final[ColumnElement[int]] = literal_column(str(BATCH))
 _NEW_EVENTS: Final = prepared(select(new_events).order_by(new_events.c.number).limit(_BATCH))
 _NEW_CHANGES: Final = prepared(select(new_store_changes).order_by(new_store_changes.c.number).limit(_BATCH))
-_ANY_EVENT: Final = prepared(select(new_events.c.number).limit(literal_column("1")))
-_ANY_CHANGE: Final = prepared(select(new_store_changes.c.number).limit(literal_column("1")))
+_IS_ANY_LEFT: Final = prepared(
+    select(or_(exists(select(new_events.c.number)), exists(select(new_store_changes.c.number))))
+)
 _PARTNER: Final = bindparam("partner", type_=Id)
 _SURFACE: Final = bindparam("audience", type_=Text)
 _STORE: Final = bindparam("store", type_=Id)
@@ -171,7 +184,7 @@ class Sequencer:
     async def _is_any_left(self) -> bool:
         """Return whether there is something to number. An idle database is only read."""
         async with self._db.read() as tx:
-            return await tx.scalar(_ANY_EVENT) is not None or await tx.scalar(_ANY_CHANGE) is not None
+            return bool(await tx.scalar(_IS_ANY_LEFT))
 
     async def number_all(self) -> int:
         """Number everything that is committed now; return how many deliveries that enqueued."""

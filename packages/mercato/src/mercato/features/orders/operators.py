@@ -27,7 +27,7 @@ from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import HIDDEN
 from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.engine import Read
-from mercato.platform.db.prefixes import get_id
+from mercato.platform.db.search import get_id
 from mercato_contract.money import to_text
 from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.placements import CommerceLine, Customer, Fulfillment

@@ -34,7 +34,7 @@ from mercato.features.webhooks.operators import HIDDEN
 from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.db.patterns import ESCAPE, pattern_of
+from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.orders import Order, TimelineEntry

@@ -257,19 +257,26 @@ def _tracking_fault(courier: Courier | None) -> str | None:
 # --- adjustments ----------------------------------------------------------------------------------
 
 
-def check_adjustment(order: OrderRow, request: AdjustOrderRequest) -> int:
-    """Return the amount in minor units. Raises ValidationFailed for every fault, OrderClosed, Conflict."""
+def adjustment_refusal(order: OrderRow) -> Problem | None:
+    """Return why nothing of the order can be adjusted, None if something can be."""
     if order.state is OrderState.CANCELLED:
-        raise OrderClosed("The order is cancelled: nothing of it is charged, so there is nothing to adjust.")
+        return OrderClosed("The order is cancelled: nothing of it is charged, so there is nothing to adjust.")
     if order.answer is StoreAnswer.WAITING:
-        raise Conflict(
+        return Conflict(
             "The store has not answered the placement yet. Answer it, or set the order's status to confirmed, and "
             "adjust the order then."
         )
     if len(order.adjustments or ()) >= MAX_ADJUSTMENTS:
-        raise Conflict(
+        return Conflict(
             f"The order has {MAX_ADJUSTMENTS} adjustments already, the most that an order may have."
         )
+    return None
+
+
+def check_adjustment(order: OrderRow, request: AdjustOrderRequest) -> int:
+    """Return the amount in minor units. Raises ValidationFailed for every fault, OrderClosed, Conflict."""
+    if (refused := adjustment_refusal(order)) is not None:
+        raise refused
     amount, fault = _amount(order, request)
     refuse(
         [
