@@ -24,7 +24,7 @@ from mercato_contract.money import is_negative
 from mercato_contract.pages import MAX_UPDATES, PAGE, Cursor, PageLimit
 from mercato_contract.problems import OrderError, ProblemDetail
 from mercato_contract.stores import FulfillmentMode, Uri
-from mercato_contract.wire import Instant, Objection, Wire, parse_instant, redacted, validator
+from mercato_contract.wire import Instant, Objection, Wire, instant_fault, parse_instant, redacted, validator
 
 MAX_BYTES: Final = 64 * 1024
 """Bytes of a request. An order with the maximum number of lines and all amounts of its cart has 45 KB."""
@@ -544,9 +544,7 @@ class MarketfrontOrderPage(Wire):
 
 
 def _since_fault(text: str) -> str | None:
-    if parse_instant(text) is None:
-        return "since must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
-    return None
+    return instant_fault("since") if parse_instant(text) is None else None
 
 
 class OrdersFilter(Wire):

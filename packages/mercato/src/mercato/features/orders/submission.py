@@ -45,7 +45,7 @@ from mercato.features.webhooks.deliveries import (
     update_store_call,
 )
 from mercato.features.webhooks.model import CallResult, StoreCall, masked
-from mercato.features.webhooks.retention import delete_store_call
+from mercato.features.webhooks.queries import delete_store_call
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import enqueue
