@@ -24,7 +24,7 @@ from mercato_contract.placements import (
 )
 from mercato_contract.problems import OrderError, ProblemDetail
 from mercato_contract.stores import Uri
-from mercato_contract.wire import Instant, Wire, parse_instant, validator
+from mercato_contract.wire import Instant, Wire, instant_fault, parse_instant, validator
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -247,9 +247,7 @@ class MarketfrontOrderPage(Wire):
 
 
 def _since_fault(text: str) -> str | None:
-    if parse_instant(text) is None:
-        return "since must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
-    return None
+    return instant_fault("since") if parse_instant(text) is None else None
 
 
 class OrdersFilter(Wire):

@@ -20,10 +20,8 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
-from mercato.features.events import cursors
-from mercato.features.events.feed import Feeds
+from mercato.features.events.feed import CURSORS, Cursors, Feeds, Waiters
 from mercato.features.events.sequencer import Sequencer
-from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency, validation
 from mercato.features.orders import search as order_search
@@ -51,7 +49,7 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
-from mercato.features.webhooks.fan_out import fan_out
+from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
@@ -362,7 +360,7 @@ def build(
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
         hourly_orders=HourlyOrders(now),
-        feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
+        feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
         endpoints=PartnerEndpoints(vault, now, clock.new_id),
         redeliveries=Redeliveries(db, vault, now),

@@ -14,8 +14,8 @@ from mercato.features.carts.rules import (
     remove_item,
     update_item,
 )
-from mercato.features.catalogs.errors import CatalogSetNotFound
-from mercato.features.stores.errors import StoreNotFound
+from mercato.features.catalogs.model import CatalogSetNotFound
+from mercato.features.stores.model import StoreNotFound
 from mercato.http.operations import Access, Call, Operations, Rate
 from mercato.services import Services
 from mercato_contract.carts import (

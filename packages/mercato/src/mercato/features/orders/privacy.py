@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from sqlalchemy import and_, func, select, update
 
-from mercato.features.events.retention import rewrite_of_orders
+from mercato.features.events.log import rewrite_of_orders
 from mercato.features.orders.record import (
     Notes,
     OrderRow,
@@ -31,7 +31,7 @@ from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.model import Envelope
 from mercato.features.webhooks.operators import HIDDEN
-from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
+from mercato.features.webhooks.queries import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of

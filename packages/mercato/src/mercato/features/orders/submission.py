@@ -50,7 +50,7 @@ from mercato.features.webhooks.deliveries import (
     update_store_call,
 )
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.features.webhooks.retention import delete_store_call
+from mercato.features.webhooks.queries import delete_store_call
 from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
