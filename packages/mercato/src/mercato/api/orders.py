@@ -35,14 +35,12 @@ from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
 from mercato.platform.wire.problem import ProblemFormat, detail_within, represent_detail
 from mercato_contract.orders import (
-    MAX_BYTES,
     AdjustOrderRequest,
     CancelOrderRequest,
     CommerceOrder,
     MarketfrontOrderPage,
     MarketfrontOrdersQuery,
     Order,
-    OrderCore,
     OrderPage,
     OrdersQuery,
     OrderStatusBatch,
@@ -51,9 +49,8 @@ from mercato_contract.orders import (
     OrderStatusResults,
     OrderStatusUpdate,
     OrderTimeline,
-    PlaceOrderRequest,
-    ValidateOrderResponse,
 )
+from mercato_contract.placements import MAX_BYTES, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.problems import ProblemDetail
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
