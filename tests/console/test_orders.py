@@ -15,8 +15,7 @@ from tests.console.visiting import enter, enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.features.orders import jobs as order_jobs
-from mercato.features.orders import placement
+from mercato.features.orders import placement, submission
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
@@ -47,8 +46,8 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
     database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(order_jobs, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(order_jobs, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(submission, "MIN_WAIT", timedelta(seconds=0.05))
     async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
         deal = await trade(mercato, shop, event_url=shop.base + "/events")
         answer = shop.answers["place"]

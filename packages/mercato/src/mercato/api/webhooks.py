@@ -5,10 +5,10 @@ The feed of stores that changed is a storefront's, and is read as that of events
 
 from datetime import timedelta
 
-from mercato.features.events.errors import CursorExpired
+from mercato.features.events.feed import CursorExpired
 from mercato.features.requests.log import list_own_requests
 from mercato.features.webhooks import deliveries, partner_endpoints
-from mercato.features.webhooks.errors import DeliveryNotFound, EndpointNotFound, UnknownStore
+from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound, UnknownStore
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation

@@ -17,7 +17,7 @@ from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.lint import lint
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.validation.findings import Rule
-from mercato.features.orders.price_proof import PriceProof, ProofOrder, verify_prices
+from mercato.features.orders.amounts import PriceProof, ProofOrder, verify_prices
 from mercato.platform.errors import Problem
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.texts import count_of

@@ -14,8 +14,7 @@ from msgspec import Meta, Struct
 from mercato.console.forms import decode_fields, read_fields
 from mercato.console.screen import Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, Key, rule
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import Decoder
 from mercato_contract.carts import PricedCart

@@ -15,15 +15,21 @@ from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.catalogs import operators, queries
 from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
-from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
+from mercato.features.catalogs.model import (
+    CatalogIngestNotFound,
+    CatalogSetNotFound,
+    CompiledCatalog,
+    CompiledGroup,
+    CompiledItem,
+    Key,
+    rule,
+)
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.catalogs import Place
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
 from mercato.platform.outbound.guard import origin_of

@@ -22,13 +22,13 @@ from mercato.console.screen import (
     Visit,
 )
 from mercato.features.orders import operators
-from mercato.features.orders.adjustments import refusal_of
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
-from mercato.features.orders.operators import Recipient
+from mercato.features.orders.operators import OrderRecipient
 from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
+from mercato.features.orders.rules import adjustment_refusal
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names
@@ -47,16 +47,13 @@ from mercato_contract.orders import (
     AdjustmentType,
     AdjustOrderRequest,
     CancelOrderRequest,
-    CommerceLine,
-    DeliveryAddress,
-    DeliveryFulfillment,
-    DeliveryType,
     OrderState,
     OrderStatusUpdate,
     TimelineEntry,
     state_fault,
 )
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.placements import CommerceLine, DeliveryAddress, DeliveryFulfillment, DeliveryType
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 
@@ -105,7 +102,7 @@ async def list_orders(visit: Visit) -> Page:
 async def show_order(visit: Visit) -> Page:
     row, entries = await _read(visit, visit.ids["order"])
     visit.check_store(row.store_id, OrderNotFound(row.id))
-    recipient = Recipient(row.customer, row.fulfillment)
+    recipient = OrderRecipient(row.customer, row.fulfillment)
     if visit.is_operator and visit.may(Permission.SEE_CUSTOMERS):
         async with visit.app.db.read() as tx:
             recipient = await operators.get_recipient(tx, row.id, masked=True)
@@ -127,7 +124,7 @@ async def _page(
     visit: Visit,
     row: OrderRow,
     entries: list[TimelineEntry],
-    recipient: Recipient,
+    recipient: OrderRecipient,
     *,
     is_masked: bool = False,
 ) -> Page:
@@ -198,12 +195,12 @@ async def cancel_order(visit: Visit) -> Done:
 
 
 def _may_adjust(visit: Visit, row: OrderRow) -> bool:
-    return _side(visit, row) is Surface.COMMERCE and refusal_of(row) is None
+    return _side(visit, row) is Surface.COMMERCE and adjustment_refusal(row) is None
 
 
 async def _ask_to_adjust(visit: Visit) -> Question:
     row = await _own_order(visit)
-    if (refused := refusal_of(row)) is not None:
+    if (refused := adjustment_refusal(row)) is not None:
         raise refused
     costs = to_text(row.total_after_adjustments, row.currency)
     lines = {

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Row
 
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
 from mercato.console.times import say
@@ -20,7 +19,7 @@ from mercato.features.stores import operators as stores
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato_contract.orders import OrderState
 from mercato_contract.problems import PROBLEMS
@@ -74,7 +73,7 @@ async def show_overview(visit: Visit) -> Page:
 async def _failed(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
     """Return the deliveries that failed, and how many: side by side, which is how the index has them."""
     count = 0
-    rows: list[Row[Any]] = []
+    rows: list[DeliveryRow] = []
     for surface in visit.surfaces:
         failed = DeliveryFilter(
             partner_id=visit.caller(surface).partner_id,

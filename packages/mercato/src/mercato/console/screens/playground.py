@@ -35,8 +35,7 @@ from mercato.console.order_form import (
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
 from mercato.features.sign_in.roles import Permission
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest
 from mercato_contract.carts import PricedCart, PricedLineItem

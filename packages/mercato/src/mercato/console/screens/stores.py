@@ -18,8 +18,7 @@ from mercato.features.lookup import find_stores
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import operators
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks

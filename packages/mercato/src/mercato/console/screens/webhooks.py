@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy import Row
 
 from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
 from mercato.console.forms import read_fields
@@ -17,9 +16,9 @@ from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
-from mercato.features.webhooks.errors import DeliveryNotFound, EndpointNotFound
-from mercato.features.webhooks.partner_endpoints import TYPES, get_endpoint, list_endpoints
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.model import TYPES, DeliveryNotFound, EndpointNotFound
+from mercato.features.webhooks.partner_endpoints import get_endpoint, list_endpoints
+from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.telemetry import tracing
@@ -81,7 +80,7 @@ class DeliveriesQuery(Wire):
 @screens.get("webhooks")
 async def list_deliveries(visit: Visit) -> Page:
     filters = read_filters(visit, DeliveriesQuery)
-    page: Sequence[Row[Any]] = ()
+    page: Sequence[DeliveryRow] = ()
     cursor = None
     async with visit.app.db.read() as tx:
         criteria = await _criteria(tx, visit, filters)
@@ -95,7 +94,7 @@ async def list_deliveries(visit: Visit) -> Page:
         "resent": {name: filters.texts.get(name) for name in _RESENT},
         "statuses": list(DeliveryStatus),
         "types": list(EventType),
-        "most": operators.MAX_SEARCHED,
+        "most": MAX_SEARCHED,
         "sees_endpoints": not visit.is_operator and visit.store_id is None and visit.may(Permission.SEE_KEYS),
     }
     return Page("deliveries.html", "Webhooks", values)

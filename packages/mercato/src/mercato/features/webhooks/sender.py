@@ -2,10 +2,12 @@
 
 import asyncio
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 import structlog
 from msgspec import Struct
@@ -18,7 +20,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import attempts, endpoints
 from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Redirected, Retried
 from mercato.features.webhooks.calls import failed_result, post_signed
-from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.credentials import WebhookCredentials, open_credentials
 from mercato.features.webhooks.model import (
     EXCERPT_BYTES,
     MAX_FAULTS,
@@ -35,8 +37,6 @@ from mercato.features.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.features.webhooks.partner_endpoints import open_credentials
-from mercato.features.webhooks.slow_addresses import SlowAddresses
 from mercato.platform import processes
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
@@ -142,13 +142,8 @@ async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datet
     ):
         detail = {"enabled": False, "deliveryId": delivery.id}
         await audit(tx, "endpoint", partner_id=delivery.partner_id, detail=detail)
-        tx.after_commit(partial(_log_disabled, delivery, verdict.reason))
-
-
-def _log_disabled(delivery: Delivery, reason: str) -> None:
-    log.warning(
-        "endpoint disabled", partner_id=str(delivery.partner_id), delivery_id=str(delivery.id), reason=reason
-    )
+        ids = {"partner_id": str(delivery.partner_id), "delivery_id": str(delivery.id)}
+        tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=verdict.reason))
 
 
 async def _follow_up(
@@ -185,6 +180,68 @@ async def _follow_up(
     )
     return Postponed(faults, due)
 
+
+# --- addresses that fail slowly --------------------------------------------------------------------------
+
+SLOW_FAILURE_SECONDS: Final = 1.0
+"""A failure that takes less holds no slot for long, and the schedule of retries is enough."""
+
+PAUSE_SECONDS: Final = 5.0
+"""The pause after the first slow failure; each one after a trial doubles it."""
+
+MAX_PAUSE_SECONDS: Final = 60.0
+
+TRIAL_SECONDS: Final = 30.0
+"""How long the others wait for a trial: longer than any call may take."""
+
+MAX_ADDRESSES: Final = 10_000
+
+Address = tuple[UUID, str]
+"""A partner and a URL."""
+
+
+class _Slow(Struct):
+    failures: int
+    since: float
+    until: float
+
+
+class SlowAddresses:
+    """Pauses for addresses that keep calls waiting and then fail, so that they hold no slots that others need.
+
+    Those of this process. Every instant is in seconds of a monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._slow: OrderedDict[Address, _Slow] = OrderedDict()
+
+    def wait(self, address: Address, now: float) -> float:
+        """Return how long not to call the address; 0 if it may be called. Of a slow one, that is the only call then."""
+        slow = self._slow.get(address)
+        if slow is None:
+            return 0.0
+        if now < slow.until:
+            return slow.until - now
+        slow.until = now + TRIAL_SECONDS
+        return 0.0
+
+    def record(self, address: Address, *, began: float, now: float, failed: bool) -> None:
+        """Record a call. One that began before the pause says nothing new."""
+        slow = self._slow.get(address)
+        if slow is not None and began < slow.since and failed:
+            return
+        if not failed or now - began < SLOW_FAILURE_SECONDS:
+            self._slow.pop(address, None)
+            return
+        failures = 0 if slow is None else slow.failures
+        pause = min(PAUSE_SECONDS * 2**failures, MAX_PAUSE_SECONDS)
+        self._slow[address] = _Slow(min(failures + 1, 10), now, now + pause)
+        self._slow.move_to_end(address)
+        if len(self._slow) > MAX_ADDRESSES:
+            self._slow.popitem(last=False)
+
+
+# --- the sender ------------------------------------------------------------------------------------------
 
 MAX_BATCH: Final = 32
 """Deliveries of one run: on SQLite recording them blocks the event loop for a millisecond."""
@@ -244,7 +301,7 @@ class Sender:
         """Return the handler of the kind `KIND`.
 
         `concurrency` limits the calls of one worker; `per_partner` those of a partner over all workers, so that one
-        with many dead receivers can't hold every slot until they time out.
+        with many dead receivers can't hold every slot until they time out. The partner's addresses share those.
         """
         return Handler(
             fn=self.handle,
@@ -253,6 +310,7 @@ class Sender:
             concurrency=concurrency,
             group_concurrency=per_partner,
             coalesces=True,
+            partitions=True,
             on_dead=self.give_up,
         )
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.console.store_states import StoreState, find_failing, find_states
 from mercato.features.doctor import Check, Remedy, checks
-from mercato.features.orders.hours import MAX_COUNTED, Hour
+from mercato.features.orders.operators import MAX_COUNTED, Hour
 from mercato.features.stores.operators import StoreFilter, StoreSummary, list_stores, list_stores_of
 from mercato.features.webhooks.endpoints import list_disabled, list_failing
 from mercato.platform.db.engine import Read
