@@ -60,9 +60,9 @@ async def test_a_merchant_records_a_refund_of_an_order(
     await page.get_by_role("heading", name="Adjust order A-1", exact=True).wait_for()
     assert await violations(page) == []
     assert await widest(page) <= 0
-    await page.get_by_label("Type", exact=True).select_option("refund")
-    await page.get_by_label("Amount in USD, such as 4.50", exact=True).fill("1.50")
-    await page.get_by_label("Reason, which the storefront sees", exact=True).fill("Cold")
+    await page.get_by_role("combobox", name="Type", exact=True).select_option("refund")
+    await page.get_by_role("textbox", name="Amount in USD, such as 4.50", exact=True).fill("1.50")
+    await page.get_by_role("textbox", name="Reason, which the storefront sees", exact=True).fill("Cold")
     await page.get_by_role("button", name="Confirm", exact=True).click()
     await page.get_by_role("status").get_by_text("It costs 4.30 USD now.").wait_for()
     amounts = page.get_by_role("region", name="Amounts", exact=True)
