@@ -1,7 +1,8 @@
 """Pages of the console over a million deliveries, beside a running load.
 
 `python -m benchmarks.console [DELIVERIES] [URL]`: on an empty PostgreSQL database; without one, on SQLite. The floor is
-the page without a list, `Account`, in the same turns.
+the page without a list, `Account`, in the same turns. The operators' page `Health` is measured beside a day of 240,000
+orders, and the deliveries of its last hour.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any
 from uuid import UUID
@@ -25,17 +26,25 @@ from benchmarks.hammer import hammer
 from benchmarks.load import Server
 from benchmarks.report import row
 from benchmarks.trade import CARTS, Trade, trading
+from mercato.features.orders.tables import orders
+from mercato.features.partners.model import Surface
+from mercato.features.sign_in.model import Grant
+from mercato.features.sign_in.sessions import create_link
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.engine import Database
+from mercato_contract.events import EventType
 from mercato_contract.wire import rfc3339
 
 DELIVERIES = 1_000_000
+ORDERS = 240_000
+HOURS = 24
 BATCH = 5_000
 ROUNDS = 60
 GOAL_MS = 50
 GOAL_KB = 100
 FLOOR = "/console/account"
+HEALTH = "/console/health"
 
 
 def main(count: int = DELIVERIES, url: str | None = None) -> None:
@@ -45,15 +54,16 @@ def main(count: int = DELIVERIES, url: str | None = None) -> None:
         for request in trade.placements(trade.order(), 1):
             hammer(trade.server.process, trade.server.port, [request], connections=1)
         asyncio.run(_multiply(trade.server, count))
-        cookie = _sign_in(trade)
-        pages = _pages(trade)
-        times: dict[str, list[float]] = {path: [] for path in (FLOOR, *pages)}
+        asyncio.run(_fill_day(trade.server))
+        cookies = dict.fromkeys((FLOOR, *_pages(trade)), _sign_in(trade))
+        cookies[HEALTH] = asyncio.run(_sign_in_operator(trade.server))
+        times: dict[str, list[float]] = {path: [] for path in cookies}
         sizes: dict[str, int] = {}
         with _load(trade):
             for _ in range(ROUNDS):
                 for path, taken in times.items():
                     began = time.perf_counter()
-                    sizes[path] = len(_get(trade.server, path, cookie))
+                    sizes[path] = len(_get(trade.server, path, cookies[path]))
                     taken.append((time.perf_counter() - began) * 1000)
         floor = statistics.median(times[FLOOR])
         print(f"{count:,} deliveries; the floor's median: {floor:.1f} ms")
@@ -94,7 +104,7 @@ def _named(path: str) -> str:
 
 async def _multiply(server: Server, count: int) -> None:
     """Copy the delivery that is there, back over a month, one in fifty of them failed."""
-    async with Database.open(server.url or f"sqlite:///{server.data_dir / 'mercato.db'}") as db:
+    async with _opened(server) as db:
         async with db.read() as tx:
             found = await tx.first(select(deliveries).limit(1))
         assert found is not None, "the placed order has made a delivery"
@@ -104,17 +114,65 @@ async def _multiply(server: Server, count: int) -> None:
             rows = []
             for number in range(start, min(start + BATCH, count)):
                 at = began - step * (count - number)
-                own = first_id(at).int | new_id().int & (1 << 62) - 1 | 0x7 << 76 | 0b10 << 62
                 status = "failed" if number % 50 == 0 else "succeeded"
-                its = {"id": UUID(int=own), "webhook_id": new_id(), "status": status}
+                its = {"id": _id_at(at), "webhook_id": new_id(), "status": status}
                 rows.append(values | its | {"created_at": at, "updated_at": at, "next_attempt_at": None})
             async with db.write() as tx:
                 await tx.execute(insert(deliveries), rows)
 
 
+async def _fill_day(server: Server) -> None:
+    """Copy the order that is there over a day, and its deliveries over the last hour, one in fifty of them failed."""
+    began = now()
+    async with _opened(server) as db:
+        async with db.read() as tx:
+            order = await tx.first(select(orders).limit(1))
+            call = await tx.first(
+                select(deliveries).where(deliveries.c.type == EventType.ORDER_PLACE).limit(1)
+            )
+        assert order is not None
+        assert call is not None, "the store was called"
+        for start in range(0, ORDERS, BATCH):
+            placed, sent = [], []
+            for number in range(start, min(start + BATCH, ORDERS)):
+                at = began - timedelta(hours=HOURS) * (ORDERS - number) / ORDERS
+                its: dict[str, Any] = {"created_at": at, "updated_at": at}
+                placed.append(order._asdict() | its | {"id": _id_at(at), "token_id": None})
+                if began - at > timedelta(hours=1):
+                    continue
+                status = "failed" if number % 50 == 0 else "succeeded"
+                made: dict[str, Any] = call._asdict() | its | {"status": status, "next_attempt_at": None}
+                event = made | {"type": EventType.ORDER_UPDATED, "surface": Surface.MARKETFRONT}
+                sent += [one | {"id": _id_at(at), "webhook_id": new_id()} for one in (made, event, event)]
+            async with db.write() as tx:
+                await tx.execute(insert(orders), placed)
+                if sent:
+                    await tx.execute(insert(deliveries), sent)
+
+
+def _opened(server: Server) -> AbstractAsyncContextManager[Database]:
+    return Database.open(server.url or f"sqlite:///{server.data_dir / 'mercato.db'}")
+
+
+def _id_at(at: datetime) -> UUID:
+    """Return an id that was made then."""
+    return UUID(int=first_id(at).int | new_id().int & (1 << 62) - 1 | 0x7 << 76 | 0b10 << 62)
+
+
+async def _sign_in_operator(server: Server) -> str:
+    """Return the cookie of a session of the operator."""
+    async with _opened(server) as db, db.write() as tx:
+        made = await create_link(tx, Grant(partner_id=None, created_by="cli:bench"), now=now())
+    return _use(f"http://127.0.0.1:{server.port}/console/links/{made.token}")
+
+
 def _sign_in(trade: Trade) -> str:
     """Return the cookie of a session of the merchant."""
-    url = trade.server.call("POST", "/v1/console/links", {}, key=trade.commerce_key)["url"]
+    return _use(trade.server.call("POST", "/v1/console/links", {}, key=trade.commerce_key)["url"])
+
+
+def _use(url: str) -> str:
+    """Return the cookie of the session that a link begins."""
 
     class Kept(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_arguments: Any) -> None:

@@ -27,7 +27,7 @@ from benchmarks.postgres import postgres
 from benchmarks.report import row
 from benchmarks.trade import PLACE, VALIDATE, Trade, trading
 from mercato.features.upkeep import BATCH, REST, Upkeep
-from mercato.features.webhooks import retention as webhooks
+from mercato.features.webhooks import queries as webhooks
 from mercato.platform import clock
 from mercato.platform.clock import first_id
 from mercato.platform.db import audit
@@ -238,7 +238,7 @@ async def expire(url: str, rest: float) -> None:
         print("deleting", flush=True)
         await upkeep.drain(
             [
-                lambda tx: webhooks.prune(tx, before=before, limit=BATCH),
+                lambda tx: webhooks.prune_deliveries(tx, before=before, limit=BATCH),
                 lambda tx: audit.prune(tx, before=before, limit=BATCH),
             ]
         )

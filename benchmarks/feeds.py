@@ -25,12 +25,10 @@ from sqlalchemy import insert, select
 from benchmarks.postgres import postgres
 from benchmarks.report import row
 from mercato.features.compression import compress
-from mercato.features.events.cursors import Cursors
-from mercato.features.events.feed import Feeds
+from mercato.features.events.feed import Cursors, Feeds, Waiters
 from mercato.features.events.log import Event, append
-from mercato.features.events.sequencer import STATE_ID, Sequencer
-from mercato.features.events.tables import event_positions, events, sequencer
-from mercato.features.events.waiting import Waiters
+from mercato.features.events.sequencer import Sequencer
+from mercato.features.events.tables import STATE_ID, event_positions, events, sequencer
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.schema import SCHEMA
 from mercato.platform import clock

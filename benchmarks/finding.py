@@ -25,7 +25,7 @@ from mercato.features.orders.tables import order_search, orders
 from mercato.features.partners.vault import Vault, load_keys
 from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.engine import Database
-from mercato_contract.orders import Customer
+from mercato_contract.placements import Customer
 
 ORDERS = 1_000_000
 NUMBERS = 1_000

@@ -15,8 +15,8 @@ from tests.service import Client, Merchant, Service, service
 
 from mercato.features import offboarding
 from mercato.features.events import tables
+from mercato.features.events.feed import PER_PARTNER
 from mercato.features.events.sequencer import number
-from mercato.features.events.waiting import PER_PARTNER
 from mercato.features.orders.privacy import erase_all
 from mercato.features.partners.model import PartnerKind
 from mercato.features.stores.tables import stores

@@ -15,13 +15,13 @@ from tests.calibration import plain_decoding_seconds
 from mercato.api import oauth
 from mercato.asgi import operations
 from mercato.features.catalogs.check import callback_url
-from mercato.features.orders import payment
+from mercato.features.orders import store_messages
 from mercato.http.operations import Operation
 from mercato.platform.errors import Problem
 from mercato.platform.wire import decode, walk
 from mercato.platform.wire.checks import alternatives
 from mercato.settings import MiB
-from mercato_contract.orders import MAX_BYTES
+from mercato_contract.placements import MAX_BYTES
 
 MOST: Final = 9
 """Plain decodings of 1 MiB of JSON, measured beside the body. Where this takes 5.5 ms, that is 50 ms."""
@@ -50,14 +50,14 @@ def seconds_to_read(
     best, problem = float("inf"), None
     for _ in range(TRIES):
         started = thread_time()
-        problem = refusal_of(read, body)
+        problem = adjustment_refusal(read, body)
         best = min(best, thread_time() - started)
         if best <= enough:
             break
     return best, problem
 
 
-def refusal_of(read: Callable[[bytes], Any], body: bytes) -> Problem | None:
+def adjustment_refusal(read: Callable[[bytes], Any], body: bytes) -> Problem | None:
     try:
         read(body)
     except Problem as problem:
@@ -187,7 +187,12 @@ def test_a_fault_beyond_the_examined_values_has_its_own_refusal():
 @pytest.mark.parametrize("number", [b"1e300", b"5e-324", b"1", b"[[]]"])
 def test_a_payment_as_large_as_an_order_costs_less_than_nine_plain_decodings(number: bytes):
     sent = msgspec.Raw(b'{"a":[%s]}' % b",".join([number] * (MAX_BYTES // (len(number) + 1) - 10)))
-    assert decodings_to_read(lambda _: (payment.payment_fault(sent), payment.canonical(sent)), b"") < MOST
+    assert (
+        decodings_to_read(
+            lambda _: (store_messages.payment_fault(sent), store_messages.canonical_payment(sent)), b""
+        )
+        < MOST
+    )
 
 
 def test_a_number_where_none_is_allowed_is_not_converted():

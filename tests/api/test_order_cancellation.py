@@ -195,6 +195,39 @@ async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, s
     assert len({body for _, body in calls}) == 1
 
 
+async def test_a_key_whose_cancellation_ended_meanwhile_joins_the_newer_one(trading: Trade, shop: Merchant):
+    order = await trading.placed()
+    calls = [asyncio.Event() for _ in range(3)]
+    go = {1: asyncio.Event(), 3: asyncio.Event()}
+    answered = {
+        1: {"accepted": False},
+        2: {"accepted": False, "reason": "In the oven"},
+        3: {"accepted": True},
+    }
+    numbers = iter((1, 2, 3, 4))
+
+    async def in_turns(_request: web.Request, _body: bytes) -> web.Response:
+        number = next(numbers)
+        if number > 3:
+            return web.json_response(answered[3])
+        calls[number - 1].set()
+        if number in go:
+            await go[number].wait()
+        return web.json_response(answered[number])
+
+    shop.answers["cancel"] = in_turns
+    first = asyncio.create_task(cancel(trading, order, key="k-1"))
+    await calls[0].wait()
+    refused(await cancel(trading, order, key="k-2"), "CANCELLATION_REFUSED")
+    newer = asyncio.create_task(cancel(trading, order, key="k-3"))
+    await calls[2].wait()
+    go[1].set()
+    assert ((await first).status, (await first).json()["errorCode"]) == (503, "STORE_UNREACHABLE")
+    assert (await cancel(trading, order, key="k-1")).json()["state"] == "cancelled"
+    go[3].set()
+    assert (await newer).json()["state"] == "cancelled"
+
+
 # --- stores that don't answer ---------------------------------------------------------------------
 
 

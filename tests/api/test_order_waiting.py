@@ -16,7 +16,6 @@ from sqlalchemy import delete, insert, or_, select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
 from tests.service import Merchant, Reply, service
 
-from mercato.features.orders import jobs as order_jobs
 from mercato.features.orders import placement, queries, submission
 from mercato.features.orders.privacy import erase_customer
 from mercato.features.orders.tables import order_submissions
@@ -30,8 +29,8 @@ CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "st
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(order_jobs, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(order_jobs, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(submission, "MIN_WAIT", timedelta(seconds=0.05))
 
 
 @asynccontextmanager

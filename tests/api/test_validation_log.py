@@ -13,7 +13,7 @@ from mercato.features import offboarding
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import validation_log
-from mercato.features.webhooks.retention import delete_of_partner
+from mercato.features.webhooks.queries import delete_of_partner
 from mercato.features.webhooks.tables import answered_validations, deliveries, delivery_attempts
 from mercato.platform import clock
 from mercato.platform.db.errors import DatabaseUnavailable

@@ -196,6 +196,8 @@ async def test_a_reply_that_repeats_a_header_is_masked_in_the_log(here: Trade):
         ({"url": "a.example"}, 422, "/url"),
         ({"url": "https://user:password@a.example/"}, 422, "/url"),
         ({"url": "https://2130706433/"}, 422, "/url"),
+        ({"url": "https://a.example/hooks#orders"}, 422, "/url"),
+        ({"url": "https://a.example/hooks#"}, 422, "/url"),
         ({"url": "https://a.example/" + "a" * 2048}, 422, "/url"),
         ({"url": "https://a.example", "types": ["order.place"]}, 422, "/types/0"),
         ({"url": "https://a.example", "types": ["order.created", "ping"]}, 422, "/types/1"),

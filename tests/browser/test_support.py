@@ -1,4 +1,4 @@
-"""A support agent with a customer on the phone: finds the order, tells its state, and cancels it."""
+"""A support agent with a customer on the phone: finds the order, tells its state, cancels it, and records a refund."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from tests.api.trade import CUSTOMER, trade
 from tests.browser.accessibility import violations, widest
 from tests.browser.test_screens import sign_in
-from tests.console.visiting import operator_link
+from tests.console.visiting import operator_link, partner_link
 from tests.service import Merchant, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -44,3 +44,28 @@ async def test_support_finds_an_order_by_phone_tells_its_state_and_cancels_it(
     await now.get_by_text("Cancelled just now by an operator: The customer called.").wait_for()
     path = f"/v1/marketfront/orders/{order['orderId']}"
     assert (await deal.front.get(path)).json()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("scheme", WINDOWS)
+async def test_a_merchant_records_a_refund_of_an_order(
+    page: Any, mercato: Service, shop: Merchant, scheme: str
+):
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": WINDOWS[scheme], "height": 900})
+    deal = await trade(mercato, shop, name=f"Refund {scheme}")
+    order = await deal.placed()
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
+    await page.get_by_role("button", name="Adjust order", exact=True).click()
+    await page.get_by_role("heading", name="Adjust order A-1", exact=True).wait_for()
+    assert await violations(page) == []
+    assert await widest(page) <= 0
+    await page.get_by_role("combobox", name="Type", exact=True).select_option("refund")
+    await page.get_by_role("textbox", name="Amount in USD, such as 4.50", exact=True).fill("1.50")
+    await page.get_by_role("textbox", name="Reason, which the storefront sees", exact=True).fill("Cold")
+    await page.get_by_role("button", name="Confirm", exact=True).click()
+    await page.get_by_role("status").get_by_text("It costs 4.30 USD now.").wait_for()
+    amounts = page.get_by_role("region", name="Amounts", exact=True)
+    await amounts.get_by_text("Total after adjustments").wait_for()
+    path = f"/v1/commerce/orders/{order['orderId']}"
+    assert (await deal.pos.get(path)).json()["amounts"]["totalAfterAdjustments"] == "4.30"

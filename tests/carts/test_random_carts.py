@@ -16,8 +16,8 @@ from tests.carts.random_store import RandomStore, count
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
 
-from mercato.features.carts.changes import Menu, add_item, remove_item
 from mercato.features.carts.pricing import MAX_FAULTS, price
+from mercato.features.carts.rules import StoreMenu, add_item, remove_item
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem
 from mercato_client.testing.prices import booking_faults
@@ -34,8 +34,8 @@ def read(lines: list[Any]) -> list[LineItem]:
     return msgspec.convert(lines, list[LineItem])
 
 
-def menu_of(world: RandomStore) -> Menu:
-    return Menu(STORE, SET, compiled(world.document), frozenset(map(UUID, world.sold_out)))
+def menu_of(world: RandomStore) -> StoreMenu:
+    return StoreMenu(STORE, SET, compiled(world.document), frozenset(map(UUID, world.sold_out)))
 
 
 def check_price(seed: int, careless: float) -> bool:

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.features.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.features.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
@@ -15,6 +14,7 @@ from mercato.features.carts.errors import (
     MissingStoreId,
 )
 from mercato.features.carts.pricing import price
+from mercato.features.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.platform.clock import new_id
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.carts import AddCartItemRequest, LineItem, RemoveCartItemRequest, UpdateCartItemRequest
@@ -39,24 +39,24 @@ def cart_of(*lines: Json, set_id: UUID = SET) -> Json:
     return {"catalogSetId": str(set_id), "storeId": str(STORE), "lineItems": list(lines)}
 
 
-def menu(document: Json | None = None, *sold_out: str) -> Menu:
-    return Menu(STORE, SET, compiled(document or cafe()), frozenset(map(UUID, sold_out)))
+def menu(document: Json | None = None, *sold_out: str) -> StoreMenu:
+    return StoreMenu(STORE, SET, compiled(document or cafe()), frozenset(map(UUID, sold_out)))
 
 
-def add(item: Json, cart: Json | None = None, *, by: Menu | None = None) -> Json:
+def add(item: Json, cart: Json | None = None, *, by: StoreMenu | None = None) -> Json:
     body = {"item": item, "cart": cart, "storeId": str(STORE), "catalogSetId": str(SET)}
     request = msgspec.convert(body, AddCartItemRequest)
     get_catalog_ref(request)
     return as_json(add_item(request, by or menu(), new_id))
 
 
-def remove(cart: Json, line_item_id: str, *, by: Menu | None = None) -> Json:
+def remove(cart: Json, line_item_id: str, *, by: StoreMenu | None = None) -> Json:
     request = msgspec.convert({"cart": cart, "lineItemId": line_item_id}, RemoveCartItemRequest)
     get_catalog_ref(request)
     return as_json(remove_item(request, by or menu(), new_id))
 
 
-def update(cart: Json, line_item_id: str, quantity: int, *, by: Menu | None = None) -> Json:
+def update(cart: Json, line_item_id: str, quantity: int, *, by: StoreMenu | None = None) -> Json:
     body = {"cart": cart, "lineItemId": line_item_id, "quantity": quantity}
     request = msgspec.convert(body, UpdateCartItemRequest)
     get_catalog_ref(request)
@@ -79,7 +79,9 @@ def unit_price(item: Json, document: Json) -> str:
     return price
 
 
-def faults(problem: type[Problem], item: Json, cart: Json | None = None, *, by: Menu | None = None) -> Any:
+def faults(
+    problem: type[Problem], item: Json, cart: Json | None = None, *, by: StoreMenu | None = None
+) -> Any:
     with pytest.raises(problem) as refused:
         add(item, cart, by=by)
     return [(fault.code, fault.pointer) for fault in refused.value.errors]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, TEA, cafe, faults, outcome
 
 from mercato.features.catalogs.model import BuildFailed
-from mercato.features.catalogs.validation.decode import repeats_a_key
 from mercato.features.catalogs.validation.scan import scan
+from mercato.features.catalogs.validation.validate import repeats_a_key
 
 REPEATED = "This key is repeated in its object."
 

@@ -74,7 +74,7 @@ async def test_a_search_by_actor_examines_a_bounded_number_of_entries_per_page(
 
 async def test_changes_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
     browser, _ = await enter_as_operator(mercato)
-    monkeypatch.setattr("mercato.console.screens.operators.audit.PAGE", 2)
+    monkeypatch.setattr("mercato.console.screens.operators.administration.PAGE", 2)
     for number in range(3):
         await change(mercato, user="bob", action="store pause", number=number)
     first = await browser.open("/console/audit?action=store+pause")

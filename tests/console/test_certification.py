@@ -73,7 +73,11 @@ async def test_a_report_is_uploaded_and_shown_with_each_check(mercato: Service):
         "this service",
     ]
     deleted = await browser.press(await browser.press(page, "Delete report"), "Confirm")
-    assert deleted.rows("Reports") == [["No reports yet."]]
+    assert deleted.rows("Reports") == [
+        [
+            "No reports yet. A report is here once it is uploaded, with each check, what was seen and what to do."
+        ]
+    ]
 
 
 async def test_a_report_is_uploaded_as_a_file(mercato: Service):

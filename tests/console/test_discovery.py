@@ -25,7 +25,7 @@ async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: Me
     check_frame(page)
     assert (await browser.open(page.link("Playground"))).title == "Playground"
     none = await browser.press(page, "Discover", query="nothing")
-    assert none.rows("Stores") == [["No matching stores."]]
+    assert none.rows("Stores") == [["No matching stores. Leave out a field, or widen the radius."]]
 
 
 @pytest.mark.parametrize(

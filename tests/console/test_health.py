@@ -14,7 +14,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.features.metrics import CommerceMetrics
-from mercato.features.orders import hours
+from mercato.features.orders import operators
 from mercato.features.webhooks import endpoints
 from mercato.platform import clock
 from mercato.platform.db.engine import Read
@@ -74,19 +74,19 @@ async def test_where_nothing_is_wrong_the_landing_page_says_so(mercato: Service)
 async def test_a_past_hour_is_counted_once_and_no_hour_beyond_its_bound(
     mercato: Service, shop: Merchant, clock_ahead: Time, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(hours, "MAX_COUNTED", 1)
+    monkeypatch.setattr(operators, "MAX_COUNTED", 1)
     deal = await trade(mercato, shop)
     for _ in range(2):
         await deal.placed()
     clock_ahead.ahead = timedelta(hours=2)
     counted: list[object] = []
-    count = hours._count
+    count = operators._count
 
     async def spy(tx: Read, at: datetime) -> int:
         counted.append(at)
         return await count(tx, at)
 
-    monkeypatch.setattr(hours, "_count", spy)
+    monkeypatch.setattr(operators, "_count", spy)
     for expected in (24, 1):
         counted.clear()
         async with mercato.app.db.read() as tx:

@@ -20,10 +20,9 @@ from tests.console.visiting import (
 )
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.console.cookies import Cookies
 from mercato.console.forms import MAX_FORM
-from mercato.console.limits import SESSIONS
 from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.session import SESSIONS, Cookies
 from mercato.console.site import SCREENS
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind

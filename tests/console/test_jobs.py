@@ -70,7 +70,7 @@ async def test_dead_jobs_of_one_kind_are_listed_and_revived_at_once(mercato: Ser
 
 
 async def test_dead_jobs_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.console.screens.operators.jobs.PAGE", 2)
+    monkeypatch.setattr("mercato.console.screens.operators.administration.PAGE", 2)
     now = clock.now()
     numbers = [await add_dead(mercato, run_at=now) for _ in range(5)]
     browser, _ = await enter_as_operator(mercato)

@@ -31,7 +31,7 @@ from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id
 from mercato.platform.db.audit import list_entries
 from mercato_contract.events import EventType
-from mercato_contract.orders import ClientContext, Customer, PickupFulfillment, ScheduleType
+from mercato_contract.placements import ClientContext, Customer, PickupFulfillment, ScheduleType
 
 __all__ = ["shell"]
 

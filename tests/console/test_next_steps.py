@@ -1,8 +1,10 @@
 """What a merchant opens next: empty pages say what fills them, and one thing's page links to the others."""
 
 from tests.api.trade import trade
-from tests.console.visiting import enter_as_partner
+from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
+
+from mercato.features.partners.model import PartnerKind
 
 
 async def test_empty_pages_of_a_new_merchant_say_what_to_do(mercato: Service):
@@ -15,6 +17,35 @@ async def test_empty_pages_of_a_new_merchant_say_what_to_do(mercato: Service):
         ("stores?status=paused", "No matching stores."),
     ):
         assert words in (await browser.open(f"/console/{path}")).text
+
+
+async def test_every_empty_list_says_what_would_be_there_to_whoever_opens_it(mercato: Service):
+    operator, _ = await enter_as_operator(mercato)
+    for path, words in (
+        ("orders", "from the moment a storefront places them"),
+        ("stores", "Merchants register them with the API"),
+        ("partners", "Create the first one: New partner"),
+        ("catalogs", "A merchant who registers a store"),
+        ("webhooks", "Calls to stores and events for partners are here"),
+        ("jobs", "One that fails too often is here"),
+        ("refused-requests", "What the API refuses is here for 7 days"),
+        ("people", "Whoever is invited here signs in with a passkey"),
+        ("account", "With one, this device signs in without a link."),
+    ):
+        assert words in (await operator.open(f"/console/{path}")).text, path
+    storefront, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
+    for path, words in (
+        ("orders", "Place one in the Playground"),
+        ("stores", "Those of all merchants are here once they are activated."),
+        ("playground", "Once a merchant has activated one, you fill a cart here"),
+        ("webhooks", "set an event URL under Keys"),
+        ("webhooks/endpoints", "Your events go nowhere yet."),
+    ):
+        assert words in (await storefront.open(f"/console/{path}")).text, path
+    filtered = await storefront.open("/console/orders?state=open")
+    assert filtered.link("Show all") == "/console/orders"
+    for link in ("take-orders", "place-an-order", "replace-a-catalog", "test-without-the-other-side"):
+        assert (await storefront.open(f"/documentation/{link}")).status == 200
 
 
 async def test_a_refused_request_a_run_and_a_list_of_orders_lead_to_the_order_and_the_store(

@@ -9,14 +9,13 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 from sqlalchemy import update
-from tests.api.trade import ADDRESS, Trade, trade
+from tests.api.trade import ADDRESS, Trade, tea, trade
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.features.orders import jobs as order_jobs
-from mercato.features.orders import placement
+from mercato.features.orders import placement, submission
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
@@ -47,8 +46,8 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
     database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(order_jobs, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(order_jobs, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(submission, "MIN_WAIT", timedelta(seconds=0.05))
     async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
         deal = await trade(mercato, shop, event_url=shop.base + "/events")
         answer = shop.answers["place"]
@@ -169,6 +168,83 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
         reply = await stranger.post(f"/console/orders/{open_order}/cancel", {"reason": "mine"})
         assert reply.status == 404
     assert (await deal.front.get(f"/v1/marketfront/orders/{open_order}")).json()["state"] == "open"
+
+
+async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_form_is_sent(
+    mercato: Service, shop: Merchant
+):
+    shop.answers["place"] = {"accepted": True}
+    deal = await trade(mercato, shop)
+    placed = await deal.placed(deal.order(tea(), tea(1)))
+    path = f"/console/orders/{placed['orderId']}"
+    item = placed["cart"]["lineItems"][1]["lineItemId"]
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    question = await browser.press(await browser.open(path), "Adjust order")
+    check_frame(question)
+    assert "The order costs 8.70 USD now." in question.text
+    refund = {"type": "refund", "amount": "1.50", "reason": "The <b>tea</b> was cold", "lineItemId": item}
+    done = await browser.press(question, "Confirm", **refund)
+    assert done.status_region == "The order is adjusted, and the storefront is told. It costs 7.20 USD now."
+    assert done.rows("Amounts") == [
+        ["Items", "8.70"],
+        ["Total", "8.70"],
+        ["Refund", "-1.50"],
+        ["Tea", ""],
+        ["The <b>tea</b> was cold", ""],
+        ["Total after adjustments", "7.20"],
+    ]
+    again = await browser.press(question, "Confirm", **refund)
+    assert again.rows("Amounts") == done.rows("Amounts"), "sent twice, recorded once"
+    other = await browser.press(question, "Confirm", **refund | {"amount": "2.00"})
+    assert (other.status, "IDEMPOTENCY_KEY_REUSED" in other.text) == (422, True), other.text
+    question = await browser.open(f"{path}/adjust")
+    less = {"type": "substitution", "amount": "-0.20", "reason": "Green tea"}
+    assert "It costs 7.00 USD now." in (await browser.press(question, "Confirm", **less)).status_region
+    order = (await deal.pos.get(f"/v1/commerce/orders/{placed['orderId']}")).json()
+    assert [one["lineItemIds"] for one in order["adjustments"]] == [[item], []]
+    assert order["amounts"]["totalAfterAdjustments"] == "7.00"
+    assert ["Refund", "-1.50"] in (await (await enter_as_partner(mercato, deal.front))[0].open(path)).rows(
+        "Amounts"
+    )
+    for faults in (
+        {"amount": "4,50"},
+        {"amount": "8.01", "type": "refund"},
+        {"reason": " "},
+        {"type": "gift"},
+        {"lineItemId": placed["orderId"]},
+        {"lineItemIds": item},
+        {"key": "again"},
+    ):
+        question = await browser.open(f"{path}/adjust")
+        refused = await browser.press(question, "Confirm", **less | faults)
+        assert refused.status in {400, 422}, (faults, refused.text)
+    assert (await browser.post(f"{path}/adjust")).status == 400
+    order = (await deal.pos.get(f"/v1/commerce/orders/{placed['orderId']}")).json()
+    assert len(order["adjustments"]) == 2
+
+
+async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted(
+    mercato: Service, shop: Merchant
+):
+    shop.answers["place"] = {"accepted": True}
+    deal = await trade(mercato, shop)
+    placed = await deal.placed()
+    path = f"/console/orders/{placed['orderId']}"
+    form = {"key": str(clock.new_id()), "type": "fee", "amount": "1", "reason": "Bags"}
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    storefront, _ = await enter_as_partner(mercato, deal.front)
+    operator, _ = await enter_as_operator(mercato)
+    reader, _ = await enter_as_partner(mercato, deal.pos, readOnly=True)
+    for browser, status in ((stranger, 404), (storefront, 404), (operator, 404), (reader, 403)):
+        assert "Adjust order" not in (await browser.open(path)).buttons
+        assert (await browser.open(f"{path}/adjust")).status == status
+        assert (await browser.post(f"{path}/adjust", form)).status == status
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    assert (await deal.update(placed, state="cancelled", cancelReason="Oven")).status == 200
+    assert "Adjust order" not in (await merchant.open(path)).buttons
+    refused = await merchant.post(f"{path}/adjust", form)
+    assert (refused.status, "nothing to adjust" in refused.text) == (409, True)
+    assert (await merchant.open(f"{path}/adjust")).status == 409
 
 
 async def test_a_storefront_cancels_on_the_orders_page_with_its_stores_consent(

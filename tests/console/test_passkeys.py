@@ -83,7 +83,7 @@ async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
     stranger = Browser(mercato.base, mercato.session)
     writes = count_writes(monkeypatch)
     assert (await stranger.post("/console/passkey", {"credential": used})).status == 200
-    assert writes == ["mercato.console.passkeys"]
+    assert writes == ["mercato.console.sign_in"]
     stale = asked | {"challenge": asked["challenge"][:-4] + "AAAA"}
     forged = Authenticator(key.host, key.origin, id=key.id)
     unknown = new_authenticator(mercato)

@@ -7,10 +7,11 @@ from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_person, enter_whole_account
 from tests.service import Service
 
-from mercato.console.screen import OPERATORS, PARTNERS, Screen
+from mercato.console.screen import OPERATORS, PARTNERS, Audience, Screen
+from mercato.console.screens.account import POWERS
 from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
-from mercato.features.sign_in.roles import ALLOWED, OPERATOR_ROLES, PARTNER_ROLES, Role
+from mercato.features.sign_in.roles import ALLOWED, OPERATOR_ROLES, PARTNER_ROLES, Permission, Role
 from mercato.platform import clock
 
 OWNER, ADMIN, MANAGER, SUPPORT, READ_ONLY = (
@@ -54,6 +55,7 @@ MAY_PRESS = {
     "keys/webhook-token/remove": MANAGES,
     "keys/{key}/revoke": MANAGES,
     "keys/{key}/roll": ACCOUNT,
+    "orders/{order}/adjust": CHANGES,
     "orders/{order}/cancel": CHANGES,
     "orders/{order}/customer": frozenset({OWNER, MANAGER, SUPPORT}),
     "orders/{order}/resend": CHANGES,
@@ -98,6 +100,27 @@ def test_every_role_has_a_row_in_the_table():
 def test_every_action_of_the_console_is_in_the_table_of_this_test():
     assert {one.path for one in SCREENS if one.act is not None} == set(MAY_PRESS)
     assert set(MAY_OPEN) <= {one.path for one in SCREENS if one.show is not None}
+
+
+@pytest.mark.parametrize("audience", Audience)
+def test_the_page_people_says_of_every_permission_that_an_account_needs_what_it_allows(audience: Audience):
+    needed = {one.needs for one in SCREENS if audience in one.audiences}
+    told = {permission for permission, audiences, _ in POWERS if audience in audiences}
+    # A part of pages that everybody opens needs these.
+    assert told == needed | {Permission.FIND_CUSTOMERS, Permission.SEE_CUSTOMERS, Permission.SEE_KEYS}
+
+
+async def test_the_page_people_shows_what_each_role_may_as_the_table_of_roles_has_it(mercato: Service):
+    account = (await mercato.partner(PartnerKind.COMMERCE))[0].id
+    for browser, roles in (
+        (await enter(mercato, OWNER, account), PARTNER_ROLES),
+        (await enter(mercato, ADMIN, None), OPERATOR_ROLES),
+    ):
+        rows = (await browser.open("/console/people")).rows("Roles")
+        words = {text: permission for permission, _, text in POWERS}
+        for text, *cells in rows:
+            assert [one == "yes" for one in cells] == [words[text] in ALLOWED[role] for role in roles], text
+        assert len(rows) == len({words[text] for text, *_ in rows}), "each once"
 
 
 async def enter(mercato: Service, role: Role, partner_id: UUID | None) -> Browser:

@@ -11,7 +11,7 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service
 
 from mercato.features.partners.model import Surface
-from mercato.features.webhooks import operators
+from mercato.features.webhooks import operators, queries
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform import clock
 from mercato_contract.webhooks import DeliveryStatus
@@ -48,7 +48,7 @@ async def test_a_partners_deliveries_are_listed_by_the_index_of_their_filter(
 async def test_a_search_without_an_index_continues_page_by_page(
     mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(operators, "MAX_SEARCHED", 2)
+    monkeypatch.setattr(queries, "MAX_SEARCHED", 2)
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     for _ in range(3):
         await deal.placed()

@@ -9,8 +9,7 @@ from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
 from tests.service import Service
 
-from mercato.console.assets import asset_url
-from mercato.console.rendering import SHARED, environment
+from mercato.console.rendering import SHARED, asset_url, environment
 
 FROM_NPM = {
     # htmx.org@4.0.1

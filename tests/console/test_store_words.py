@@ -12,7 +12,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.console import store_states
-from mercato.console.store_words import state_of
+from mercato.console.store_states import state_of
 from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening
 from mercato.features.webhooks.endpoints import FailingStore

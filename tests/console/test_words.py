@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from tests.api.trade import Time, trade
@@ -10,6 +11,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Merchant, Service
 
 from mercato.console import times
+from mercato_contract.wire import rfc3339
 
 
 async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: Merchant):
@@ -79,6 +81,36 @@ async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_accou
         name: "x/y" if "timezone" in name else value for name, value in browser.cookies.items()
     }
     assert "Times are in UTC." in (await browser.open("/console/orders")).text
+
+
+async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console/orders")
+    assert page.field("Since (UTC)").attributes["type"] == "datetime-local"
+    await browser.press(await browser.open("/console/account"), "Set time zone", timezone="Asia/Tokyo")
+    now = mercato.app.clock()
+    for sent, count in ((now - timedelta(hours=1), 1), (now + timedelta(hours=1), 0)):
+        local = f"{sent.astimezone(ZoneInfo('Asia/Tokyo')):%Y-%m-%dT%H:%M}"
+        page = await browser.open(f"/console/orders?since={local}")
+        assert page.field("Since (Asia/Tokyo)").attributes["value"] == local
+        assert len(page.ids("Orders")) == count
+        # An instant with its own zone, as in a link from elsewhere, is shown in the chosen one.
+        page = await browser.open(f"/console/orders?since={rfc3339(sent)}")
+        assert page.field("Since (Asia/Tokyo)").attributes["value"] == local
+        assert len(page.ids("Orders")) == count
+    for odd in ("0001-01-01T00:00", "9999-12-31T23:59", "2026-02-30T10:00", "2026-02-30"):
+        page = await browser.open(f"/console/orders?since={odd}")
+        assert page.status == 200
+        assert page.field("Since (Asia/Tokyo)").attributes["value"] == odd
+    store = f"/console/stores/{deal.store['storeId']}"
+    paused = await browser.press(await browser.open(store), "Pause store", resumeAt="2999-01-01T08:00")
+    assert paused.status_region == (
+        "The store is paused until 2999-01-01 08:00 Asia/Tokyo: it takes no orders."
+    )
+    status = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}/status")).json()
+    assert status["resumeAt"] == "2998-12-31T23:00:00.000Z"
 
 
 @pytest.mark.parametrize(

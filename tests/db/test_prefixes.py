@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Column, insert
 
 from mercato.platform.db.engine import Database
-from mercato.platform.db.prefixes import UnknownIdError, get_id, shorten
+from mercato.platform.db.search import UnknownIdError, get_id, shorten
 from mercato.platform.db.tables import write_probes
 
 IDS: Column[UUID] = write_probes.c.id

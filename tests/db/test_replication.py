@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE
 
 from mercato.features import doctor
 from mercato.platform.db.engine import Database
-from mercato.platform.db.replication import (
+from mercato.platform.db.health import (
     find_replication,
     measure_replication,
     warn_of_asynchronous_commits,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mercato.features.catalogs.model import second_of_week
 from mercato.features.catalogs.words import WEEK, merge_windows
-from mercato.features.discovery.hours import Change, edges_of, next_change
+from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.platform.clock import zone
 
 HOUR, DAY = 3600, 86_400
@@ -31,7 +31,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def change(now: str, timezone: str, spans: Any, *, resume: str | None = "now") -> Change:
+def change(now: str, timezone: str, spans: Any, *, resume: str | None = "now") -> HoursChange:
     since = at(now) if resume == "now" else None if resume is None else at(resume)
     return next_change(at(now), timezone, edges_of(spans), since=since)
 
@@ -64,42 +64,47 @@ def test_the_next_change_is_the_first_minute_at_which_a_store_takes_orders_or_st
         if is_open(instant, timezone, spans) != open_now:
             changed = instant
             break
-    expected = Change(None, changed) if open_now else Change(changed, None)
+    expected = HoursChange(None, changed) if open_now else HoursChange(changed, None)
     assert known == expected
 
 
 @pytest.mark.parametrize(
     ("now", "timezone", "spans", "expected"),
     [
-        ("2026-01-05T12:00:00Z", "UTC", WEEK, Change(None, None)),
-        ("2026-01-05T12:00:00Z", "UTC", (), Change(None, None)),
+        ("2026-01-05T12:00:00Z", "UTC", WEEK, HoursChange(None, None)),
+        ("2026-01-05T12:00:00Z", "UTC", (), HoursChange(None, None)),
         # Hours across the end of the week are one window.
         (
             "2026-01-03T23:00:00Z",
             "UTC",
             ((0, HOUR), (6 * DAY, 7 * DAY)),
-            Change(None, at("2026-01-04T01:00:00Z")),
+            HoursChange(None, at("2026-01-04T01:00:00Z")),
         ),
-        ("2026-01-05T12:00:00Z", "UTC", ((0, 6 * DAY),), Change(None, at("2026-01-10T00:00:00Z"))),
-        ("2026-01-10T12:00:00.5Z", "UTC", ((0, 6 * DAY),), Change(at("2026-01-11T00:00:00Z"), None)),
+        ("2026-01-05T12:00:00Z", "UTC", ((0, 6 * DAY),), HoursChange(None, at("2026-01-10T00:00:00Z"))),
+        ("2026-01-10T12:00:00.5Z", "UTC", ((0, 6 * DAY),), HoursChange(at("2026-01-11T00:00:00Z"), None)),
         # New York skips 02:00 to 03:00 on 2026-03-08, and repeats 01:00 to 02:00 on 2026-11-01.
-        ("2026-03-07T12:00:00Z", "America/New_York", SUNDAY_NIGHT, Change(at("2026-03-15T06:15:00Z"), None)),
+        (
+            "2026-03-07T12:00:00Z",
+            "America/New_York",
+            SUNDAY_NIGHT,
+            HoursChange(at("2026-03-15T06:15:00Z"), None),
+        ),
         (
             "2026-11-01T05:50:00Z",
             "America/New_York",
             ((HOUR, HOUR + 1800),),
-            Change(at("2026-11-01T06:00:00Z"), None),
+            HoursChange(at("2026-11-01T06:00:00Z"), None),
         ),
         (
             "2026-11-01T05:10:00Z",
             "America/New_York",
             ((0, 2 * HOUR),),
-            Change(None, at("2026-11-01T07:00:00Z")),
+            HoursChange(None, at("2026-11-01T07:00:00Z")),
         ),
     ],
 )
 def test_hours_that_never_change_wrap_or_meet_a_change_of_the_clock(
-    now: str, timezone: str, spans: Any, expected: Change
+    now: str, timezone: str, spans: Any, expected: HoursChange
 ):
     assert change(now, timezone, spans) == expected
 
@@ -118,7 +123,7 @@ def test_a_paused_store_opens_when_its_pause_has_ended_within_its_hours(
     resume: str | None, opens_at: str | None
 ):
     noon = tuple((day * DAY + 12 * HOUR, day * DAY + 13 * HOUR) for day in range(7))
-    expected = Change(None if opens_at is None else at(opens_at), None)
+    expected = HoursChange(None if opens_at is None else at(opens_at), None)
     assert change("2026-01-05T12:10:00Z", "UTC", noon, resume=resume) == expected
 
 

@@ -7,11 +7,9 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.features.events.cursors import Cursors
-from mercato.features.events.feed import Feeds
+from mercato.features.events.feed import Cursors, Feeds, Waiters
 from mercato.features.events.log import Event, append
 from mercato.features.events.sequencer import Sequencer
-from mercato.features.events.waiting import Waiters
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.platform import clock
 from mercato.platform.db.engine import Database, Write

@@ -124,6 +124,31 @@ async def test_the_limit_of_a_partner_holds_besides_its_share(db: Database) -> N
     assert await take(db, limited, free=30) == []
 
 
+async def test_the_partitions_of_a_key_leave_slots_for_the_other_keys_of_their_partner(db: Database) -> None:
+    running: list[Job[str]] = []
+
+    async def fill() -> Counter[str]:
+        """Claim as long as there are slots; return how many each key got."""
+        of_partitions = handler(nothing, group_concurrency=8, partitions=True)
+        claimed = await take(db, of_partitions, free=32 - len(running))
+        running.extend(claimed)
+        return Counter(job.ordering_key[0] for job in claimed)
+
+    async def ready(key: str) -> None:
+        for partition in range(4):
+            await put(db, "", ordering_key=f"{key}:{partition}", group="big")
+
+    found = []
+    for key in "abcde":
+        await ready(key)
+        found.append(await fill())
+    assert found == [{"a": 4}, {"b": 2}, {"c": 1}, {"d": 1}, {}]
+    async with db.write() as tx:
+        await finish(tx, running.pop(0))
+    await ready("a")
+    assert await fill() == {"e": 1}
+
+
 async def test_jobs_without_a_partner_take_every_slot(db: Database) -> None:
     await put(db, *"abcdef")
     assert sorted(texts(await take(db, free=6))) == list("abcdef")

@@ -12,7 +12,7 @@ from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.stores.model import StoreRow
 from mercato.platform.clock import new_id
 from mercato.platform.wire import Decoder
-from mercato_contract.orders import OrderCore, PlaceOrderRequest
+from mercato_contract.placements import OrderCore, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import Address
 

@@ -15,10 +15,8 @@ from tests.orders.test_bodies import row
 
 from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.orders.adjustments import check_adjustment
-from mercato.features.orders.amounts import Detail, Extras, Sums, wire
+from mercato.features.orders.amounts import AmountEntry, Extras, ProofOrder, Sums, verify_prices, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
-from mercato.features.orders.price_proof import ProofOrder, verify_prices
 from mercato.features.orders.record import (
     OrderRow,
     StoreAnswer,
@@ -26,12 +24,14 @@ from mercato.features.orders.record import (
     commerce_order_of,
     order_lines,
 )
+from mercato.features.orders.rules import check_adjustment
 from mercato.platform.clock import new_id
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire import Decoder
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MAX_MINOR, minor_to_decimal
-from mercato_contract.orders import AdjustmentType, AdjustOrderRequest, CommerceCart
+from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
+from mercato_contract.placements import CommerceCart
 from mercato_contract.wire import as_json
 
 RANDOM = settings(max_examples=400, suppress_health_check=list(HealthCheck), database=None, deadline=None)
@@ -52,7 +52,7 @@ def placed(seed: int, *, fee: int, tip: int) -> tuple[OrderRow, CompiledCatalog]
     priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id, itemized=True)
     assume(priced.total is not None and not priced.faults)
     assert priced.total is not None
-    extras = Extras(fees=(Detail(fee, "Delivery"),) if fee else ())
+    extras = Extras(fees=(AmountEntry(fee, "Delivery"),) if fee else ())
     sums = Sums(
         currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, extras=extras, tip=tip
     )

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from mercato.features.orders.amounts import (
     MAX_DESCRIPTION_BYTES,
-    Detail,
+    AmountEntry,
     Extras,
     InvalidAmountsError,
     PriceChangedError,
@@ -53,10 +53,10 @@ def test_the_total_is_the_sum_of_the_amounts_less_promotions():
         2,
         1000,
         Extras(
-            fees=(Detail(100, "Bag"), Detail(50, "Service")),
-            taxes=(Detail(80, "VAT"),),
-            promotions=(Detail(200, "Lunch"),),
-            adjustments=(Detail(-30, "Rounding"),),
+            fees=(AmountEntry(100, "Bag"), AmountEntry(50, "Service")),
+            taxes=(AmountEntry(80, "VAT"),),
+            promotions=(AmountEntry(200, "Lunch"),),
+            adjustments=(AmountEntry(-30, "Rounding"),),
         ),
         tip=150,
     )
@@ -99,35 +99,35 @@ def test_a_store_that_sends_no_amounts_changes_none():
 def test_a_store_may_set_fees_taxes_promotions_and_adjustments():
     got = extras({"fees": "1.00", "taxes": 0.8, "promotions": "2", "adjustments": "-0.50", "tip": "99.00"})
     assert got == Extras(
-        fees=(Detail(100, "Fees"),),
-        taxes=(Detail(80, "Taxes"),),
-        promotions=(Detail(200, "Promotions"),),
-        adjustments=(Detail(-50, "Adjustments"),),
+        fees=(AmountEntry(100, "Fees"),),
+        taxes=(AmountEntry(80, "Taxes"),),
+        promotions=(AmountEntry(200, "Promotions"),),
+        adjustments=(AmountEntry(-50, "Adjustments"),),
     )
 
 
 def test_a_list_without_an_amount_determines_it():
     listed = [{"amount": "1.00", "description": "Bag"}, {"amount": 0.25}]
-    assert extras({"feesDescription": listed}).fees == (Detail(100, "Bag"), Detail(25, "Fees"))
+    assert extras({"feesDescription": listed}).fees == (AmountEntry(100, "Bag"), AmountEntry(25, "Fees"))
     assert extras({"feesDescription": listed, "fees": "1.250"}).fees == (
-        Detail(100, "Bag"),
-        Detail(25, "Fees"),
+        AmountEntry(100, "Bag"),
+        AmountEntry(25, "Fees"),
     )
 
 
 def test_an_amount_with_an_empty_list_gets_one_entry():
-    assert extras({"fees": "1.00", "feesDescription": []}).fees == (Detail(100, "Fees"),)
+    assert extras({"fees": "1.00", "feesDescription": []}).fees == (AmountEntry(100, "Fees"),)
     assert extras({"fees": "0.00", "feesDescription": []}).fees == ()
 
 
 def test_amounts_that_a_store_does_not_return_stay():
-    before = Sums("USD", 2, 800, Extras(fees=(Detail(10, "Bag"),), taxes=(Detail(20, "VAT"),)))
-    assert extras({"taxes": "0.00"}, before) == Extras(fees=(Detail(10, "Bag"),))
+    before = Sums("USD", 2, 800, Extras(fees=(AmountEntry(10, "Bag"),), taxes=(AmountEntry(20, "VAT"),)))
+    assert extras({"taxes": "0.00"}, before) == Extras(fees=(AmountEntry(10, "Bag"),))
 
 
 def test_a_total_is_accepted_with_the_tip_or_without_it():
     for total in ("10.00", "9.00", 10, 9.0):
-        assert extras({"fees": "1.00", "total": total}).fees == (Detail(100, "Fees"),)
+        assert extras({"fees": "1.00", "total": total}).fees == (AmountEntry(100, "Fees"),)
     assert fault({"fees": "1.00", "total": "10.01"}) == (
         "amounts.total is 10.01, but the amounts add up to 10.00 with the tip and 9.00 without."
     )
@@ -189,10 +189,10 @@ def test_a_description_is_cut_and_loses_its_control_characters():
 def test_numbers_are_read_from_their_text():
     # As floats these are 0.1 + 0.2 and more digits than a float has.
     listed = b'{"feesDescription": [{"amount": 0.1}, {"amount": 0.2}], "fees": 0.30}'
-    assert extras(listed).fees == (Detail(10, "Fees"), Detail(20, "Fees"))
-    assert extras(b'{"fees": 90071992547409.93}').fees == (Detail(9007199254740993, "Fees"),)
+    assert extras(listed).fees == (AmountEntry(10, "Fees"), AmountEntry(20, "Fees"))
+    assert extras(b'{"fees": 90071992547409.93}').fees == (AmountEntry(9007199254740993, "Fees"),)
     assert extras(b'{"fees": 1.5e1, "taxes": 10E-1}') == Extras(
-        (Detail(1500, "Fees"),), (Detail(100, "Taxes"),)
+        (AmountEntry(1500, "Fees"),), (AmountEntry(100, "Taxes"),)
     )
 
 

@@ -9,14 +9,15 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
 from mercato.features.orders.amounts import wire
-from mercato.features.orders.payment import payment_of, with_payment, without_payment
-from mercato.features.orders.record import (
-    OrderContent,
-    OrderRow,
-    StoreAnswer,
-    cancelled_data,
-    event_data,
+from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.features.orders.store_messages import (
+    MAX_PAYMENT_DEPTH,
+    payment_fault,
+    payment_of,
     place_body,
+    secrets_in,
+    with_payment,
+    without_payment,
 )
 from mercato.features.orders.validation import validate_body
 from mercato_contract.orders import OrderState, OrderStatus
@@ -147,3 +148,26 @@ def test_the_content_of_an_order_from_before_modifiers_had_amounts_is_read():
     assert json.loads(as_json(content))["cart"]["lineItems"][0]["modifierGroups"][0]["lineItems"] == [
         {"note": None} | line for line in extras["lineItems"]
     ]
+
+
+def nested_payment(levels: int) -> bytes:
+    """Return a payment of so many levels, the object included."""
+    return b'{"token":%s"tok_4242"%s}' % (b"[" * (levels - 1), b"]" * (levels - 1))
+
+
+def test_a_payment_may_have_a_hundred_levels():
+    assert payment_fault(msgspec.Raw(nested_payment(MAX_PAYMENT_DEPTH))) is None
+    fault = payment_fault(msgspec.Raw(nested_payment(MAX_PAYMENT_DEPTH + 1)))
+    assert fault == "payment may be nested at most 100 levels deep."
+    many = b'{"a":[%s]}' % b",".join([b"{}"] * MAX_PAYMENT_DEPTH)
+    assert payment_fault(msgspec.Raw(many)) is None
+
+
+def test_the_secrets_of_every_accepted_payment_can_be_read_however_deep_they_are():
+    body = place_body(row(), now=NOW)
+    accepted = [
+        sent
+        for levels in range(1, 1100)
+        if payment_fault(msgspec.Raw(sent := nested_payment(levels))) is None
+    ]
+    assert all(secrets_in(with_payment(body, sent)) == ("tok_4242",) for sent in accepted)

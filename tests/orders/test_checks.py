@@ -37,7 +37,7 @@ from mercato.features.stores.model import SoldOut
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.platform.wire import Decoder
-from mercato_contract.orders import OrderCore
+from mercato_contract.placements import OrderCore
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
 PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}

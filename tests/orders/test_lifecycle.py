@@ -22,7 +22,7 @@ from mercato.features.orders.lifecycle import (
     OrderUnanswered,
 )
 from mercato.features.orders.record import StoreAnswer
-from mercato.features.orders.transitions import Progress, change
+from mercato.features.orders.rules import Progress, change_progress
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, OrderState, OrderStatus, OrderStatusUpdate
 from mercato_contract.problems import OrderError
 
@@ -31,14 +31,14 @@ DECLINED = OrderError(code="PAYMENT_DECLINED", message="No.")
 
 
 def updated(**update: Any) -> OrderChange:
-    progress = change(Progress(), OrderStatusUpdate(**update), NOW)
+    progress = change_progress(Progress(), OrderStatusUpdate(**update), NOW)
     assert progress is not None
     return PROGRESS[progress.after.state](at=NOW, progress=progress)
 
 
 def cancelled_by_operator() -> OrderChange:
     update = OrderStatusUpdate(state="cancelled", cancel_reason="Fraud")
-    progress = change(Progress(), update, NOW)
+    progress = change_progress(Progress(), update, NOW)
     assert progress is not None
     return OrderCancelledByOperator(at=NOW, progress=progress)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.features.orders.amounts import Detail, Sums
-from mercato.features.orders.store_replies import (
+from mercato.features.orders.amounts import AmountEntry, Sums
+from mercato.features.orders.store_messages import (
     Acceptance,
     InvalidReply,
     Quote,
@@ -216,7 +216,7 @@ def test_a_parser_returns_faults_and_keeps_the_last_reply():
     assert parser.reply == InvalidReply("The store answered 500.")
     assert parser(200, raw({"amounts": {"fees": "1.00"}, "estimatedReadyAt": "2026-01-31T18:30:00Z"})) is None
     assert isinstance(parser.reply, Quote)
-    assert parser.reply.sums.extras.fees == (Detail(100, "Fees"),)
+    assert parser.reply.sums.extras.fees == (AmountEntry(100, "Fees"),)
     assert parser(200, raw({"amounts": {"fees": "1.00", "total": "8.00"}})) == (
         "amounts.total is 8.00, but the amounts add up to 9.00 with the tip and 9.00 without."
     )

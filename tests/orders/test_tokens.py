@@ -36,14 +36,14 @@ from mercato.features.carts.lines import choice_of
 from mercato.features.orders.amounts import (
     MAX_DESCRIPTION_BYTES,
     MAX_DETAILS,
-    Detail,
+    AmountEntry,
     Extras,
     Sums,
 )
 from mercato.features.orders.errors import OrderTokenInvalid
-from mercato.features.orders.store_replies import Quote
-from mercato.features.orders.tokens import (
-    MAX_LENGTH,
+from mercato.features.orders.store_messages import Quote
+from mercato.features.orders.validation import (
+    MAX_TOKEN,
     PURPOSE,
     Digest,
     OrderTokens,
@@ -53,9 +53,11 @@ from mercato.features.orders.tokens import (
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
 from mercato_contract.carts import LineItem
-from mercato_contract.orders import PickupFulfillment, ScheduleType
+from mercato_contract.placements import PickupFulfillment, ScheduleType
 
-SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detail(-5, "Ründung"),)), tip=50)
+SUMS = Sums(
+    "USD", 2, 920, Extras(fees=(AmountEntry(100, "Bag"),), adjustments=(AmountEntry(-5, "Ründung"),)), tip=50
+)
 READY = NOW + timedelta(minutes=20)
 
 
@@ -156,11 +158,11 @@ def test_text_signed_for_another_purpose_is_not_a_token():
 
 def test_the_largest_amounts_fit_in_a_token():
     each = MAX_DESCRIPTION_BYTES // (4 * MAX_DETAILS)
-    details = tuple(Detail(-(2**63), "x" * each) for _ in range(MAX_DETAILS))
+    details = tuple(AmountEntry(-(2**63), "x" * each) for _ in range(MAX_DETAILS))
     token = SEAL.issue(
         DIGEST, Quote(Sums("USD", 2, 0, Extras(details, details, details, details)), None), now=NOW
     )
-    assert len(token) <= MAX_LENGTH
+    assert len(token) <= MAX_TOKEN
     assert SEAL.verify(token, digest=DIGEST, now=NOW).sums.extras.fees == details
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.features.orders.errors import InvalidStatusTransition, OrderClosed
-from mercato.features.orders.transitions import Change, Progress, change
+from mercato.features.orders.rules import Progress, ProgressChange, change_progress
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.orders import (
     PICKUP_PATH,
@@ -34,7 +34,7 @@ def at(status: str = "pending", state: str = "open", **more: Any) -> Progress:
 
 def moved(current: Progress, **update: Any) -> Progress | None:
     """Return the order's progress after the update; None if it changes nothing."""
-    result = change(current, OrderStatusUpdate(**update), NOW)
+    result = change_progress(current, OrderStatusUpdate(**update), NOW)
     if result is None:
         return None
     assert (result.before, result.at) == (current, NOW)
@@ -197,11 +197,11 @@ def test_any_sequence_of_updates_follows_the_contract(seed: int) -> None:
         wanted = reference(expected, update)
         if isinstance(wanted, str):
             with pytest.raises(Problem) as refused:
-                change(current, OrderStatusUpdate(**update), NOW)
+                change_progress(current, OrderStatusUpdate(**update), NOW)
             assert refused.value.code == wanted
             continue
-        result = change(current, OrderStatusUpdate(**update), NOW)
-        if isinstance(result, Change):
+        result = change_progress(current, OrderStatusUpdate(**update), NOW)
+        if isinstance(result, ProgressChange):
             current = result.after
         else:
             assert wanted == expected

@@ -128,10 +128,10 @@ def test_a_disabled_endpoint_is_a_note_and_not_a_failure(shell: Shell, database_
     assert "mercato webhooks enable" in found["endpoints"]["advice"]
 
 
-def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any:
+def delivery(number: int, partner_id: UUID, store_id: UUID, *, status: str, ago: timedelta) -> Any:
     at = clock.now() - ago
     row: dict[str, Any] = dict.fromkeys(("url", "traceparent"), "")
-    row |= {"id": clock.new_id(), "partner_id": uuid4(), "surface": "commerce", "store_id": store_id}
+    row |= {"id": clock.new_id(), "partner_id": partner_id, "surface": "commerce", "store_id": store_id}
     row |= {
         "type": "order.validate",
         "webhook_id": uuid4(),
@@ -146,13 +146,15 @@ def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any
 
 def test_a_store_with_failing_order_calls_is_named(shell: Shell, database_url: str) -> None:
     off, recovered, well = uuid4(), uuid4(), uuid4()
+    partner = UUID(shell.json("partner", "create", "Acme", "--kind", "both")["partnerId"])
     second = timedelta(seconds=1)
-    rows = [delivery(n, off, status="failed", ago=60 * second - n * second) for n in range(10)]
-    rows += [delivery(n, recovered, status="failed", ago=60 * second - n * second) for n in range(10)]
-    rows += [delivery(10, recovered, status="succeeded", ago=second)]
-    rows += [delivery(n, well, status="succeeded", ago=60 * second - n * second) for n in range(20)]
+    rows = [delivery(n, partner, off, status="failed", ago=60 * second - n * second) for n in range(10)]
+    rows += [
+        delivery(n, partner, recovered, status="failed", ago=60 * second - n * second) for n in range(10)
+    ]
+    rows += [delivery(10, partner, recovered, status="succeeded", ago=second)]
+    rows += [delivery(n, partner, well, status="succeeded", ago=60 * second - n * second) for n in range(20)]
     asyncio.run(write(database_url, *rows))
-    shell.json("partner", "create", "Acme", "--kind", "both")
     found = asyncio.run(examined(shell, database_url, code=0))["stores"]
     assert found["state"] == "note"
     assert f"{off} (10 of 10 calls)" in found["said"]

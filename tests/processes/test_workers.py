@@ -15,7 +15,7 @@ from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, Merchant, Reply, merchant
 from tests.waiting import PATIENCE
 
-from mercato.cli.workers import Workers
+from mercato.cli.start import Workers
 from mercato.settings import Settings
 
 STORES = "/v1/commerce/onboarding/stores"

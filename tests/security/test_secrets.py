@@ -47,7 +47,7 @@ HARMLESS = {
     "console.order_form.OrderForm.key": "an Idempotency-Key opens nothing",
     "features.orders.idempotency.Claim.key": "an Idempotency-Key opens nothing",
     "features.orders.idempotency.KeyedRequest.key": "the same",
-    "features.orders.plan.Planner.tokens": "the signer, which hides its keys",
+    "features.orders.placement.Placements.tokens": "the signer, which hides its keys",
     "features.orders.validation.Validations.tokens": "the same",
     "platform.jobs.claim.Place.key": "an ordering key",
     "platform.jobs.claim.Rotation.keys": "ordering keys",

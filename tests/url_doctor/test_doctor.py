@@ -28,7 +28,7 @@ from tests.servers import (
 )
 
 from mercato import cli
-from mercato.cli.url import _print, diagnose
+from mercato.cli.verify import _print, diagnose
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import load

@@ -1,5 +1,6 @@
 """A partner, and its deliveries sent one attempt at a time, with a clock that the test sets."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import AnyRow, Database, Write
 from mercato.platform.db.tables import jobs
-from mercato.platform.jobs import Job
+from mercato.platform.jobs import Job, Worker
 from mercato.platform.jobs.claim import Rotation, claim
 from mercato.platform.jobs.run import Run
 from mercato.platform.jobs.settle import settle
@@ -139,6 +140,18 @@ class Harness:
     async def jobs(self) -> list[AnyRow]:
         async with self.db.read() as tx:
             return list(await tx.all(select(jobs).order_by(jobs.c.id)))
+
+
+@asynccontextmanager
+async def working(harness: Harness, *, seconds: float = SECONDS) -> AsyncIterator[None]:
+    """Send deliveries as a process does whose calls may take so long."""
+    worker = Worker(harness.db, {KIND: harness.sender(seconds=seconds).handler(concurrency=8)})
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        await worker.stop(grace=timedelta(seconds=5))
+        await running
 
 
 def job_of(claimed: Job[str]) -> Job[DeliverJob]:

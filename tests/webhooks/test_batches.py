@@ -1,8 +1,6 @@
 """Deliveries of one ordering key that one run sends: in order, each recorded, none after a 410."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,7 +9,7 @@ import pytest
 from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.servers import Peer, Request, hang, receiving, reply
 from tests.waiting import PATIENCE
-from tests.webhooks.harness import Harness
+from tests.webhooks.harness import Harness, working
 
 from mercato.features.webhooks import attempts, endpoints, sender
 from mercato.features.webhooks.attempts import LARGE
@@ -27,17 +25,6 @@ from mercato.platform.jobs.run import MAX_LOSSES
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
-
-
-@asynccontextmanager
-async def working(harness: Harness) -> AsyncIterator[None]:
-    worker = Worker(harness.db, {KIND: harness.sender().handler(concurrency=8)})
-    running = asyncio.create_task(worker.run())
-    try:
-        yield
-    finally:
-        await worker.stop(grace=timedelta(seconds=5))
-        await running
 
 
 async def pushed(harness: Harness, base: str, count: int) -> list[UUID]:

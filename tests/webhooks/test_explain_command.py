@@ -19,7 +19,7 @@ from mercato.features.partners import accounts
 from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.partners.vault import Vault, load_keys
 from mercato.features.schema import SCHEMA
-from mercato.features.webhooks import queries
+from mercato.features.webhooks import attempts
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
@@ -150,7 +150,7 @@ async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
             "webhook_id": webhook_id, "url": "https://pos.example/hooks", "body": compress(BODY), "traceparent": "",
             "partition": 0, "status": "succeeded", "created_at": now(), "updated_at": now(),
         }  # fmt: skip
-        queries.insert_delivery(tx, queries.NewDelivery(**columns))
+        attempts.insert_delivery(tx, attempts.NewDelivery(**columns))
     return made.signing_secret, webhook_id
 
 

@@ -9,18 +9,20 @@ from uuid import UUID
 import pytest
 from sqlalchemy import select
 from tests.events.support import write_event
-from tests.webhooks.harness import Harness
+from tests.servers import Peer, Request, receiving, reply
+from tests.waiting import PATIENCE
+from tests.webhooks.harness import Harness, working
 
-from mercato.features.events.sequencer import number
+from mercato.features.events.sequencer import WrittenEvent, number
 from mercato.features.events.tables import event_positions
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.attempts import list_due
-from mercato.features.webhooks.fan_out import fan_out
 from mercato.features.webhooks.model import PARTITIONS, DeliverJob
+from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now
-from mercato.platform.db.engine import AnyRow, Write
+from mercato.platform.db.engine import Write
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import WebhookEndpointRequest
 
@@ -60,8 +62,8 @@ async def test_an_event_is_fanned_out_once_whatever_fails_in_between(harness: Ha
     await register(harness)
     written = await write(harness, 3)
 
-    async def killed(tx: Write, rows: Sequence[AnyRow], at: datetime) -> int:
-        await fan_out(tx, rows, at)
+    async def killed(tx: Write, rows: Sequence[WrittenEvent], after: int, at: datetime) -> int:
+        await fan_out(tx, rows, after, at)
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
@@ -112,3 +114,30 @@ async def test_an_endpoint_of_another_partner_or_surface_gets_nothing(harness: H
         write_event(tx, harness.partner.id, type_=EventType.ORDER_CREATED, surface=Surface.MARKETFRONT)
     await number_all(harness)
     assert await webhook_ids(harness) == []
+
+
+async def test_an_endpoint_that_accepts_slowly_delays_no_other_of_its_account(harness: Harness):
+    accepts = asyncio.Event()
+
+    async def slowly(request: Request, peer: Peer) -> None:
+        await accepts.wait()
+        await reply(200)(request, peer)
+
+    async with receiving(slowly) as slow, receiving() as quick:
+        await register(harness, slow.url)
+        await write(harness, 20)
+        await number_all(harness)
+        async with working(harness, seconds=PATIENCE):
+            async with asyncio.timeout(PATIENCE):
+                while not slow.requests:
+                    await asyncio.sleep(0.01)
+            await register(harness, quick.url)
+            written = await write(harness, 20)
+            await number_all(harness)
+            async with asyncio.timeout(PATIENCE):
+                while len(quick.requests) < len(written):
+                    await asyncio.sleep(0.01)
+            to_slow = select(deliveries.c.attempts).where(deliveries.c.url == slow.url)
+            async with harness.db.read() as tx:
+                assert {row.attempts for row in await tx.all(to_slow)} == {0}
+            accepts.set()

@@ -12,10 +12,9 @@ from tests.servers import receiving, reply
 from tests.webhooks.harness import TOKEN, Harness, job_of
 
 from mercato.features.partners.model import Surface
-from mercato.features.webhooks import attempts, deliveries
-from mercato.features.webhooks.errors import DeliveryNotFound
-from mercato.features.webhooks.model import CallResult
-from mercato.features.webhooks.retention import delete_of_orders, prune
+from mercato.features.webhooks import attempts, deliveries, queries
+from mercato.features.webhooks.model import CallResult, DeliveryNotFound
+from mercato.features.webhooks.queries import delete_of_orders, prune_deliveries
 from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.features.webhooks.tables import delivery_attempts
 from mercato.platform import errors
@@ -142,6 +141,20 @@ async def test_deliveries_can_be_listed_by_status_type_and_store(harness: Harnes
     assert ids(await page(harness, store_id=store, status=DeliveryStatus.FAILED)) == []
 
 
+async def test_a_page_without_matches_looks_at_a_bounded_number_and_names_the_next_page(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_SEARCHED", 2)
+    wanted = await harness.push(NOWHERE, type="catalog.sync.failed")
+    for _ in range(4):
+        await harness.push(NOWHERE)
+    first = await page(harness, type="catalog.sync.failed")
+    assert (ids(first), first.next_cursor is None) == ([], False)
+    second = await page(harness, type="catalog.sync.failed", cursor=first.next_cursor)
+    third = await page(harness, type="catalog.sync.failed", cursor=second.next_cursor)
+    assert (ids(second), ids(third), third.next_cursor) == ([], [wanted], None)
+
+
 async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(harness: Harness) -> None:
     async with receiving(reply(500, b"sorry")) as receiver:
         delivery = await harness.push(receiver.url)
@@ -188,8 +201,8 @@ async def test_old_deliveries_are_deleted_with_their_attempts_but_never_a_pendin
         await harness.attempt()
     pending = await harness.push(NOWHERE)
     async with harness.db.write() as tx:
-        assert await prune(tx, before=harness.now - timedelta(days=30)) == 0
-        assert await prune(tx, before=harness.now + timedelta(days=30), limit=500) == 1
+        assert await prune_deliveries(tx, before=harness.now - timedelta(days=30)) == 0
+        assert await prune_deliveries(tx, before=harness.now + timedelta(days=30), limit=500) == 1
         assert await tx.scalar(select(func.count()).select_from(delivery_attempts)) == 0
         left = await tx.all(select(delivery_rows.c.id))
     assert [row.id for row in left] == [pending] != [done]

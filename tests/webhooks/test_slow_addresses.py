@@ -1,6 +1,6 @@
 """An address that keeps calls waiting and then fails is paused, and delays no other."""
 
-from mercato.features.webhooks.slow_addresses import (
+from mercato.features.webhooks.sender import (
     MAX_ADDRESSES,
     MAX_PAUSE_SECONDS,
     PAUSE_SECONDS,

@@ -23,15 +23,11 @@ from mercato_contract.carts import (
 from mercato_contract.catalogs import CatalogSet
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.feeds import EventPage, StoreChangePage
-from mercato_contract.orders import (
-    CancelOrderRequest,
+from mercato_contract.orders import CancelOrderRequest, MarketfrontOrderPage, Order, OrderState, OrderTimeline
+from mercato_contract.placements import (
     CommerceCart,
-    MarketfrontOrderPage,
-    Order,
     OrderCart,
     OrderCore,
-    OrderState,
-    OrderTimeline,
     PlaceAmounts,
     PlaceOrderRequest,
     ValidateOrderResponse,

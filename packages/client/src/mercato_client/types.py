@@ -9,6 +9,7 @@ from mercato_contract.discovery import *
 from mercato_contract.events import *
 from mercato_contract.feeds import *
 from mercato_contract.orders import *
+from mercato_contract.placements import *
 from mercato_contract.problems import *
 from mercato_contract.requests import *
 from mercato_contract.stores import *

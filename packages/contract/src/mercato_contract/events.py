@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
-from mercato_contract.orders import Amounts, ClientContext, CommerceCart, Customer, Fulfillment, Order
+from mercato_contract.orders import Order
+from mercato_contract.placements import Amounts, ClientContext, CommerceCart, Customer, Fulfillment
 from mercato_contract.wire import Instant, Wire, redacted
 
 

@@ -96,6 +96,11 @@ def instant(value: datetime | None) -> str | None:
     return None if value is None else rfc3339(value)
 
 
+def instant_fault(name: str) -> str:
+    """Return what is wrong with the member or parameter of this name, whose text isn't an instant."""
+    return f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+
+
 def parse_instant(text: str) -> datetime | None:
     """Return the RFC 3339 instant in UTC, truncated to milliseconds; None if the text isn't one or has no offset."""
     match = _RFC3339.fullmatch(text)

@@ -20,26 +20,19 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
-from mercato.features.events import cursors
-from mercato.features.events.feed import Feeds
+from mercato.features.events.feed import CURSORS, Cursors, Feeds, Waiters
 from mercato.features.events.sequencer import Sequencer
-from mercato.features.events.waiting import Waiters
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders import idempotency
+from mercato.features.orders import idempotency, validation
 from mercato.features.orders import search as order_search
-from mercato.features.orders import tokens as order_tokens
-from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
 from mercato.features.orders.checks import OrderChecker
-from mercato.features.orders.hours import HourlyOrders
-from mercato.features.orders.jobs import OrderJobs
 from mercato.features.orders.lifecycle import Lifecycle
+from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
-from mercato.features.orders.plan import Planner
-from mercato.features.orders.service import Orders
-from mercato.features.orders.submission import Submitter
-from mercato.features.orders.tokens import OrderTokens
-from mercato.features.orders.validation import Validations
+from mercato.features.orders.service import Adjustments, Orders
+from mercato.features.orders.submission import Resubmissions, Submitter
+from mercato.features.orders.validation import OrderTokens, Validations
 from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.queries import StorageQuota
@@ -56,7 +49,7 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
-from mercato.features.webhooks.fan_out import fan_out
+from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
@@ -65,8 +58,7 @@ from mercato.platform import clock
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, open_database
-from mercato.platform.db.health import WriteProbe
-from mercato.platform.db.replication import measure_replication
+from mercato.platform.db.health import WriteProbe, measure_replication
 from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
@@ -368,7 +360,7 @@ def build(
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
         hourly_orders=HourlyOrders(now),
-        feeds=Feeds(db, cursors.Cursors(vault.derive(cursors.PURPOSE)), waiters),
+        feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
         endpoints=PartnerEndpoints(vault, now, clock.new_id),
         redeliveries=Redeliveries(db, vault, now),
@@ -379,7 +371,7 @@ def build(
 class _Ordering(Struct, frozen=True):
     placements: Placements
     cancellations: Cancellations
-    jobs: OrderJobs
+    resubmissions: Resubmissions
 
 
 def _ordering(
@@ -394,7 +386,7 @@ def _ordering(
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     lifecycle = core.lifecycle
     contacts = order_search.contact_keys_of(vault)
-    tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
+    tokens = OrderTokens(vault.derive(validation.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, lifecycle)
     checker = OrderChecker(now, clock.new_id, menus)
     validations = Validations(
@@ -413,7 +405,8 @@ def _ordering(
         db=db,
         clock=now,
         new_id=clock.new_id,
-        planner=Planner(now, checker, tokens),
+        checker=checker,
+        tokens=tokens,
         validations=validations,
         submitter=submitter,
         lifecycle=lifecycle,
@@ -424,7 +417,7 @@ def _ordering(
         quota=quota,
         activity=activity,
     )
-    order_jobs = OrderJobs(db, now, submitter, lifecycle, settings.place_seconds)
+    resubmissions = Resubmissions(db, now, submitter, lifecycle, settings.place_seconds)
     cancellations = Cancellations(
         db=db,
         clock=now,
@@ -435,7 +428,7 @@ def _ordering(
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
     )
-    return _Ordering(placements, cancellations, order_jobs)
+    return _Ordering(placements, cancellations, resubmissions)
 
 
 def _handlers(
@@ -454,7 +447,8 @@ def _handlers(
             blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        **ordering.jobs.handlers(concurrency=settings.resend_concurrency),
+        **core.orders.handlers(),
+        **ordering.resubmissions.handlers(concurrency=settings.resend_concurrency),
         CANCEL_KIND: ordering.cancellations.handler(concurrency=settings.resend_concurrency),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(

@@ -6,15 +6,16 @@ from typing import Any, Final
 
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
-from mercato.api.feeds import commerce_feeds, marketfront_feeds
 from mercato.api.oauth import console, oauth
 from mercato.api.orders import commerce_orders, marketfront_orders
 from mercato.api.stores import commerce_stores, discovery, marketfront_stores, onboarding
 from mercato.api.system import document_bytes, system, version
 from mercato.api.webhooks import (
+    commerce_feeds,
     commerce_requests,
     commerce_webhooks,
     debugger,
+    marketfront_feeds,
     marketfront_requests,
     marketfront_webhooks,
 )

@@ -10,12 +10,11 @@ from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import Feeds
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
-from mercato.features.orders.adjustments import Adjustments
 from mercato.features.orders.cancellation import Cancellations
-from mercato.features.orders.hours import HourlyOrders
 from mercato.features.orders.lifecycle import Lifecycle
+from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
-from mercato.features.orders.service import Orders
+from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers

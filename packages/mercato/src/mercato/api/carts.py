@@ -1,21 +1,21 @@
 """The cart helpers of the Marketfront surface. Carts aren't stored: each request contains its cart."""
 
-from mercato.features.carts.changes import (
-    CatalogRef,
-    Menu,
-    add_item,
-    get_catalog_ref,
-    remove_item,
-    update_item,
-)
 from mercato.features.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
     LineItemNotFound,
     MissingStoreId,
 )
-from mercato.features.catalogs.errors import CatalogSetNotFound
-from mercato.features.stores.errors import StoreNotFound
+from mercato.features.carts.rules import (
+    CatalogRef,
+    StoreMenu,
+    add_item,
+    get_catalog_ref,
+    remove_item,
+    update_item,
+)
+from mercato.features.catalogs.model import CatalogSetNotFound
+from mercato.features.stores.model import StoreNotFound
 from mercato.http.operations import Access, Call, Operations, Rate
 from mercato.services import Services
 from mercato_contract.carts import (
@@ -88,8 +88,8 @@ async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCar
     return update_item(call.body, menu, call.app.new_id)
 
 
-async def _menu(app: Services, ref: CatalogRef) -> Menu:
+async def _menu(app: Services, ref: CatalogRef) -> StoreMenu:
     """Return what the store sells now. Raises StoreNotFound, CatalogSetNotFound for a set that was never its own."""
     store, catalog = await app.menus.get(ref.store_id, ref.catalog_set_id)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()
-    return Menu(store.id, store.catalog_set_id, catalog, sold_out)
+    return StoreMenu(store.id, store.catalog_set_id, catalog, sold_out)

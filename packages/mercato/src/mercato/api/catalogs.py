@@ -12,11 +12,11 @@ from msgspec import UNSET, Meta
 from mercato.features.carts.errors import MissingStoreId
 from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.check import Subject
-from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExpired, TooManyActivations
 from mercato.features.catalogs.ingest import RETRY_AFTER
+from mercato.features.catalogs.model import ActivationNotPending, CatalogSetExpired, TooManyActivations
 from mercato.features.catalogs.runs import Period, Run
 from mercato.features.stores.catalogs import IDENTITY, Body
-from mercato.features.stores.errors import StoreNotFound
+from mercato.features.stores.model import StoreNotFound
 from mercato.http.body import best_coding
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Upload

@@ -13,7 +13,7 @@ from mercato.features.partners.callers import AccessToken, SuspendedPartner
 from mercato.features.partners.model import Caller, Surface, looks_like_token
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
-from mercato.features.stores.errors import StoreNotFound
+from mercato.features.stores.model import StoreNotFound
 from mercato.http.head import Head, bearer_token
 from mercato.http.operations import Access, Answer, Call, Operations, Refusals, problem_headers
 from mercato.platform import errors

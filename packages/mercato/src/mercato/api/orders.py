@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
-from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.catalogs.model import CatalogSetNotFound
 from mercato.features.orders.errors import (
     AddressInvalid,
     AddressOutOfRange,
@@ -28,21 +28,19 @@ from mercato.features.orders.errors import (
 from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
 from mercato.features.orders.record import commerce_order_of
 from mercato.features.orders.service import list_commerce_orders, list_marketfront_orders
-from mercato.features.stores.errors import StoreNotFound
+from mercato.features.stores.model import StoreNotFound
 from mercato.http import operations
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
 from mercato.platform.wire.problem import ProblemFormat, detail_within, represent_detail
 from mercato_contract.orders import (
-    MAX_BYTES,
     AdjustOrderRequest,
     CancelOrderRequest,
     CommerceOrder,
     MarketfrontOrderPage,
     MarketfrontOrdersQuery,
     Order,
-    OrderCore,
     OrderPage,
     OrdersQuery,
     OrderStatusBatch,
@@ -51,9 +49,8 @@ from mercato_contract.orders import (
     OrderStatusResults,
     OrderStatusUpdate,
     OrderTimeline,
-    PlaceOrderRequest,
-    ValidateOrderResponse,
 )
+from mercato_contract.placements import MAX_BYTES, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.problems import ProblemDetail
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.stores.errors import (
+from mercato.features.stores.model import (
     OnboardingActive,
     OnboardingNotFailed,
     OnboardingNotReady,
     StoreAlreadyRegistered,
     StoreNotFound,
+    StoreRow,
 )
-from mercato.features.stores.model import StoreRow
 from mercato.features.stores.onboarding import PATH
 from mercato.features.stores.rules import read_status_batch, read_status_update
 from mercato.features.stores.views import availability_of, store_of, storefront_of

@@ -1,4 +1,7 @@
-"""The commands of `mercato`: one line each, imported only when it is called."""
+"""The commands of `mercato`: one line each, imported only when it is called.
+
+Apart from the package, because worker processes don't need cyclopts.
+"""
 
 from importlib.metadata import version
 
@@ -26,8 +29,8 @@ for name, function, text in (
     ("listen", "listen:listen", "Receive webhooks, verify and forward them."),
     ("job", "jobs:job", "Background work: list, revive."),
     ("catalog", "catalog:catalog", "Catalogs: lint, diff, show, import."),
-    ("price", "price:price", "Prices: verify an order's."),
-    ("url", "url:url", "URLs: doctor."),
+    ("price", "verify:price", "Prices: verify an order's."),
+    ("url", "verify:url", "URLs: doctor."),
     ("certify", "certify:certify", "Certify a merchant or a storefront."),
     ("customer", "orders:customer", "Customers: erase."),
     ("console", "console:console", "The console: sign in, invite people, end sessions."),

@@ -55,7 +55,7 @@ async def link(
 ) -> None:
     """Print a link that signs one browser in, once, within 15 minutes.
 
-    Its address begins with MERCATO_PUBLIC_URL, or else with this machine's.
+    Its address begins with MERCATO_PUBLIC_URL, or else with this machine's and MERCATO_PORT.
 
     Args:
         operator: Into the operator's account, which sees all partners.
@@ -69,13 +69,15 @@ async def link(
         partner_id = await find_partner_id(tx, partner)
         grant = Grant(partner_id=partner_id, created_by=context.actor, read_only=read_only)
         made = await sessions.create_link(tx, grant, now=clock.now())
-    url = f"{_base_url(core.settings)}/console/links/{made.token}"
+    base_url = _base_url(core.settings)
+    url = f"{base_url}/console/links/{made.token}"
     if json:
         expires_at = rfc3339(made.expires_at)
         print_json(Link(url=url, expires_at=expires_at, partner_id=partner_id, read_only=read_only))
         return
     say(url)
     note("Open it within 15 minutes. It signs in one browser, once.")
+    _note_address(core.settings, base_url)
 
 
 @console.command
@@ -163,7 +165,8 @@ async def invite(
         made = await people.invite(
             tx, partner_id, name=name, role=role, created_by=context.actor, now=clock.now()
         )
-    url = f"{site_url(_base_url(core.settings))}/console/links/{made.token}"
+    base_url = site_url(_base_url(core.settings))
+    url = f"{base_url}/console/links/{made.token}"
     if json:
         expires_at = rfc3339(made.expires_at)
         invited = Invitation(
@@ -173,6 +176,7 @@ async def invite(
         return
     say(url)
     note("It is good once, within 3 days. Whoever opens it first becomes this person.")
+    _note_address(core.settings, base_url)
 
 
 @console.command(name="people")
@@ -229,6 +233,15 @@ def _check_account(operator: bool, partner: str | None) -> None:  # noqa: FBT001
     """Raise UnusableError unless exactly one account is named."""
     if operator == (partner is not None):
         raise UnusableError("Say which account: --operator, or --partner NAME.")
+
+
+def _note_address(settings: Settings, base_url: str) -> None:
+    """Say how to get to a server that was started with an address of its own: a command doesn't know it."""
+    if settings.public_url is None:
+        note(
+            "A server that was started with --port or --host has another address: write it in place of "
+            f"{base_url}, or set MERCATO_PUBLIC_URL."
+        )
 
 
 def _base_url(settings: Settings) -> str:

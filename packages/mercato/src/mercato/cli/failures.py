@@ -26,7 +26,7 @@ from mercato.platform.db.backup import BackupError
 from mercato.platform.db.copy import CopyError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
-from mercato.platform.db.prefixes import UnknownIdError
+from mercato.platform.db.search import UnknownIdError
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.tracing import TracingUnavailableError
 from mercato.settings import SettingsError

@@ -31,9 +31,10 @@ from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
-from mercato.platform.db.prefixes import shorten
+from mercato.platform.db.search import shorten
 from mercato.platform.texts import count_of
-from mercato_contract.orders import CommerceLine, OrderAdjustment, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.placements import CommerceLine
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire
 

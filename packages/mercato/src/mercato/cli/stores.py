@@ -20,7 +20,7 @@ from mercato.features.stores import operators
 from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
 from mercato.features.stores.tables import stores as stores_table
 from mercato.platform import clock
-from mercato.platform.db.prefixes import shorten
+from mercato.platform.db.search import shorten
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 from mercato_contract.wire import Instant, Wire, instant
 

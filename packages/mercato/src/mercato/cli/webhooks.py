@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row
 
 from mercato.cli import FAILED, CommandFailedError, UnusableError
 from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
@@ -30,7 +29,7 @@ from mercato.features.webhooks import endpoints, operators, queries
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.features.webhooks.operators import HIDDEN, is_about_order, mask_body, mask_reply
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.queries import AttemptRow, DeliveryFilter, DeliveryRow
 from mercato.platform import clock, errors
 from mercato.platform.db.audit import audit
 from mercato.platform.outbound.guard import origin_of
@@ -270,12 +269,12 @@ class Detail(DeliverySummary):
     body: msgspec.Raw
 
 
-def summary_of(row: Row[Any]) -> DeliverySummary:
+def summary_of(row: DeliveryRow) -> DeliverySummary:
     """Return the row for a list."""
     return view(DeliverySummary, row, **_members(row))
 
 
-def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -> Detail:
+def detail_of(row: DeliveryRow, attempts: Sequence[AttemptRow], *, has_token: bool) -> Detail:
     """Return a row with its body and attempts; `has_token` if the partner has a token for its origin."""
     last = int(attempts[-1].at.timestamp()) if attempts else None
     return view(
@@ -290,7 +289,7 @@ def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -
     )
 
 
-def _members(row: Row[Any]) -> dict[str, Any]:
+def _members(row: DeliveryRow) -> dict[str, Any]:
     """Return the members that differ from the row's columns."""
     return {
         "url": _without_query(row.url),
@@ -299,7 +298,7 @@ def _members(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _headers(row: Row[Any], last: int | None, *, has_token: bool) -> dict[str, str]:
+def _headers(row: DeliveryRow, last: int | None, *, has_token: bool) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,
@@ -321,7 +320,7 @@ def _without_query(url: str) -> str:
     return parts._replace(query=HIDDEN if parts.query else "", fragment="").geturl()
 
 
-def print_rows(rows: Sequence[Row[Any]]) -> None:
+def print_rows(rows: Sequence[DeliveryRow]) -> None:
     """Print deliveries, a few lines each; ids and URLs are never cut."""
     if not rows:
         note("There are none.")

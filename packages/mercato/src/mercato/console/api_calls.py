@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from mercato.console.limits import count_request, with_stores
 from mercato.console.rendering import CONTROLS
 from mercato.console.screen import Visit
+from mercato.console.session import count_request, with_stores
 from mercato.features.partners.model import Surface
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, Operation

@@ -1,18 +1,25 @@
-"""The filters above a list: names or ids. A value that fits nothing is reported beside its field; the rest stays."""
+"""Names and ids: the filters above a list take both, and lists show who did something by name.
 
-from collections.abc import Mapping, Sequence
+A value that fits nothing is reported beside its field; the rest stays.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from mercato.console.forms import decode_fields
+from mercato.console.forms import decode_fields, read_query
 from mercato.console.screen import Visit
 from mercato.features import lookup
 from mercato.features.lookup import Scope
 from mercato.features.partners.model import Surface
+from mercato.features.partners.queries import find_prefixes
+from mercato.features.sign_in import passkeys
+from mercato.features.sign_in.model import ACTOR, PERSON
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Problem, ValidationFailed
+from mercato.platform.telemetry.context import SERVICE
 from mercato_contract.pages import MALFORMED
 from mercato_contract.wire import parse_uuid
 
@@ -47,11 +54,12 @@ class Filters(Generic[T]):
             raise ValidationFailed.at(None, f"{message} Nothing was done.")
 
 
-def read_filters(kind: type[T], texts: Mapping[str, str]) -> Filters[T]:
-    """Return the filters of a query's or a form's fields. Raises ValidationFailed for the cursor."""
+def read_filters(visit: Visit, kind: type[T], sent: Mapping[str, str] | None = None) -> Filters[T]:
+    """Return the filters of the page's query, or of a form's fields. Raises ValidationFailed for the cursor."""
+    texts = read_query(visit.head.query) if sent is None else sent
     known = {name: texts[name] for name in kind.__struct_encode_fields__ if name in texts}  # type: ignore[attr-defined]
     try:
-        return Filters(decode_fields(kind, known), texts)
+        return Filters(decode_fields(kind, known, timezone=visit.timezone), texts)
     except Problem:
         faults = {
             name: fault for name, text in known.items() if (fault := _fault(kind, name, text)) is not None
@@ -59,7 +67,7 @@ def read_filters(kind: type[T], texts: Mapping[str, str]) -> Filters[T]:
     if "cursor" in faults:
         raise ValidationFailed.at(None, MALFORMED)
     fit = {name: text for name, text in known.items() if name not in faults}
-    return Filters(decode_fields(kind, fit), texts, faults)
+    return Filters(decode_fields(kind, fit, timezone=visit.timezone), texts, faults)
 
 
 def _fault(kind: type[Any], name: str, text: str) -> str | None:
@@ -113,3 +121,39 @@ async def _id_of(
     whole = parse_uuid(text)
     (filters.faults if whole is None else filters.doubts)[name] = message
     return whole
+
+
+_CONSOLE: Final = "console:"
+_KEY: Final = "key:"
+_PASSKEY: Final = "passkey:"
+
+
+async def name_actors(tx: Read, actors: Iterable[str]) -> Mapping[str, str]:
+    """Return what people read in place of each actor: a person's name, or the beginning of a key."""
+    texts = {actor: actor.removeprefix(_CONSOLE) for actor in actors}
+    ids = {
+        text: parse_uuid(text.partition(":")[2])
+        for text in texts.values()
+        if text.startswith((_KEY, _PASSKEY))
+    }
+    keys = {one for text, one in ids.items() if one is not None and text.startswith(_KEY)}
+    prefixes = await find_prefixes(tx, keys) if keys else {}
+    has_passkeys = any(text.startswith(_PASSKEY) for text in ids)
+    names = {one.id: one.name for one in await passkeys.list_all(tx, None)} if has_passkeys else {}
+
+    def words(text: str) -> str:
+        known = ids.get(text)
+        if known in prefixes:
+            return f"key {prefixes[known]}\N{HORIZONTAL ELLIPSIS}"
+        if known in names:
+            return f"passkey {names[known]}"
+        if text.startswith(ACTOR):
+            return text.removeprefix(ACTOR).partition(" ")[0]
+        return text.removeprefix(PERSON)
+
+    return {actor: named if (named := words(text)) != text else actor for actor, text in texts.items()}
+
+
+def actor_of(text: str) -> str:
+    """Return the actor that somebody means who types a person's name."""
+    return text if ":" in text or text == SERVICE else f"{_CONSOLE}{PERSON}{text}"

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
+from mercato.console.times import UTC, read_field
 from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire import QueryDecoder
 
@@ -19,9 +20,6 @@ MAX_FORM: Final = 32 * 1024
 """Bytes of a form, where its screen needs no more, and of every form without a session."""
 
 _NOT_ESCAPED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-
-_LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
-
 
 MAX_PARTS: Final = 20
 """Fields and files of such a form."""
@@ -39,9 +37,9 @@ _BOUNDARY: Final = re.compile(
 """The form's type with its boundary as it is (RFC 2046, 5.1.1). Browsers never encode it as `boundary*=`."""
 
 
-def decode_form(kind: type[T], form: bytes) -> T:
+def decode_form(kind: type[T], form: bytes, *, timezone: str = UTC) -> T:
     """Return a form as a struct; an empty field is one left out. Raises InvalidRequest, ValidationFailed."""
-    return decode_fields(kind, read_fields(form))
+    return decode_fields(kind, read_fields(form), timezone=timezone)
 
 
 def read_fields(form: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
@@ -62,16 +60,14 @@ def read_query(text: bytes, most: int = MAX_FIELDS) -> dict[str, str]:
         raise InvalidRequest(f"The form has more than {most} fields. Send fewer.") from None
 
 
-def decode_fields(kind: type[T], fields: Mapping[str, str]) -> T:
-    """Return decoded fields as a struct; an empty one is one left out. Raises InvalidRequest, ValidationFailed."""
-    # A browser's field for a time has no zone; the console's times are UTC.
-    return QueryDecoder(kind).convert({name: _with_zone(value) for name, value in fields.items() if value})
+def decode_fields(kind: type[T], fields: Mapping[str, str], *, timezone: str = UTC) -> T:
+    """Return decoded fields as a struct; an empty one is one left out. Raises InvalidRequest, ValidationFailed.
 
-
-def _with_zone(value: str) -> str:
-    """Return the value of a browser's field for a time as RFC 3339: seconds are left out where they are 0."""
-    match = _LOCAL.fullmatch(value)
-    return value if match is None else f"{match[1]}{match[2] or ':00'}Z"
+    Fields for times are of that time zone.
+    """
+    return QueryDecoder(kind).convert(
+        {name: read_field(value, timezone) for name, value in fields.items() if value}
+    )
 
 
 def read_upload(content_type: bytes, body: bytes) -> dict[str, str]:

@@ -204,8 +204,8 @@ def _tokens(path: str) -> Sequence[Token]:
 def _rendered(path: str) -> Guide:
     tokens = _tokens(path)
     html = _MARKDOWN.renderer.render(tokens[3:], _MARKDOWN.options, {})
-    # A wide table scrolls by itself, not with the page.
-    html = html.replace(
+    # A wide table scrolls by itself, not with the page, and so does a long example: by keyboard, too.
+    html = html.replace("<pre>", '<pre tabindex="0">').replace(
         "<table>", '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>'
     )
     return Guide(_plain(tokens[1]), Markup(html.replace("</table>", "</table></div>")))  # noqa: S704  # our own files

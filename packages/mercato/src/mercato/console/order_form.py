@@ -14,8 +14,7 @@ from msgspec import Meta, Struct
 from mercato.console.forms import decode_fields, read_fields
 from mercato.console.screen import Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledGroup, Key, rule
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import Decoder
 from mercato_contract.carts import PricedCart
@@ -81,7 +80,7 @@ def read_form(visit: Visit) -> tuple[OrderForm, Mapping[str, str]]:
     Raises InvalidRequest, and StoreNotFound for a cart of a store that the session doesn't see.
     """
     fields = read_fields(visit.form, MAX_FIELDS)
-    form = decode_fields(OrderForm, fields)
+    form = decode_fields(OrderForm, fields, timezone=visit.timezone)
     cart = cart_of(form)
     if cart is not None:
         visit.check_store(cart.store_id, StoreNotFound(cart.store_id))

@@ -88,34 +88,34 @@ async def static_file(call: Call[None, None]) -> Answer[str]:
 @pages.post("/console/links/{path:path}", summary="Sign in with a one-time link", checks_head=check_form)
 async def open_link(call: Call[ReadBody, None]) -> Answer[str]:
     await _load()
-    from mercato.console import invitations, site
+    from mercato.console import sign_in, site
 
-    return await site.enter(call, invitations.open_link)
+    return await site.enter(call, sign_in.open_link)
 
 
 @pages.get("/console/passkey", summary="Challenge for a passkey")
 @pages.post("/console/passkey", summary="Sign in with a passkey", checks_head=check_form)
 async def passkey(call: Call[ReadBody, None]) -> Answer[str]:
     await _load()
-    from mercato.console import passkeys, site
+    from mercato.console import sign_in, site
 
-    return await site.enter(call, passkeys.sign_in_with_passkey)
+    return await site.enter(call, sign_in.sign_in_with_passkey)
 
 
 @pages.get("/console/oidc", summary="Way to the OpenID Connect provider")
 async def sign_on(call: Call[ReadBody, None]) -> Answer[str]:
     await _load()
-    from mercato.console import oidc, site
+    from mercato.console import sign_in, site
 
-    return await site.enter(call, oidc.go_to_provider)
+    return await site.enter(call, sign_in.go_to_provider)
 
 
 @pages.get("/console/oidc/callback", summary="Way back from the OpenID Connect provider")
 async def sign_on_callback(call: Call[ReadBody, None]) -> Answer[str]:
     await _load()
-    from mercato.console import oidc, site
+    from mercato.console import sign_in, site
 
-    return await site.enter(call, oidc.come_from_provider)
+    return await site.enter(call, sign_in.come_from_provider)
 
 
 @pages.get("/console", summary="Console")

@@ -1,21 +1,28 @@
-"""Templates to pages: Jinja2 with autoescape, and the headers that every page has."""
+"""Templates to pages: Jinja2 with autoescape, the headers that every page has, and the static files that it loads.
+
+Each static file has the hash of its content in its name, so browsers keep it for a year.
+"""
 
 import base64
 import re
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import cache
+from hashlib import sha256
+from importlib import resources
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from msgspec import Struct
 
-from mercato.console.assets import asset_url
-from mercato.console.times import hour, instant, since
+from mercato.console.times import field, hour, instant, since
 from mercato.features.webhooks.model import DELIVERY_WORDS
+from mercato.http.body import gzipped
 from mercato.http.browsers import NOSNIFF
 from mercato.http.operations import Answer
+from mercato.platform import errors
 from mercato.platform.errors import Problem
 
 HTML: Final = b"text/html; charset=utf-8"
@@ -86,6 +93,7 @@ def environment() -> Environment:
         "instant": instant,
         "since": since,
         "hour": hour,
+        "field": field,
         "labelled": _labelled,
         "money": _money,
         "query": urlencode,
@@ -151,3 +159,57 @@ def _page_headers(nonce: str) -> tuple[tuple[bytes, bytes], ...]:
         (b"cross-origin-opener-policy", b"same-origin"),
         (b"cache-control", b"no-store"),
     )
+
+
+STATIC: Final = "/console/static/"
+
+_TYPES: Final = {
+    "css": b"text/css; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml",
+}
+_KEPT: Final = (
+    (b"cache-control", b"public, max-age=31536000, immutable"),
+    *NOSNIFF,
+    (b"vary", b"Accept-Encoding"),
+)
+
+
+class _Asset(Struct, frozen=True):
+    content: bytes
+    zipped: bytes
+    media_type: bytes
+
+
+@cache
+def _assets() -> dict[str, tuple[str, _Asset]]:
+    """Return every file by its name, with its name on the wire."""
+    found = {}
+    for file in resources.files(__package__).joinpath("static").iterdir():
+        stem, _, ending = file.name.rpartition(".")
+        if ending not in _TYPES:
+            continue
+        body = file.read_bytes()
+        hashed = f"{stem}.{sha256(body).hexdigest()[:12]}.{ending}"
+        found[file.name] = (hashed, _Asset(body, gzipped(body), _TYPES[ending]))
+    return found
+
+
+@cache
+def _by_hashed_name() -> dict[str, _Asset]:
+    return dict(_assets().values())
+
+
+def asset_url(name: str) -> str:
+    """Return the path of a file of `static/`."""
+    return STATIC + _assets()[name][0]
+
+
+def serve_asset(name: str, *, zipped: bool) -> Answer[str]:
+    """Return the file of that hashed name. Raises NotFound."""
+    asset = _by_hashed_name().get(name)
+    if asset is None:
+        raise errors.NotFound("No file has this name. Reload the page to get this version's files.")
+    headers = (*_KEPT, (b"content-encoding", b"gzip")) if zipped else _KEPT
+    body = asset.zipped if zipped else asset.content
+    return Answer(raw=body, media_type=asset.media_type, headers=headers)

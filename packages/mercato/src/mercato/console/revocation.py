@@ -1,4 +1,8 @@
-"""Revoking a key, with the keys that descend from it or without: the question, and the answer to it."""
+"""Revoking a key, with the keys that descend from it or without: the question, and the answer to it.
+
+A partner's page Keys and the operators' page of a partner have it: apart from both, since screens don't import each
+other.
+"""
 
 from collections.abc import Sequence
 from typing import Final

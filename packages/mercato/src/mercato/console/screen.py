@@ -103,11 +103,23 @@ class Secret(Struct, frozen=True):
     back: tuple[str, str]
 
 
+class Field(Struct, frozen=True, kw_only=True):
+    """A field of a question, for a text. `options` make it a choice: what is sent, with what is read of it.
+
+    Without a label it is hidden, and sends its value.
+    """
+
+    name: str
+    label: str = ""
+    value: str = ""
+    options: Mapping[str, str] = {}
+    is_required: bool = False
+
+
 class Question(Struct, frozen=True):
     """What is asked before something that can't be undone. The page has the button `Confirm`.
 
     `names` are listed below the text. `choice` is a checkbox: the field's name, which is sent as `true`, and its label.
-    `field` is a field for a text: its name and its label.
     """
 
     title: str
@@ -115,7 +127,7 @@ class Question(Struct, frozen=True):
     back: str
     names: tuple[str, ...] = ()
     choice: tuple[str, str] | None = None
-    field: tuple[str, str] | None = None
+    fields: tuple[Field, ...] = ()
 
 
 @dataclass(slots=True)
@@ -129,6 +141,8 @@ class Visit:
     path: str
     ids: Mapping[str, UUID]
     form: bytes
+    timezone: str
+    """The one that this browser is shown times in, and sends them in."""
 
     @property
     def is_operator(self) -> bool:
@@ -160,14 +174,14 @@ class Visit:
 
         Raises InvalidRequest, ValidationFailed.
         """
-        return decode_fields(kind, read_query(self.head.query))
+        return decode_fields(kind, read_query(self.head.query), timezone=self.timezone)
 
     def fields(self, kind: type[T]) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
         content_type = self.head.headers.get(b"content-type", b"")
         if content_type.lower().startswith(MULTIPART):
-            return decode_fields(kind, read_upload(content_type, self.form))
-        return decode_form(kind, self.form)
+            return decode_fields(kind, read_upload(content_type, self.form), timezone=self.timezone)
+        return decode_form(kind, self.form, timezone=self.timezone)
 
     def url_with(self, **changes: str) -> str:
         """Return this page's path and query with other values."""

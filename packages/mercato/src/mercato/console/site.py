@@ -13,20 +13,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from mercato.console import guides, sign_in
-from mercato.console.assets import serve_asset
-from mercato.console.cookies import (
-    MAX_AGE,
-    MAX_MESSAGE,
-    MESSAGE,
-    MESSAGE_SECONDS,
-    SESSION,
-    TIMEZONE,
-    TIMEZONE_SECONDS,
-    Cookies,
-)
 from mercato.console.forms import read_query
-from mercato.console.limits import count_page, count_visitor
-from mercato.console.rendering import load, render, render_refusal
+from mercato.console.rendering import load, render, render_refusal, serve_asset
 from mercato.console.screen import (
     MERCHANTS,
     NAVIGATION,
@@ -44,20 +32,28 @@ from mercato.console.screens import (
     account,
     catalogs,
     certification,
-    deliveries,
-    discovery,
-    endpoints,
     keys,
-    menus,
     orders,
     overview,
-    people,
     playground,
     requests,
     search,
     stores,
+    webhooks,
 )
-from mercato.console.screens.operators import audit, erasure, health, jobs, partners
+from mercato.console.screens.operators import administration, health, partners
+from mercato.console.session import (
+    MAX_AGE,
+    MAX_MESSAGE,
+    MESSAGE,
+    MESSAGE_SECONDS,
+    SESSION,
+    TIMEZONE,
+    TIMEZONE_SECONDS,
+    Cookies,
+    count_page,
+    count_visitor,
+)
 from mercato.console.times import UTC, timezones
 from mercato.features.partners.model import (
     AccountError,
@@ -87,22 +83,19 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *health.screens,
     *orders.screens,
     *stores.screens,
-    *menus.screens,
     *partners.screens,
     *catalogs.screens,
     *playground.screens,
-    *discovery.screens,
-    *endpoints.screens,
-    *deliveries.screens,
-    *jobs.screens,
+    *playground.discovery_screens,
+    *webhooks.endpoint_screens,
+    *webhooks.screens,
     *requests.screens,
     *search.screens,
     *keys.screens,
-    *audit.screens,
-    *erasure.screens,
+    *administration.screens,
     *certification.screens,
-    *people.screens,
     *account.screens,
+    *account.people_screens,
 )
 
 _MISSING: Final = "This page does not exist. Use the navigation to find others."
@@ -234,12 +227,14 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
     path = call.texts["path"]
-    view = _view(session, path, message, now=call.app.clock(), timezone=cookies.read(TIMEZONE))
+    chosen = cookies.read(TIMEZONE)
+    timezone = chosen if chosen in timezones() else UTC
+    view = _view(session, path, message, now=call.app.clock(), timezone=timezone)
     try:
         screen, ids = _find_screen(session, call.head.method, path)
         _check_role(session, screen, call.head.method)
         form = await call.body(screen.max_form) if call.head.method == "POST" else b""
-        visit = Visit(call.app, call.head, session, screen.action, path, ids, form)
+        visit = Visit(call.app, call.head, session, screen.action, path, ids, form, timezone)
         set_context(visit.context)
         result = await _result(screen, visit)
     except Problem as problem:
@@ -364,7 +359,7 @@ def _is_allowed(call: Call[ReadBody, None], session: Session) -> bool:
 
 
 def _view(
-    session: Session, path: str, message: str | None, *, now: datetime, timezone: str | None
+    session: Session, path: str, message: str | None, *, now: datetime, timezone: str
 ) -> Mapping[str, Any]:
     """Return what the frame of every page shows."""
     console = {
@@ -380,7 +375,7 @@ def _view(
         "finds_customers": session.may(Permission.FIND_CUSTOMERS),
         "store_id": session.grant.store_id,
         "now": now,
-        "timezone": timezone if timezone in timezones() else UTC,
+        "timezone": timezone,
     }
     return {"console": console}
 

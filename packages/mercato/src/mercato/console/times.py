@@ -1,6 +1,8 @@
-"""Instants for people: how long ago in lists, and in the browser's chosen time zone everywhere."""
+"""Instants for people: how long ago in lists, and in the browser's chosen time zone everywhere, in fields too."""
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
@@ -26,6 +28,10 @@ _JUST_NOW: Final = timedelta(seconds=45)
 _OLD: Final = timedelta(days=60)
 
 
+_FIELD: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
+"""The value of a browser's field for a time, which has no zone; seconds are left out where they are 0."""
+
+
 @cache
 def timezones() -> tuple[str, ...]:
     """Return the names of time zones that people choose from: places, and UTC."""
@@ -42,6 +48,32 @@ def instant(context: Context, value: datetime | str | None) -> Markup:
         return _NOTHING
     text = value if isinstance(value, str) else rfc3339(value)
     return _time(text, _local(context, text), None)
+
+
+def read_field(value: str, timezone: str) -> str:
+    """Return the value of a field for a time, which is in that zone, as RFC 3339. Other texts stay as they are."""
+    match = _FIELD.fullmatch(value)
+    if match is None:
+        return value
+    text = f"{match[1]}{match[2] or ':00'}"
+    try:
+        at = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(timezone))
+        return rfc3339(at)
+    except (ValueError, OverflowError):  # no such day, which its reader reports, or at the calendar's end
+        return f"{text}Z"
+
+
+@pass_context
+def field(context: Context, value: str | None) -> str:
+    """Return the value of a field for a time: an instant in the chosen zone; a text that isn't one, as it was sent."""
+    if value is None or parse_instant(value) is None:
+        return (value or "")[:16]
+    return _local(context, value).replace(" ", "T")[:16]
+
+
+def say(at: datetime, timezone: str) -> str:
+    """Return an instant for a sentence: to the minute, with its zone."""
+    return f"{_in_zone(at, timezone)[:16]} {timezone}"
 
 
 @pass_context
@@ -80,9 +112,15 @@ def _view(context: Context) -> Mapping[str, Any] | None:
 def _local(context: Context, text: str) -> str:
     """Return an RFC 3339 instant as a date and a time in the chosen time zone."""
     view, at = _view(context), parse_instant(text)
-    if view is None or at is None or view["timezone"] == UTC:
+    if at is None:
         return text[:19].replace("T", " ")
-    return f"{at.astimezone(ZoneInfo(view['timezone'])):%Y-%m-%d %H:%M:%S}"
+    return _in_zone(at, UTC if view is None else view["timezone"])
+
+
+def _in_zone(at: datetime, timezone: str) -> str:
+    with suppress(OverflowError):  # the calendar's first or last day
+        at = at.astimezone(ZoneInfo(timezone))
+    return at.isoformat(" ", "seconds")[:19]
 
 
 def _time(text: str, shown: str, title: str | None) -> Markup:

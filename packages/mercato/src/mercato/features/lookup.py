@@ -33,8 +33,7 @@ from mercato.features.stores.tables import stores
 from mercato.features.webhooks.queries import ids_of_webhook
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
-from mercato.platform.db.patterns import ESCAPE, pattern_of
-from mercato.platform.db.prefixes import MIN_SHOWN
+from mercato.platform.db.search import ESCAPE, MIN_SHOWN, pattern_of
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Table, func, or_, select
 
 from mercato.features.certification import queries as certification
 from mercato.features.discovery.index import remove
-from mercato.features.events import retention as events
+from mercato.features.events import log as events
 from mercato.features.events.log import ALL_KINDS
 from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
@@ -26,7 +26,7 @@ from mercato.features.sign_in import sessions as console
 from mercato.features.stores import queries
 from mercato.features.stores.cache import TOPIC, publish_change
 from mercato.features.stores.tables import onboardings, stores
-from mercato.features.webhooks import retention as webhooks
+from mercato.features.webhooks import queries as webhooks
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.changes import announce

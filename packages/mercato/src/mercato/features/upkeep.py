@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import periods
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.events import retention as events
+from mercato.features.events import log as events
 from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.orders.search import reindex_if_missing
@@ -25,7 +25,7 @@ from mercato.features.requests.queries import prune as prune_requests
 from mercato.features.sign_in import sessions as console
 from mercato.features.stores import queries as stores
 from mercato.features.stores.search import enqueue_reindex
-from mercato.features.webhooks import retention as webhooks
+from mercato.features.webhooks import queries as webhooks
 from mercato.platform.clock import Clock
 from mercato.platform.db import audit
 from mercato.platform.db.engine import Database, Write
@@ -134,7 +134,7 @@ class Upkeep(Struct, frozen=True):
         return (
             lambda tx: periods.prune_sets(tx, before=sets_before, limit=BATCH),
             lambda tx: periods.prune_periods(tx, before=audit_before, limit=BATCH),
-            lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
+            lambda tx: webhooks.prune_deliveries(tx, before=deliveries_before, limit=BATCH),
             lambda tx: events.prune_events(tx, before=events_before, limit=BATCH),
             lambda tx: events.prune_gone_stores(tx, before=events_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from mercato.platform.clock import now
 from mercato.platform.outbound.body import ACCEPT_ENCODING
-from mercato.platform.outbound.call import Pull, ResponseHead
+from mercato.platform.outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure
 from mercato.platform.outbound.connections import (
     MAX_ADDRESSES,
     AddressRefused,
@@ -35,7 +35,6 @@ from mercato.platform.outbound.connections import (
     open_session,
     socket_factory,
 )
-from mercato.platform.outbound.failures import CHECK_SERVER, connection_failure
 from mercato.platform.outbound.guard import (
     DEVELOPMENT,
     AddressPolicy,

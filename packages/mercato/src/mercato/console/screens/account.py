@@ -1,16 +1,34 @@
-"""Account: who is signed in and where, and the passkeys of who looks."""
+"""Account and People: who is signed in and where, who may sign in, and the passkeys of who looks."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta
 
-from mercato.console.passkeys import challenges_of, site_of
-from mercato.console.screen import EVERYBODY, Done, Page, Question, Screens, Visit
-from mercato.console.times import UTC, timezones
-from mercato.features.sign_in import passkeys, sessions
-from mercato.features.sign_in.model import is_signed_on
-from mercato.features.sign_in.roles import Permission
+from mercato.console.filters import name_actors
+from mercato.console.screen import (
+    EVERYBODY,
+    MERCHANTS,
+    OPERATORS,
+    PARTNERS,
+    STOREFRONTS,
+    Done,
+    Page,
+    Question,
+    Screens,
+    Secret,
+    Visit,
+    audiences_of,
+)
+from mercato.console.sign_in import NewPasskey, challenges_of, site_of
+from mercato.console.times import UTC, say, timezones
+from mercato.features.sign_in import passkeys, people, sessions
+from mercato.features.sign_in.model import NewLink, Person, is_signed_on
+from mercato.features.sign_in.passkeys import site_url
+from mercato.features.sign_in.people import MAX_NAME
+from mercato.features.sign_in.roles import ALLOWED, Permission, Role
 from mercato.platform import errors
+from mercato.platform.errors import Forbidden, NotFound, Problem
 from mercato_contract.wire import Wire
 
 screens: Final = Screens(EVERYBODY)
@@ -83,13 +101,6 @@ async def end_all_sessions(visit: Visit) -> Done:
     return Done("All sessions have ended.", to="/console")
 
 
-class NewPasskey(Wire):
-    """The form of a new passkey; `credential` is what the browser made, as JSON."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=100)]
-    credential: Annotated[str, Meta(max_length=16_384)]
-
-
 def _adding(visit: Visit) -> str:
     """Return what a challenge for a new passkey is bound to. Raises NotFound, Forbidden.
 
@@ -138,7 +149,7 @@ async def add_passkey(visit: Visit) -> Done:
     return Done("The passkey was added. You can now sign in with it.", to=ACCOUNT)
 
 
-async def _ask_to_remove(visit: Visit) -> Question:
+async def _ask_to_remove_passkey(visit: Visit) -> Question:
     return Question(
         "Remove the passkey?",
         "It can no longer sign in, and its sessions end at once, including yours if you signed in with it."
@@ -148,10 +159,174 @@ async def _ask_to_remove(visit: Visit) -> Question:
     )
 
 
-@screens.post("account/passkeys/{passkey}/remove", needs=Permission.SIGN_IN, ask=_ask_to_remove)
+@screens.post("account/passkeys/{passkey}/remove", needs=Permission.SIGN_IN, ask=_ask_to_remove_passkey)
 async def remove_passkey(visit: Visit) -> Done:
     async with visit.app.db.write() as tx:
         removed = await passkeys.remove(tx, visit.ids["passkey"], visit.session.person)
     if not removed:
         raise errors.NotFound("This passkey was not found. It may have been removed already.")
     return Done("The passkey was removed.", to=ACCOUNT)
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+people_screens: Final = Screens(EVERYBODY, whole_account=True)
+
+PEOPLE: Final = "/console/people"
+
+POWERS: Final = (
+    (Permission.SEE, EVERYBODY, "See orders, stores, catalogs, webhooks and refused requests"),
+    (Permission.FIND_CUSTOMERS, EVERYBODY, "Find orders by a phone number or an e-mail address"),
+    (Permission.SEE_CUSTOMERS, PARTNERS, "See who ordered, and where it is brought"),
+    (Permission.SEE_CUSTOMERS, OPERATORS, "See who ordered, masked until Show is pressed"),
+    (Permission.CHANGE_ORDERS, MERCHANTS, "Cancel and adjust orders, and send webhooks again"),
+    (Permission.CHANGE_ORDERS, EVERYBODY, "Cancel orders, and send webhooks again"),
+    (Permission.CHANGE_STORES, MERCHANTS, "Pause stores, and mark items sold out"),
+    (Permission.CHANGE_STORES, OPERATORS, "Pause stores"),
+    (Permission.REVIVE_JOBS, OPERATORS, "Revive jobs"),
+    (Permission.CHANGE_CATALOGS, MERCHANTS, "Activate catalogs, and cancel what is planned"),
+    (Permission.PLACE_ORDERS, STOREFRONTS, "Validate and place orders in the playground"),
+    (Permission.CERTIFY, MERCHANTS, "Upload and delete certification reports"),
+    (Permission.SEE_KEYS, PARTNERS, "See which keys and secrets there are, and where webhooks go"),
+    (Permission.SEE_KEYS, OPERATORS, "See the keys of partners"),
+    (Permission.CHANGE_KEYS, PARTNERS, "Revoke keys, and change where webhooks go"),
+    (Permission.CHANGE_KEYS, OPERATORS, "Revoke keys of partners"),
+    (
+        Permission.MAKE_KEYS,
+        PARTNERS,
+        "Create and roll keys, and rotate secrets: those stay valid when somebody leaves",
+    ),
+    (Permission.SEE_PEOPLE, EVERYBODY, "See the people of the account"),
+    (Permission.CHANGE_PEOPLE, EVERYBODY, "Invite and remove people"),
+    (Permission.CHANGE_PARTNERS, OPERATORS, "Create, change, suspend and delete partners"),
+    (Permission.ERASE, OPERATORS, "Erase customers"),
+    (Permission.SIGN_IN, EVERYBODY, "Add passkeys of their own, and end sessions"),
+)
+"""What a permission lets people do, by whose account it is: the first line of a permission that fits an account."""
+
+
+def _powers(visit: Visit, roles: Sequence[Role]) -> list[tuple[str, list[bool]]]:
+    """Return what there is to do in the account, each with whether the roles include it."""
+    words: dict[Permission, str] = {}
+    for permission, audiences, text in POWERS:
+        if audiences & audiences_of(visit.session):
+            words.setdefault(permission, text)
+    return [(text, [permission in ALLOWED[role] for role in roles]) for permission, text in words.items()]
+
+
+class InvitationForm(Wire):
+    """Who is invited."""
+
+    name: Annotated[str, Meta(max_length=MAX_NAME)]
+    role: Role
+
+
+@people_screens.get("people", needs=Permission.SEE_PEOPLE)
+async def show_people(visit: Visit) -> Page:
+    partner_id = visit.session.grant.partner_id
+    async with visit.app.db.read() as tx:
+        found = await people.list_people(tx, partner_id)
+        actors = await name_actors(tx, {one.created_by for one in found})
+    roles = people.roles_of(partner_id)
+    values = {
+        "people": found,
+        "actors": actors,
+        "roles": roles,
+        "powers": _powers(visit, roles),
+        "refusal": _refusal(visit),
+    }
+    return Page("people.html", "People", values)
+
+
+@people_screens.post("people", needs=Permission.CHANGE_PEOPLE)
+async def invite_person(visit: Visit) -> Page:
+    form = visit.fields(InvitationForm)
+    _check_inviting(visit)
+    session = visit.session
+    async with visit.app.db.write() as tx:
+        link = await people.invite(
+            tx,
+            session.grant.partner_id,
+            name=form.name,
+            role=form.role,
+            created_by=session.grant.created_by,
+            key_id=session.grant.key_id if session.person is None else session.person.key_id,
+            now=visit.app.clock(),
+            new_id=visit.app.new_id,
+        )
+    return _shown(visit, form.name.strip(), link)
+
+
+@people_screens.post("people/{person}/invite", needs=Permission.CHANGE_PEOPLE)
+async def invite_again(visit: Visit) -> Page:
+    person = await _person(visit)
+    _check_inviting(visit)
+    async with visit.app.db.write() as tx:
+        link = await people.invite_again(tx, person, now=visit.app.clock())
+    return _shown(visit, person.name, link)
+
+
+async def _ask_to_remove_person(visit: Visit) -> Question:
+    person = await _person(visit)
+    own = " You are signed out." if person.id == visit.session.grant.person_id else ""
+    return Question(
+        f"Remove {person.name}?",
+        "Their passkeys are deleted, and their sessions end at once."
+        f"{own} What they did stays in the audit trail, under their name.",
+        back=PEOPLE,
+    )
+
+
+@people_screens.post("people/{person}/remove", needs=Permission.CHANGE_PEOPLE, ask=_ask_to_remove_person)
+async def remove_person(visit: Visit) -> Done:
+    person = await _person(visit)
+    _check(visit)
+    async with visit.app.db.write() as tx:
+        if not await people.remove(tx, person):
+            raise _missing()
+    return Done(f"{person.name} was removed.", to=PEOPLE)
+
+
+def _refusal(visit: Visit) -> str | None:
+    """Return why nobody can be invited here."""
+    try:
+        _check_inviting(visit)
+    except Problem as problem:
+        return problem.detail
+    return None
+
+
+def _check(visit: Visit) -> None:
+    """Raise Forbidden for a session that shows one side of its account: people see both."""
+    if visit.session.only_surface is not None:
+        raise Forbidden(
+            f"This session was begun by a {visit.session.only_surface} key, and people see both sides of the account. "
+            "Ask the operator of this service for a link of the whole account, or sign in as a manager."
+        )
+
+
+def _check_inviting(visit: Visit) -> None:
+    """Raise Forbidden where nobody could accept an invitation, too."""
+    _check(visit)
+    site_of(visit.app, visit.head)
+
+
+async def _person(visit: Visit) -> Person:
+    """Return the person of the path. Raises NotFound, also for another account's."""
+    async with visit.app.db.read() as tx:
+        person = await people.find_person(tx, visit.session.grant.partner_id, visit.ids["person"])
+    if person is None:
+        raise _missing()
+    return person
+
+
+def _missing() -> NotFound:
+    return NotFound("This account has no such person. They may have been removed already.")
+
+
+def _shown(visit: Visit, name: str, link: NewLink) -> Page:
+    until = say(link.expires_at, visit.timezone)
+    note = f"It is good once, until {until}. Send it to {name} alone: whoever opens it first becomes this person."
+    url = f"{site_url(visit.head.base_url)}/console/links/{link.token}"
+    secret = Secret(f"Invitation of {name}", url, (note,), ("People", PEOPLE))
+    return Page("shown_once.html", "Invitation", {"secret": secret})

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from mercato.console.limits import with_stores
 from mercato.console.revocation import ask_to_revoke, revoke
 from mercato.console.screen import (
     MERCHANTS,
@@ -22,6 +21,8 @@ from mercato.console.screen import (
     Secret,
     Visit,
 )
+from mercato.console.session import with_stores
+from mercato.console.times import say
 from mercato.features.partners import accounts, credentials, queries
 from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
 from mercato.features.partners.limits import PER_STORE
@@ -139,7 +140,7 @@ async def create_key(visit: Visit) -> Page:
             parent=parent,
             now=now,
         )
-    return _shown("Key created", _new_key(made, *_expiry(made, parent)))
+    return _shown("Key created", _new_key(made, *_expiry(visit, made, parent)))
 
 
 @screens.post("keys/{key}/roll", needs=Permission.MAKE_KEYS)
@@ -150,7 +151,7 @@ async def roll_key(visit: Visit) -> Page:
         await _check_room(tx, visit)
         made = await credentials.roll_key(tx, old, parent=parent, now=visit.app.clock)
     until = f"The old key {old.prefix} works for {_HOURS} more hours. Revoke it if others may have it."
-    return _shown("Key rolled", _new_key(made, until, *_expiry(made, parent)))
+    return _shown("Key rolled", _new_key(made, until, *_expiry(visit, made, parent)))
 
 
 async def _ask_to_revoke(visit: Visit) -> Question:
@@ -248,11 +249,11 @@ async def _parent(tx: Write, visit: Visit) -> ApiKey | None:
     return key
 
 
-def _expiry(made: NewKey, parent: ApiKey | None) -> tuple[str, ...]:
+def _expiry(visit: Visit, made: NewKey, parent: ApiKey | None) -> tuple[str, ...]:
     """Return the note for a key that expires with its parent."""
     if parent is None or made.expires_at is None:
         return ()
-    at = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
+    at = say(made.expires_at, visit.timezone)
     return (f"It expires on {at}, no later than {parent.prefix}, which began this session.",)
 
 

@@ -1,6 +1,6 @@
 """Orders: the newest first; one of them with what is happening to it, and what can be done."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Final
 from uuid import UUID
@@ -9,16 +9,26 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from mercato.console.filters import partner_of, read_filters, store_of
-from mercato.console.forms import read_query
 from mercato.console.order_words import progress_of, sentence_of, telling_of
-from mercato.console.screen import EVERYBODY, OPERATORS, Done, Page, Question, Screens, Visit
+from mercato.console.screen import (
+    EVERYBODY,
+    MERCHANTS,
+    OPERATORS,
+    Done,
+    Field,
+    Page,
+    Question,
+    Screens,
+    Visit,
+)
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
-from mercato.features.orders.operators import Recipient
+from mercato.features.orders.operators import OrderRecipient
 from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
+from mercato.features.orders.rules import adjustment_refusal
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names
@@ -35,16 +45,15 @@ from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
+    AdjustOrderRequest,
     CancelOrderRequest,
-    DeliveryAddress,
-    DeliveryFulfillment,
-    DeliveryType,
     OrderState,
     OrderStatusUpdate,
     TimelineEntry,
     state_fault,
 )
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.placements import CommerceLine, DeliveryAddress, DeliveryFulfillment, DeliveryType
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 
@@ -71,7 +80,7 @@ class OrdersQuery(Wire):
 
 @screens.get("orders")
 async def list_orders(visit: Visit) -> Page:
-    filters = read_filters(OrdersQuery, read_query(visit.head.query))
+    filters = read_filters(visit, OrdersQuery)
     query = filters.query
     async with visit.app.db.read() as tx:
         wanted = operators.OrderFilter(
@@ -93,7 +102,7 @@ async def list_orders(visit: Visit) -> Page:
 async def show_order(visit: Visit) -> Page:
     row, entries = await _read(visit, visit.ids["order"])
     visit.check_store(row.store_id, OrderNotFound(row.id))
-    recipient = Recipient(row.customer, row.fulfillment)
+    recipient = OrderRecipient(row.customer, row.fulfillment)
     if visit.is_operator and visit.may(Permission.SEE_CUSTOMERS):
         async with visit.app.db.read() as tx:
             recipient = await operators.get_recipient(tx, row.id, masked=True)
@@ -115,7 +124,7 @@ async def _page(
     visit: Visit,
     row: OrderRow,
     entries: list[TimelineEntry],
-    recipient: Recipient,
+    recipient: OrderRecipient,
     *,
     is_masked: bool = False,
 ) -> Page:
@@ -141,6 +150,7 @@ async def _page(
         "customer": recipient.customer,
         "is_masked": is_masked,
         "partners": await _partners(visit, row),
+        "may_adjust": _may_adjust(visit, row),
         "may_cancel": row.state is OrderState.OPEN,
         "may_resend": failed > 0,
     }
@@ -157,7 +167,7 @@ async def _ask_to_cancel(visit: Visit) -> Question:
         if _side(visit, row) is Surface.MARKETFRONT
         else "The order ends, and the other side is told. It can't be undone.",
         back=f"/console/orders/{row.id}",
-        field=("reason", "Reason, which both sides see (optional)"),
+        fields=(Field(name="reason", label="Reason, which both sides see (optional)"),),
     )
 
 
@@ -182,6 +192,70 @@ async def cancel_order(visit: Visit) -> Done:
         change = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason or CANCELLED_BY_STORE)
         await visit.app.orders.update(visit.caller(Surface.COMMERCE), order_id, change)
     return Done("The order is cancelled, and the storefront is told.", to=f"/console/orders/{order_id}")
+
+
+def _may_adjust(visit: Visit, row: OrderRow) -> bool:
+    return _side(visit, row) is Surface.COMMERCE and adjustment_refusal(row) is None
+
+
+async def _ask_to_adjust(visit: Visit) -> Question:
+    row = await _own_order(visit)
+    if (refused := adjustment_refusal(row)) is not None:
+        raise refused
+    costs = to_text(row.total_after_adjustments, row.currency)
+    lines = {
+        str(line.line_item_id): f"{line.quantity} \N{MULTIPLICATION SIGN} {line.name or line.item_id}"
+        for line in row.cart.line_items
+    }
+    return Question(
+        f"Adjust order {_number(row)}",
+        f"The order costs {costs} {row.currency} now. What you record stays: to undo it, record its opposite. The "
+        "storefront is told, and no money is moved by this service: paying back is between the two of you.",
+        back=f"/console/orders/{row.id}",
+        fields=(
+            # One for each time that the question is asked: a form that is sent twice is recorded once.
+            Field(name="key", value=str(new_id())),
+            Field(name="type", label="Type", options=_ADJUSTING),
+            Field(name="amount", label=f"Amount in {row.currency}, such as 4.50", is_required=True),
+            Field(name="reason", label="Reason, which the storefront sees", is_required=True),
+            Field(name="lineItemId", label="Item", options={"": "The whole order"} | lines),
+        ),
+    )
+
+
+class AdjustmentForm(AdjustOrderRequest, kw_only=True):
+    """What the API takes, of one line or of the whole order, and the key under which it is recorded once."""
+
+    key: UUID
+    line_item_id: UUID | None = None
+
+
+@screens.post(
+    "orders/{order}/adjust", needs=Permission.CHANGE_ORDERS, audiences=MERCHANTS, ask=_ask_to_adjust
+)
+async def adjust_order(visit: Visit) -> Done:
+    row = await _own_order(visit)
+    form = visit.fields(AdjustmentForm)
+    request = AdjustOrderRequest(
+        type=form.type,
+        amount=form.amount,
+        reason=form.reason,
+        line_item_ids=None if form.line_item_id is None else [form.line_item_id],
+    )
+    await visit.app.adjustments.adjust(visit.caller(Surface.COMMERCE), row.id, request, key=str(form.key))
+    row = await _own_order(visit)
+    costs = to_text(row.total_after_adjustments, row.currency)
+    return Done(
+        f"The order is adjusted, and the storefront is told. It costs {costs} {row.currency} now.",
+        to=f"/console/orders/{row.id}",
+    )
+
+
+async def _own_order(visit: Visit) -> OrderRow:
+    """Return the merchant's order of the path. Raises OrderNotFound, also for another merchant's."""
+    row = await visit.app.orders.get(visit.caller(Surface.COMMERCE), visit.ids["order"])
+    visit.check_store(row.store_id, OrderNotFound(row.id))
+    return row
 
 
 async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str:
@@ -282,10 +356,16 @@ _ADJUSTMENTS: Final = {
     AdjustmentType.SUBSTITUTION: "Substitution",
 }
 
+_ADJUSTING: Final = {
+    AdjustmentType.REFUND.value: "Refund: takes the amount off",
+    AdjustmentType.FEE.value: "Fee: adds the amount",
+    AdjustmentType.SUBSTITUTION.value: "Substitution: adds the difference, such as -0.50 if it costs less",
+}
+
 
 def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
     """Yield what the totals are made of: a name, a decimal, and whether it is a part of the amount before it."""
-    amounts = row.amounts
+    amounts, names = row.amounts, dict(_names(row.cart.line_items))
     yield "Items", amounts.sub_total, False
     for name, amount, parts in (
         ("Fees", amounts.fees, amounts.fees_description),
@@ -301,10 +381,20 @@ def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
     yield _TOTALS[0], amounts.total, False
     for one in row.adjustments or ():
         yield _ADJUSTMENTS[one.type], to_text(one.difference, row.currency), False
+        if one.line_item_ids:
+            yield ", ".join(names[id_] for id_ in one.line_item_ids), "", True
         if one.reason is not None:
             yield one.reason, "", True
     if row.adjustments:
         yield _TOTALS[1], to_text(row.total_after_adjustments, row.currency), False
+
+
+def _names(lines: Sequence[CommerceLine]) -> Iterator[tuple[UUID, str]]:
+    """Yield the id and the name of each line, modifiers too."""
+    for line in lines:
+        yield line.line_item_id, line.name or str(line.item_id)
+        for group in line.modifier_groups:
+            yield from _names(group.line_items)
 
 
 async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:

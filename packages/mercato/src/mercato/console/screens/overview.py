@@ -7,9 +7,9 @@ from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Row
 
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
+from mercato.console.times import say
 from mercato.features.catalogs import operators as catalogs
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.orders.operators import OrderFilter, count_orders, list_orders
@@ -19,7 +19,7 @@ from mercato.features.stores import operators as stores
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato_contract.orders import OrderState
 from mercato_contract.problems import PROBLEMS
@@ -73,7 +73,7 @@ async def show_overview(visit: Visit) -> Page:
 async def _failed(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
     """Return the deliveries that failed, and how many: side by side, which is how the index has them."""
     count = 0
-    rows: list[Row[Any]] = []
+    rows: list[DeliveryRow] = []
     for surface in visit.surfaces:
         failed = DeliveryFilter(
             partner_id=visit.caller(surface).partner_id,
@@ -105,7 +105,9 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
     partner_id, now = visit.caller(Surface.COMMERCE).partner_id, visit.app.clock()
     failed = RunFilter(partner_id=partner_id, store_id=visit.store_id, failed=True, since=since)
     paused = StoreFilter(partner_id=partner_id, store_id=visit.store_id, status=StoreStatusValue.PAUSED)
-    found = [_paused(store) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)]
+    found = [
+        _paused(store, visit.timezone) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)
+    ]
     calls = DeliveryFilter(
         partner_id=partner_id,
         surface=Surface.COMMERCE,
@@ -134,8 +136,8 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
     }
 
 
-def _paused(store: StoreSummary) -> Closed:
+def _paused(store: StoreSummary, timezone: str) -> Closed:
     why = "It is paused" if store.pause_reason is None else f"It is paused: {store.pause_reason}"
     until = store.resume_at
-    why += "." if until is None else f", until {until:%Y-%m-%d %H:%M} UTC."
+    why += "." if until is None else f", until {say(until, timezone)}."
     return Closed(store.id, store.name, why, store.updated_at)

@@ -6,16 +6,17 @@ A page remembers nothing: the cart, the token and the Idempotency-Key are hidden
 import ipaddress
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mercato.api.carts import carts
 from mercato.api.orders import marketfront_orders
+from mercato.api.stores import discovery
 from mercato.console.api_calls import Exchange, operation_of, perform
 from mercato.console.order_form import (
     FIRST_FORM,
@@ -34,12 +35,11 @@ from mercato.console.order_form import (
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
 from mercato.features.sign_in.roles import Permission
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest
 from mercato_contract.carts import PricedCart, PricedLineItem
-from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
+from mercato_contract.discovery import DiscoveredStore, DiscoverRequest, DiscoverResponse
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.stores import FulfillmentMode
 from mercato_contract.wire import Wire, redacted
@@ -304,3 +304,76 @@ def _line(line: PricedLineItem, items: Mapping[int, CompiledItem]) -> CartLine:
 def _name(line: PricedLineItem, items: Mapping[int, CompiledItem]) -> str:
     found = items.get(line.item_id.int)
     return str(line.item_id) if found is None else found.name
+
+
+# --- discovery ------------------------------------------------------------------------------------
+
+discovery_screens: Final = Screens(STOREFRONTS, whole_account=True)
+
+_DISCOVER: Final = operation_of(discovery, "discoverStores")
+
+Text = Annotated[str, Meta(max_length=2000)]
+
+
+class SearchQuery(Wire):
+    """The fields, as somebody wrote them: the API says what is wrong with them. `searched` tells the first visit."""
+
+    query: Text | None = None
+    latitude: Text | None = None
+    longitude: Text | None = None
+    radius: Text | None = None
+    fulfillment_type: Text | None = None
+    categories: Text | None = None
+    open_now: bool = False
+    offset: Text | None = None
+    limit: Text | None = None
+    searched: bool = False
+
+
+@discovery_screens.get("playground/discovery")
+async def show_discovery(visit: Visit) -> Page:
+    query = visit.filters(SearchQuery)
+    values: dict[str, Any] = {"query": query, "modes": list(FulfillmentMode), "exchange": None, "found": None}
+    if query.searched:
+        exchange = await perform(visit, _DISCOVER, _request(query))
+        values["exchange"] = exchange
+        if exchange.succeeded:
+            found = msgspec.json.decode(exchange.answer, type=DiscoverResponse)
+            values |= {"found": found, "next_url": _next_url(visit, query, found)}
+    return Page("discovery.html", "Discovery", values)
+
+
+def _request(query: SearchQuery) -> Mapping[str, Any]:
+    """Return the request without the fields that were left empty."""
+    location = {"latitude": _number(query.latitude), "longitude": _number(query.longitude)}
+    location = {name: value for name, value in location.items() if value is not None}
+    categories = [name.strip() for name in (query.categories or "").split(",") if name.strip()]
+    members = {
+        "query": query.query,
+        "location": location or None,
+        "radius": _number(query.radius),
+        "fulfillmentType": query.fulfillment_type,
+        "categories": categories or None,
+        "openNow": query.open_now or None,
+        "offset": _number(query.offset),
+        "limit": _number(query.limit),
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _number(text: str | None) -> Any:
+    """Return the JSON number of the text as it is written, or the text if it is none."""
+    if text is None:
+        return None
+    try:
+        value = msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return msgspec.Raw(text.strip().encode()) if is_number else text
+
+
+def _next_url(visit: Visit, query: SearchQuery, found: DiscoverResponse) -> str | None:
+    if not found.has_more or not found.stores:
+        return None
+    return visit.url_with(offset=str(int(query.offset or 0) + len(found.stores)))

@@ -6,7 +6,6 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.console.filters import Filters, partner_of, read_filters, store_of
-from mercato.console.forms import read_query
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
@@ -39,7 +38,7 @@ class RequestsQuery(Wire):
 
 @screens.get("refused-requests")
 async def list_requests(visit: Visit) -> Page:
-    filters = read_filters(RequestsQuery, read_query(visit.head.query))
+    filters = read_filters(visit, RequestsQuery)
     before = read_cursor(filters.query.cursor)
     async with visit.app.db.read() as tx:
         wanted = await _filter(tx, visit, filters)

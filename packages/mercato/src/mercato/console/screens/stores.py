@@ -10,17 +10,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mercato.console.filters import Filters, partner_of, read_filters, scope_of
-from mercato.console.forms import read_query
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
-from mercato.console.store_states import find_states
-from mercato.console.store_words import StoreState
+from mercato.console.store_states import StoreState, find_failing, find_states
+from mercato.console.times import say
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.lookup import find_stores
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import operators
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks import operators as webhooks
@@ -103,7 +101,7 @@ class Item(Struct, frozen=True):
 
 @screens.get("stores")
 async def list_stores(visit: Visit) -> Page:
-    filters = read_filters(StoresQuery, read_query(visit.head.query))
+    filters = read_filters(visit, StoresQuery)
     query = filters.query
     if not visit.is_operator and visit.caller_of(query.side).surface is Surface.MARKETFRONT:
         return await _discover(visit, filters)
@@ -116,7 +114,7 @@ async def list_stores(visit: Visit) -> Page:
             before=read_cursor(query.cursor),
         )
         rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, query, wanted, now)
-        states = await find_states(tx, rows, now)
+        states = await find_states(tx, rows, now, failing=await find_failing(tx, now))
     chosen = [row for row in rows if _is_chosen(query, states[row.id])]
     filters.listed(chosen, cursor)
     values = {
@@ -179,7 +177,8 @@ async def show_store(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await operators.list_stores_of(tx, [row.id], now=now)
         # Of a store that isn't theirs storefronts learn whether it is open, not how its calls go.
-        states = await find_states(tx, found, now, with_calls=_owns(visit, row) or visit.is_operator)
+        failing = await find_failing(tx, now) if _owns(visit, row) or visit.is_operator else ()
+        states = await find_states(tx, found, now, failing=failing)
     if row.id not in states:
         raise StoreNotFound(row.id)
     catalog = await visit.app.compiled.get(row.catalog_set_id)
@@ -211,7 +210,8 @@ async def pause_store(visit: Visit) -> Done:
         status=StoreStatusValue.PAUSED, pause_reason=form.pause_reason, resume_at=form.resume_at
     )
     await _set_status(visit, status)
-    until = f" until {form.resume_at[:16].replace('T', ' ')} UTC" if form.resume_at else ""
+    at = None if form.resume_at is None else parse_instant(form.resume_at)
+    until = "" if at is None else f" until {say(at, visit.timezone)}"
     return _done(visit, f"The store is paused{until}: it takes no orders.")
 
 

@@ -71,7 +71,7 @@ AS_SENT: Final = Origin()
 """The origin of a cart that the request doesn't change."""
 
 
-class Fault(Struct, frozen=True):
+class CartFault(Struct, frozen=True):
     """A fault of a line or group. `member` is the end of its pointer.
 
     `item_id` is the item of the line; of a limit of one choice, the choice. `minimum` and `maximum` are units.

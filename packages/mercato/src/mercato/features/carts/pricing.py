@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mercato.features.carts.errors import (
-    Fault,
+    CartFault,
     ItemUnavailable,
     ModifierLimitExceeded,
     ModifierRequired,
@@ -61,8 +61,8 @@ class _Place(Struct, frozen=True):
 
     def fault(
         self, code: str, message: str, *, minimum: int | UnsetType = UNSET, maximum: int | UnsetType = UNSET
-    ) -> Fault:
-        return Fault(
+    ) -> CartFault:
+        return CartFault(
             code,
             message,
             self.path,
@@ -83,8 +83,8 @@ class Priced(Struct, frozen=True):
     lines: list[PricedLineItem]
     total: int | None
     amounts: CartAmounts | UnsetType
-    faults: tuple[Fault, ...]
-    overflows: tuple[Fault, ...]
+    faults: tuple[CartFault, ...]
+    overflows: tuple[CartFault, ...]
 
 
 def price(
@@ -165,8 +165,8 @@ class _Pricing:
         self._sold_out = {item_id.int for item_id in sold_out} if sold_out else set()
         self._new_id = new_id
         self.ids: list[int] = []
-        self.faults: list[Fault] = []
-        self.overflows: list[Fault] = []
+        self.faults: list[CartFault] = []
+        self.overflows: list[CartFault] = []
 
     def price_line(
         self, line: LineItem, item: CompiledItem, own: int | None, path: Path
@@ -181,7 +181,7 @@ class _Pricing:
         is_out = not item.available or line.item_id.int in self._sold_out
         if is_out:
             message = f"{item.name or line.item_id} is sold out."
-            self._note_fault(Fault(UNAVAILABLE, message, path, item_id=line.item_id))
+            self._note_fault(CartFault(UNAVAILABLE, message, path, item_id=line.item_id))
             unit = None
         groups: list[PricedModifierGroup] = []
         if line.modifier_groups or item.groups:
@@ -189,7 +189,7 @@ class _Pricing:
             unit = None if unit is None or extra is None else unit + extra
         if own is None and not is_out:
             message = f"{item.name or line.item_id} is not sold by itself."
-            self._note_fault(Fault(UNAVAILABLE, message, path, item_id=line.item_id))
+            self._note_fault(CartFault(UNAVAILABLE, message, path, item_id=line.item_id))
         amounts: LineItemAmounts | UnsetType = UNSET
         if unit is not None and len(path) == 1:
             scale = self._scale
@@ -210,7 +210,7 @@ class _Pricing:
     def mark_unknown(self, line: LineItem, path: Path) -> PricedLineItem:
         """Return a line of the cart whose item isn't in the CatalogSet."""
         message = f"Item {line.item_id} is not in the store's current CatalogSet."
-        self._note_fault(Fault(UNAVAILABLE, message, path, item_id=line.item_id))
+        self._note_fault(CartFault(UNAVAILABLE, message, path, item_id=line.item_id))
         return self._copy_unpriced(line)
 
     def check_quantities(self, lines: Sequence[tuple[int, LineItem, CompiledItem]]) -> None:
@@ -223,12 +223,12 @@ class _Pricing:
                 maximum = item.maximum_quantity
                 message = f"At most {maximum} of {item.name or line.item_id} can be bought."
                 self._note_fault(
-                    Fault(INVALID, message, (index,), "/quantity", item_id=line.item_id, maximum=maximum)
+                    CartFault(INVALID, message, (index,), "/quantity", item_id=line.item_id, maximum=maximum)
                 )
 
     def note_overflow(self, path: Path) -> None:
         """Note an amount that int64 minor units can't hold."""
-        self.overflows.append(Fault(INVALID, "The amount is out of range.", path))
+        self.overflows.append(CartFault(INVALID, "The amount is out of range.", path))
 
     def _price_modifiers(
         self, line: LineItem, item: CompiledItem, answered: list[PricedModifierGroup], path: Path
@@ -275,7 +275,7 @@ class _Pricing:
                     message = f"{name} has no choice {choice.item_id} in the current CatalogSet."
                     at, group_id = (*path, number, index), part.modifier_group_id
                     self._note_fault(
-                        Fault(UNAVAILABLE, message, at, item_id=choice.item_id, group_id=group_id)
+                        CartFault(UNAVAILABLE, message, at, item_id=choice.item_id, group_id=group_id)
                     )
                     priced = self._copy_unpriced(choice)
                 elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
@@ -384,7 +384,7 @@ class _Pricing:
             note=line.note or None,
         )
 
-    def _note_fault(self, fault: Fault) -> None:
+    def _note_fault(self, fault: CartFault) -> None:
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(fault)
         elif fault.code == UNAVAILABLE != self.faults[-1].code:

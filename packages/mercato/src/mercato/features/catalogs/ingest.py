@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import queries, uploads
 from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
-from mercato.features.catalogs.errors import TooManyActivations
-from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, TooManyActivations, Unchanged
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, faults_of, partner_warnings
 from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switches
 from mercato.features.catalogs.validation.findings import Rule

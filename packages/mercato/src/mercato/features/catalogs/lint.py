@@ -15,9 +15,9 @@ from mercato.features.catalogs.model import (
     Finding,
     Unchanged,
 )
-from mercato.features.catalogs.validation.decode import not_utf8
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.features.catalogs.validation.scan import BOM, Position, locate, positions
+from mercato.features.catalogs.validation.validate import not_utf8
 from mercato_contract.catalogs import CatalogSummary
 from mercato_contract.wire import Wire
 

@@ -1,4 +1,4 @@
-"""Catalogs as they are read and shown: findings, the compiled catalog, results of a build, ids, and rules in words."""
+"""Catalogs as they are read and shown: findings, results of a build, compiled catalogs, ids, rules in words."""
 
 import binascii
 import re
@@ -10,6 +10,9 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from mercato.platform.errors import Conflict, Problem
+from mercato.platform.texts import shown
+from mercato_contract import problems
 from mercato_contract.catalogs import CatalogSummary
 from mercato_contract.wire import Wire
 
@@ -275,3 +278,42 @@ def hours(windows: Windows | None) -> str:
 
 def _clock(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}"
+
+
+# --- refusals ------------------------------------------------------------------------------------------
+
+
+class CatalogSetNotFound(Problem):
+    kind = problems.CATALOGSET_NOT_FOUND
+
+    def __init__(self, catalog_set_id: object) -> None:
+        super().__init__(
+            f"There is no CatalogSet {shown(catalog_set_id)}, or it has expired. Read the store for its current one."
+        )
+
+
+class CatalogIngestNotFound(Problem):
+    kind = problems.CATALOG_INGEST_NOT_FOUND
+
+    def __init__(self, run_id: object) -> None:
+        super().__init__(f"This store has no catalog ingest run {shown(run_id)}, or it has expired.")
+
+
+class CatalogSetExpired(Problem):
+    kind = problems.CATALOGSET_EXPIRED
+
+    def __init__(self, catalog_set_id: object) -> None:
+        super().__init__(
+            f"The CatalogSet {shown(catalog_set_id)} of this store is no longer kept. Send its document again."
+        )
+
+
+class ActivationNotPending(Conflict):
+    """No switch of the run is to come."""
+
+
+class TooManyActivations(Conflict):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} switches of this store are scheduled. Cancel one that is no longer needed, or wait for the next."
+        )

@@ -9,8 +9,7 @@ import msgspec
 from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.errors import CatalogSetNotFound
-from mercato.features.catalogs.model import CompiledCatalog
+from mercato.features.catalogs.model import CatalogSetNotFound, CompiledCatalog
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run
 from mercato.features.catalogs.tables import catalog_bodies as bodies
 from mercato.features.catalogs.tables import catalog_owners as owners

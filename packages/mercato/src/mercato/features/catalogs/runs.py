@@ -13,7 +13,7 @@ from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import Settings
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
-from mercato_contract.wire import parse_instant
+from mercato_contract.wire import instant_fault, parse_instant
 
 TRANSITIONS: Final = {
     RunStatus.QUEUED: {RunStatus.PULLING, RunStatus.FAILED},
@@ -118,7 +118,7 @@ def activation_fault(text: str, now: datetime) -> str | None:
     """Return what is wrong with the text of `activateAt`, or None."""
     at = parse_instant(text)
     if at is None:
-        return "activateAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        return instant_fault("activateAt")
     if at <= now:
         return "activateAt must be in the future. Leave it out to switch at once."
     if at > now + timedelta(days=MAX_DAYS_AHEAD):

@@ -21,26 +21,26 @@ _HORIZON: Final = timedelta(days=15)
 """Hours that change at all change within it: a change of the clock can skip a weekly window once."""
 
 
-class Change(NamedTuple):
+class HoursChange(NamedTuple):
     """When a closed store opens, or when an open one closes. Both are None if neither is known."""
 
     opens_at: datetime | None
     closes_at: datetime | None
 
 
-def next_change(at: datetime, timezone: str, edges: Sequence[int], *, since: datetime | None) -> Change:
+def next_change(at: datetime, timezone: str, edges: Sequence[int], *, since: datetime | None) -> HoursChange:
     """Return the next change of hours with these openings and closings.
 
     `since` is the end of the store's pause, None if that isn't known; `at` itself if the store isn't paused.
     """
     if since is None or since.year >= MAXYEAR:
-        return Change(None, None)
+        return HoursChange(None, None)
     local = zone(timezone)
     is_open = _is_open(since, local, edges)
     if is_open and since > at:
-        return Change(since, None)
+        return HoursChange(since, None)
     changed = _next_change(since, local, edges, was_open=is_open)
-    return Change(None, changed) if is_open else Change(changed, None)
+    return HoursChange(None, changed) if is_open else HoursChange(changed, None)
 
 
 def _next_change(at: datetime, local: ZoneInfo, edges: Sequence[int], *, was_open: bool) -> datetime | None:
@@ -118,13 +118,13 @@ class Openings:
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._seconds: dict[str, int] = {}
-        self._changes: dict[tuple[str, bytes], Change] = {}
+        self._changes: dict[tuple[str, bytes], HoursChange] = {}
 
     def is_open(self, timezone: str, spans: bytes) -> bool:
         """Return whether hours from `pack_spans` are open now in the time zone."""
         return _is_within(_edges(spans), self._second(timezone))
 
-    def next_change(self, timezone: str, spans: bytes, *, paused_until: int) -> Change:
+    def next_change(self, timezone: str, spans: bytes, *, paused_until: int) -> HoursChange:
         """Return the next change; `paused_until` in milliseconds, in the past for a store that isn't paused."""
         if paused_until > to_ms(self._now):
             since = None if paused_until == INDEFINITELY else from_ms(paused_until)

@@ -1,26 +1,35 @@
-"""What partners read: their events, and the stores that have changed, each after a cursor."""
+"""What partners read: their events, and the stores that have changed, each after a cursor.
+
+Requests may wait for something new. They are bounded, and woken by what any process numbers.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import base64
+import hmac
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
 import msgspec
+import structlog
 from msgspec import Struct
 from sqlalchemy import bindparam, select
 
 from mercato.features.compression import decompress
-from mercato.features.events.cursors import Cursors
-from mercato.features.events.errors import CursorExpired
 from mercato.features.events.log import ALL_KINDS
-from mercato.features.events.sequencer import STATE_ID, FeedKey
-from mercato.features.events.tables import event_positions, events, orders, sequencer, store_changes
-from mercato.features.events.waiting import Waiters
+from mercato.features.events.sequencer import FeedKey, Numbered
+from mercato.features.events.tables import STATE_ID, event_positions, events, orders, sequencer, store_changes
 from mercato.features.partners.model import Caller
 from mercato.platform.db.engine import AnyRow, Database, Read
+from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared
-from mercato.platform.errors import ValidationFailed
+from mercato.platform.errors import InvalidCursor, Problem, ValidationFailed
 from mercato.platform.texts import shown
+from mercato_contract import problems
 from mercato_contract.events import NOT_IN_FEEDS, EventType
 from mercato_contract.feeds import (
     EventPage,
@@ -33,7 +42,174 @@ from mercato_contract.feeds import (
 )
 from mercato_contract.wire import Instant, Wire, rfc3339
 
+log = structlog.get_logger("mercato.events")
+
 P = TypeVar("P", EventPage, StoreChangePage)
+
+
+# --- cursors ----------------------------------------------------------------------------------------------
+
+
+class CursorExpired(Problem):
+    kind = problems.CURSOR_EXPIRED
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} after this cursor are no longer kept. Read on without `after`: from the oldest that is. "
+            "What happened between is lost to this list, so compare with the resources themselves."
+        )
+
+
+CURSORS: Final = "feed cursors"
+"""What their keys are derived for."""
+
+_POSITION: Final = 8
+_MAC: Final = 10
+"""Bytes of the code: a cursor grants nothing, so it is only guarded against being made up or mixed up."""
+
+
+class Cursors:
+    """Positions, each signed for the one list that gave it.
+
+    Writes with the first key, and reads with any, so that keys can be rotated.
+    """
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = tuple(keys)
+
+    def write(self, position: int, *, feed: str) -> str:
+        """Return the cursor after a position of this feed: base64url without padding."""
+        place = position.to_bytes(_POSITION)
+        return base64.urlsafe_b64encode(place + _code(self._keys[0], place, feed)).decode()
+
+    def read(self, text: str, *, feed: str) -> int:
+        """Return the position. Raises InvalidCursor for one that wasn't written for this feed."""
+        try:
+            raw = base64.b64decode(text, altchars=b"-_", validate=True)
+        except ValueError:
+            raise InvalidCursor from None
+        place, code = raw[:_POSITION], raw[_POSITION:]
+        if not any(hmac.compare_digest(code, _code(key, place, feed)) for key in self._keys):
+            raise InvalidCursor
+        return int.from_bytes(place)
+
+
+def _code(key: bytes, place: bytes, feed: str) -> bytes:
+    return hmac.digest(key, place + feed.encode(), sha256)[:_MAC]
+
+
+# --- waiting ----------------------------------------------------------------------------------------------
+
+PER_PARTNER: Final = 16
+"""Requests of one partner that may wait in a process at a time; the others are answered at once."""
+
+IN_ALL: Final = 1_000
+
+POLL_SECONDS: Final = 0.03
+"""While requests wait, how often a process looks for what others have numbered."""
+
+UNAVAILABLE_SECONDS: Final = 1.0
+
+_MANY: Final = 200
+"""New events whose feeds are looked up; for more, all who wait look for themselves."""
+
+_LAST: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID))
+_FEEDS: Final = prepared(
+    select(event_positions.c.partner_id, event_positions.c.surface)
+    .where(event_positions.c.position > bindparam("after"))
+    .order_by(event_positions.c.position)
+    .limit(_MANY)
+)
+_ANY_CHANGE: Final = prepared(
+    select(store_changes.c.position).where(store_changes.c.position > bindparam("after")).limit(1)
+)
+
+
+class Waiters:
+    """Who waits in this process, and for which feed: a partner's events, or None for the changes of stores."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._waiting: dict[FeedKey | None, set[asyncio.Event]] = defaultdict(set)
+        self._partners: Counter[UUID] = Counter()
+        self._someone = asyncio.Event()
+        self.is_closed = False
+
+    @contextmanager
+    def waiting(self, partner_id: UUID, feed: FeedKey | None) -> Iterator[asyncio.Event | None]:
+        """Yield an event that is set when the feed has something new; None if too many wait already."""
+        if self.is_closed or self._partners[partner_id] >= PER_PARTNER or self.count >= IN_ALL:
+            yield None
+            return
+        woken = asyncio.Event()
+        self._waiting[feed].add(woken)
+        self._partners[partner_id] += 1
+        self._someone.set()
+        try:
+            yield woken
+        finally:
+            self._waiting[feed].discard(woken)
+            if not self._waiting[feed]:
+                del self._waiting[feed]
+            self._partners -= Counter({partner_id: 1})
+            if not self._partners:
+                self._someone.clear()
+
+    @property
+    def count(self) -> int:
+        """How many requests wait."""
+        return self._partners.total()
+
+    def wake(self, numbered: Numbered) -> None:
+        """Wake those whose feeds have something new."""
+        for feed in numbered.feeds:
+            self._wake(feed)
+        if numbered.stores:
+            self._wake(None)
+
+    def close(self) -> None:
+        """Answer everybody who waits, and let nobody wait from now on: the process is stopping."""
+        self.is_closed = True
+        self._wake_all()
+
+    async def run(self) -> None:
+        """Wake for what other processes number, until cancelled."""
+        seen = 0
+        while True:
+            await self._someone.wait()
+            try:
+                seen = await self._look(after=seen)
+            except Exception as error:  # those who wait end by their own time
+                if not is_unavailable(error):
+                    log.exception("bug in the events feed")
+                await asyncio.sleep(UNAVAILABLE_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _look(self, *, after: int) -> int:
+        async with self._db.read() as tx:
+            last = int(await tx.scalar(_LAST) or 0)
+            if last == after:
+                return last
+            rows = await tx.all(_FEEDS, {"after": after})
+            stores = await tx.scalar(_ANY_CHANGE, {"after": after}) is not None
+        if len(rows) == _MANY:
+            self._wake_all()
+        else:
+            feeds = frozenset(FeedKey(row.partner_id, row.surface) for row in rows)
+            self.wake(Numbered(feeds, stores, is_full=False))
+        return last
+
+    def _wake_all(self) -> None:
+        for feed in tuple(self._waiting):
+            self._wake(feed)
+
+    def _wake(self, feed: FeedKey | None) -> None:
+        for woken in self._waiting.get(feed, ()):
+            woken.set()
+
+
+# --- pages ------------------------------------------------------------------------------------------------
+
 
 SCANNED: Final = 5_000
 """Positions that one page with a filter looks at. It may find none and still name a cursor beyond them."""
@@ -71,14 +247,14 @@ _CHANGES: Final = (
 )
 
 
-class _Told(Wire):
+class _Envelope(Wire):
     """What the feed repeats of an envelope."""
 
     timestamp: Instant
     data: msgspec.Raw
 
 
-_told: Final = msgspec.json.Decoder(_Told)
+_decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
 
 
 class Feeds(Struct, frozen=True):
@@ -208,14 +384,14 @@ def _types(text: str | None) -> tuple[str, ...]:
 
 
 def _event(row: AnyRow) -> FeedEvent:
-    told = _told.decode(decompress(row.body, base=row.content))
+    envelope = _decode_envelope(decompress(row.body, base=row.content))
     return FeedEvent(
         event_id=row.event_id,
         type=row.type,
-        timestamp=told.timestamp,
+        timestamp=envelope.timestamp,
         store_id=row.store_id,
         store_sequence=row.store_sequence,
-        data=told.data,
+        data=envelope.data,
     )
 
 

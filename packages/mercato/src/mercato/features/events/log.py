@@ -1,14 +1,28 @@
-"""Writes what happens, in the transaction that makes it true. The sequencer assigns its position after the commit."""
+"""Writes what happens, in the transaction that makes it true, and deletes what is no longer kept.
 
-from collections.abc import Sequence
-from datetime import datetime
+The sequencer assigns positions after the commit.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from sqlalchemy import and_, delete, or_, select, update
 
-from mercato.features.compression import compress
-from mercato.features.events.tables import events, new_events, new_store_changes
+from mercato.features.compression import compress, decompress
+from mercato.features.events.tables import (
+    STATE_ID,
+    event_positions,
+    events,
+    new_events,
+    new_store_changes,
+    orders,
+    sequencer,
+    store_changes,
+    store_sequences,
+)
 from mercato.features.partners.model import Surface
 from mercato.platform.db.engine import Write
 from mercato.platform.db.statements import prepared_insert
@@ -78,3 +92,91 @@ def mark_store(tx: Write, store_id: UUID, kinds: Sequence[StoreChangeKind], *, a
 
 def _signal(tx: Write) -> None:
     tx.after_commit(lambda: tx.database.signals.publish(WRITTEN, ""))
+
+
+# --- retention --------------------------------------------------------------------------------------------
+
+KEPT: Final = timedelta(days=30)
+"""How long partners can read an event, and that a store is gone, at least."""
+
+RETRIES: Final = timedelta(days=3)
+"""How long the deliveries of an event may go on after it."""
+
+
+async def prune_events(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` events from before then, oldest first. Return how many."""
+    oldest = await tx.all(
+        select(event_positions.c.position, event_positions.c.event_id, event_positions.c.at)
+        .order_by(event_positions.c.position)
+        .limit(limit)
+    )
+    gone = [row for row in oldest if row.at < before]
+    if not gone:
+        return 0
+    last = gone[-1].position
+    # In order, so that the greatest deleted position tells which cursors have expired.
+    await tx.execute(
+        update(sequencer)
+        .where(sequencer.c.id == STATE_ID, sequencer.c.events_deleted_to < last)
+        .values(events_deleted_to=last)
+    )
+    await tx.execute(
+        delete(event_positions).where(event_positions.c.position.in_([row.position for row in gone]))
+    )
+    await tx.execute(delete(events).where(events.c.id.in_([row.event_id for row in gone])))
+    return len(gone)
+
+
+async def prune_gone_stores(tx: Write, *, before: datetime, limit: int) -> int:
+    """Forget at most `limit` stores that have been gone since before then. Return how many."""
+    rows = await tx.all(
+        select(store_changes.c.store_id, store_changes.c.position)
+        .where(store_changes.c.is_gone, store_changes.c.at < before)
+        .order_by(store_changes.c.position)
+        .limit(limit)
+    )
+    if rows:
+        last = rows[-1].position
+        await tx.execute(
+            update(sequencer)
+            .where(sequencer.c.id == STATE_ID, sequencer.c.stores_deleted_to < last)
+            .values(stores_deleted_to=last)
+        )
+        # One that came back meanwhile has another position.
+        found = [
+            and_(store_changes.c.store_id == row.store_id, store_changes.c.position == row.position)
+            for row in rows
+        ]
+        await tx.execute(delete(store_changes).where(or_(*found)))
+    return len(rows)
+
+
+async def rewrite_of_orders(
+    tx: Write, order_ids: Sequence[UUID], rewrite: Callable[[str, bytes], bytes]
+) -> None:
+    """Replace the bodies of all events about the orders: `rewrite` gets a type and a body, without the customer."""
+    rows = await tx.all(
+        select(events.c.id, events.c.type, events.c.body, orders.c.content)
+        .join(orders, orders.c.id == events.c.order_id)
+        .where(events.c.order_id.in_(order_ids))
+    )
+    for row in rows:
+        body = rewrite(row.type, decompress(row.body, base=row.content))
+        packed = compress(body, base=decompress(row.content))
+        await tx.execute(update(events).where(events.c.id == row.id).values(body=packed))
+
+
+async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
+    """Delete at most `limit` of the partner's events. Return how many."""
+    await tx.execute(delete(store_sequences).where(store_sequences.c.partner_id == partner_id))
+    mine = event_positions.c.partner_id == partner_id
+    rows = await tx.all(select(event_positions.c.event_id).where(mine).limit(limit))
+    ids = [row.event_id for row in rows]
+    ids += [
+        row.event_id
+        for row in await tx.all(select(new_events.c.event_id).where(new_events.c.partner_id == partner_id))
+    ]
+    await tx.execute(delete(event_positions).where(mine, event_positions.c.event_id.in_(ids)))
+    await tx.execute(delete(new_events).where(new_events.c.partner_id == partner_id))
+    await tx.execute(delete(events).where(events.c.id.in_(ids)))
+    return len(rows)

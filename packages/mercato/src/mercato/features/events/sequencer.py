@@ -14,11 +14,25 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
-from sqlalchemy import ColumnElement, Insert, Integer, Text, bindparam, delete, insert, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Insert,
+    Integer,
+    Text,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
 
 from mercato.features.events.log import ALL_KINDS, WRITTEN
 from mercato.features.events.tables import (
+    STATE_ID,
     event_positions,
+    events,
     new_events,
     new_store_changes,
     sequencer,
@@ -27,7 +41,7 @@ from mercato.features.events.tables import (
 )
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import AnyRow, Database, Write
-from mercato.platform.db.loops import repeat
+from mercato.platform.db.errors import repeat
 from mercato.platform.db.statements import conflicting_insert, prepared, prepared_update
 from mercato.platform.db.types import Dialect, Id
 from mercato_contract.feeds import StoreChangeKind
@@ -46,14 +60,22 @@ REST_SECONDS: Final = 0.01
 FAN_OUT_REST_SECONDS: Final = 0.03
 """After one that enqueued deliveries, of which a run then sends several."""
 
-STATE_ID: Final = 1
-
 _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
 _BATCH: Final[ColumnElement[int]] = literal_column(str(BATCH))
-_NEW_EVENTS: Final = prepared(select(new_events).order_by(new_events.c.number).limit(_BATCH))
+_n = new_events.c
+_NEW_EVENTS: Final = prepared(
+    select(
+        *(_n.number, _n.event_id, _n.partner_id, _n.surface, _n.store_id, _n.traceparent),
+        *(events.c.type, events.c.order_id),
+    )
+    .join(events, events.c.id == _n.event_id, isouter=True)
+    .order_by(_n.number)
+    .limit(_BATCH)
+)
 _NEW_CHANGES: Final = prepared(select(new_store_changes).order_by(new_store_changes.c.number).limit(_BATCH))
-_ANY_EVENT: Final = prepared(select(new_events.c.number).limit(literal_column("1")))
-_ANY_CHANGE: Final = prepared(select(new_store_changes.c.number).limit(literal_column("1")))
+_IS_ANY_LEFT: Final = prepared(
+    select(or_(exists(select(new_events.c.number)), exists(select(new_store_changes.c.number))))
+)
 _PARTNER: Final = bindparam("partner", type_=Id)
 _SURFACE: Final = bindparam("audience", type_=Text)
 _STORE: Final = bindparam("store", type_=Id)
@@ -120,8 +142,21 @@ class Numbered(NamedTuple):
     deliveries: int = 0
 
 
-FanOut = Callable[[Write, Sequence[AnyRow], datetime], Awaitable[int]]
-"""Gets the rows of `new_events` that a transaction numbers, in their order, and the time.
+class WrittenEvent(NamedTuple):
+    """An event that gets a position. `number` is that of its row; `type` is None if its partner is being deleted."""
+
+    number: int
+    event_id: UUID
+    partner_id: UUID
+    surface: str
+    store_id: UUID | None
+    traceparent: str | None
+    type: str | None
+    order_id: UUID | None
+
+
+FanOut = Callable[[Write, Sequence[WrittenEvent], int, datetime], Awaitable[int]]
+"""Gets the events that a transaction numbers, in their order, the position before them, and the time.
 
 Enqueues their deliveries, and returns how many.
 """
@@ -171,7 +206,7 @@ class Sequencer:
     async def _is_any_left(self) -> bool:
         """Return whether there is something to number. An idle database is only read."""
         async with self._db.read() as tx:
-            return await tx.scalar(_ANY_EVENT) is not None or await tx.scalar(_ANY_CHANGE) is not None
+            return bool(await tx.scalar(_IS_ANY_LEFT))
 
     async def number_all(self) -> int:
         """Number everything that is committed now; return how many deliveries that enqueued."""
@@ -194,13 +229,13 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
     """
     last = await _lock(tx)
     # After the lock, so that each statement sees what the holder before has committed.
-    written = await tx.all(_NEW_EVENTS)
+    written = [WrittenEvent(*row) for row in await tx.all(_NEW_EVENTS)]
     changed = await tx.all(_NEW_CHANGES)
     position, deliveries = last, 0
     if written:
         position = await _number_events(tx, written, after=position, now=now)
         if fan_out is not None:
-            deliveries = await fan_out(tx, written, now)
+            deliveries = await fan_out(tx, written, last, now)
     if changed:
         position = await _number_changes(tx, changed, after=position)
     if position != last:
@@ -225,7 +260,7 @@ async def _lock(tx: Write) -> int:
     return last
 
 
-async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int, now: datetime) -> int:
+async def _number_events(tx: Write, written: Sequence[WrittenEvent], *, after: int, now: datetime) -> int:
     later = Counter(_sequence_key(row) for row in written if row.store_id is not None)
     if later:
         counts = [
@@ -252,7 +287,7 @@ async def _number_events(tx: Write, written: Sequence[AnyRow], *, after: int, no
     return after + len(written)
 
 
-def _sequence_key(row: AnyRow) -> tuple[UUID, str, UUID | None]:
+def _sequence_key(row: WrittenEvent) -> tuple[UUID, str, UUID | None]:
     """Return what counts an event of a store: the event's partner and surface, and the store."""
     return row.partner_id, row.surface, row.store_id
 

@@ -1,5 +1,7 @@
 """Events and changed stores: first as they were written, then with the position that readers follow."""
 
+from typing import Final
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -98,7 +100,9 @@ store_changes = Table(
 )
 Index("uq_store_changes_position", store_changes.c.position, unique=True)
 
-# One row. Whoever assigns positions locks it, so that they are committed in their order.
+STATE_ID: Final = 1
+
+# One row, with this id. Whoever assigns positions locks it, so that they are committed in their order.
 sequencer = Table(
     "sequencer",
     metadata,

@@ -23,7 +23,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import idempotency, queries
-from mercato.features.orders.errors import CancellationRefused, OrderClosed, StoreUnreachable
+from mercato.features.orders.errors import (
+    RETRY_SECONDS,
+    CancellationRefused,
+    OrderClosed,
+    StoreUnreachable,
+)
 from mercato.features.orders.idempotency import (
     CancelledOrder,
     Claim,
@@ -34,24 +39,18 @@ from mercato.features.orders.idempotency import (
     RefusedOrder,
     UnansweredOrder,
 )
-from mercato.features.orders.jobs import MIN_WAIT, RETRY_INTERVAL
 from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
-from mercato.features.orders.record import (
-    OrderRow,
-    StoreAnswer,
-    StoredCancellation,
-    cancel_body,
-)
-from mercato.features.orders.store_replies import (
-    CancellationAccepted,
-    CancellationDenied,
+from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
+from mercato.features.orders.store_messages import (
+    CancelAcceptance,
+    CancelRejection,
     CancelReply,
     InvalidReply,
     ReplyParser,
+    cancel_body,
     read_cancel,
 )
-from mercato.features.orders.submission import call_until_final, end_submission
-from mercato.features.orders.validation import RETRY_SECONDS
+from mercato.features.orders.submission import MIN_WAIT, RETRY_INTERVAL, call_until_final, end_submission
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call
@@ -65,12 +64,7 @@ from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, delete_w
 from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import (
-    CancellationStatus,
-    CancelOrderRequest,
-    OrderState,
-    OrderStatus,
-)
+from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Wire, as_json, redacted
@@ -229,7 +223,9 @@ class Cancellations(Struct, frozen=True):
             async with self.db.write() as tx:
                 order = await self._record_reply(tx, state.order.id, state.cancellation, reply, calls)
                 now = self.clock()
-                if _find_requested(order, state.cancellation.id) is not None:
+                # This one, or a newer one, begun after another request had ended this one: then nothing of it is left
+                # to answer, and the key's next request joins the newer one.
+                if _find_requested(order) is not None:
                     await idempotency.release(tx, state.claim, now=now)
                     return UnansweredOrder(
                         StoreUnreachable(
@@ -304,9 +300,9 @@ class Cancellations(Struct, frozen=True):
         if order.state is not OrderState.OPEN:
             return await self._meet_end(tx, order, cancellation, now)
         match reply:
-            case CancellationAccepted():
+            case CancelAcceptance():
                 return await self._cancel(tx, order, cancellation, now=now)
-            case CancellationDenied(reason):
+            case CancelRejection(reason):
                 return await self._end(
                     tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=reason
                 )

@@ -8,14 +8,14 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import Fault, ItemUnavailable
+from mercato.features.carts.errors import CartFault, ItemUnavailable
 from mercato.features.carts.lines import check_bounds
 from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.orders.amounts import Sums, fits
 from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
-from mercato.features.orders.payment import payment_fault
 from mercato.features.orders.record import order_lines
+from mercato.features.orders.store_messages import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of
@@ -26,7 +26,7 @@ from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
-from mercato_contract.orders import (
+from mercato_contract.placements import (
     TIME_REQUIRED,
     TIP_NEGATIVE,
     CommerceCart,
@@ -267,7 +267,7 @@ def _find_unsold(
         if not any(fault.path == (index,) and fault.code == ItemUnavailable.code for fault in priced.faults):
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
-            yield Fault(ItemUnavailable.code, message, (index,), item_id=line.item_id).error()
+            yield CartFault(ItemUnavailable.code, message, (index,), item_id=line.item_id).error()
 
 
 def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Final
+from uuid import UUID
 
 from msgspec import UNSET
 
@@ -10,6 +11,9 @@ from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
+
+RETRY_SECONDS: Final = 5
+"""The Retry-After of a request whose store didn't answer."""
 
 
 class CartEmpty(Problem):
@@ -95,6 +99,22 @@ class InvalidStatusTransition(Problem):
 
 class StoreUnreachable(Problem):
     kind = problems.STORE_UNREACHABLE
+
+
+def already_placed(order_id: UUID) -> OrderAlreadyPlaced:
+    return OrderAlreadyPlaced(
+        "An order was placed with this validatedOrderToken. Read it by its orderId.",
+        extensions={"orderId": str(order_id)},
+    )
+
+
+def unanswered(order_id: UUID) -> StoreUnreachable:
+    return StoreUnreachable(
+        "The store has not answered yet. The order is stored and resent for some minutes. Repeat the "
+        "request with the same Idempotency-Key, or read the order.",
+        retry_after=RETRY_SECONDS,
+        extensions={"orderId": str(order_id)},
+    )
 
 
 # --- the errors of an order ---------------------------------------------------------------------

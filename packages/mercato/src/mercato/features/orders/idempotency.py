@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
+from sqlalchemy import and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.features.compression import compress, decompress
@@ -24,7 +24,7 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
 from mercato.platform.wire.problem import ProblemFormat
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.wire import as_json
+from mercato_contract.wire import as_json, redacted
 
 PURPOSE: Final = "mercato idempotency"
 """The purpose of the derived keys for the fingerprints of requests."""
@@ -141,6 +141,32 @@ class Claim(Struct, frozen=True, kw_only=True):
     joins: bool = False
 
 
+@redacted("key", "body")
+class _KeyRow(Struct, frozen=True):
+    """A stored key, its members in the order of the columns."""
+
+    partner_id: UUID
+    key: str
+    request: bytes
+    order_id: UUID | None
+    claimed_until: datetime
+    claims: int
+    status: int | None
+    media_type: str | None
+    body: bytes | None
+    created_at: datetime
+
+    def is_used(self, now: datetime, lease: timedelta) -> bool:
+        """Return whether the key has an outcome, an order, or a live claim. Else it is free."""
+        if self.request == _FREE or now >= self.created_at + LIFETIME:
+            return False
+        return self.status is not None or self.order_id is not None or self.is_claimed(now, lease)
+
+    def is_claimed(self, now: datetime, lease: timedelta) -> bool:
+        """Return whether a claim is live. One that outlasts a new one was made before the clock was set back."""
+        return now < self.claimed_until <= now + lease + SKEW
+
+
 class FreeKey(Struct, frozen=True):
     """The key has neither an outcome nor an order, and nobody works on it."""
 
@@ -178,10 +204,11 @@ async def claim(
     if added.rowcount == 1:
         return Claim(**ids, number=1, order_id=order_id)
     row_of_key = _key_is(request.partner_id, request.key)
-    row = await tx.first(select(keys).where(row_of_key).with_for_update())
-    if row is None:
+    found = await tx.first(select(keys).where(row_of_key).with_for_update())
+    if found is None:
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
-    joins = _in_use(row, now, request.lease)
+    row = _KeyRow(*found)
+    joins = row.is_used(now, request.lease)
     if joins:
         outcome = await _find_outcome(tx, row, request, now)
         if outcome is not None:
@@ -194,8 +221,11 @@ async def claim(
 
 async def read(tx: Read, request: KeyedRequest, *, now: datetime) -> FreeKey | OpenOrder | Pinned:
     """Return what the key is used for. Raises IdempotencyKeyReused, RequestInProgress."""
-    row = await tx.first(_FIND, {"where_partner": request.partner_id, "where_key": request.key})
-    if row is None or not _in_use(row, now, request.lease):
+    found = await tx.first(_FIND, {"where_partner": request.partner_id, "where_key": request.key})
+    if found is None:
+        return FreeKey()
+    row = _KeyRow(*found)
+    if not row.is_used(now, request.lease):
         return FreeKey()
     outcome = await _find_outcome(tx, row, request, now)
     if outcome is not None:
@@ -203,41 +233,27 @@ async def read(tx: Read, request: KeyedRequest, *, now: datetime) -> FreeKey | O
     return FreeKey() if row.order_id is None else OpenOrder()
 
 
-def _in_use(row: Row[Any], now: datetime, lease: timedelta) -> bool:
-    """Return whether the key has an outcome, an order, or a live claim. Else it is free."""
-    if row.request == _FREE or now >= row.created_at + LIFETIME:
-        return False
-    return row.status is not None or row.order_id is not None or _is_claimed(row, now, lease)
-
-
-def _is_claimed(row: Row[Any], now: datetime, lease: timedelta) -> bool:
-    """Return whether a claim is live. One that outlasts a new one was made before the clock was set back."""
-    return bool(now < row.claimed_until <= now + lease + SKEW)
-
-
-async def _find_outcome(
-    tx: Read, row: Row[Any], request: KeyedRequest, now: datetime
-) -> PinnedOutcome | None:
+async def _find_outcome(tx: Read, row: _KeyRow, request: KeyedRequest, now: datetime) -> PinnedOutcome | None:
     """Return the outcome of a key in use; None if its work must be continued."""
     if row.request not in request.fingerprints:
         raise errors.IdempotencyKeyReused(
             "This Idempotency-Key was used with another request in the last 24 hours. Send this request with a new key."
         )
-    if row.status is not None:
+    if row.status is not None and row.body is not None:
         base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
         return _outcome_of(row.status, row.order_id, decompress(row.body, base=base))
-    if _is_claimed(row, now, request.lease):
+    if row.is_claimed(now, request.lease):
         raise errors.RequestInProgress(
             "The same request is still in progress. Repeat it with the same key.", retry_after=WAIT_SECONDS
         )
     return None
 
 
-def _outcome_of(status: int, order_id: UUID, body: bytes) -> PinnedOutcome:
+def _outcome_of(status: int, order_id: UUID | None, body: bytes) -> PinnedOutcome:
     """Return the outcome from the document that `pin` stored."""
-    if status == _CREATED:
+    if order_id is not None and status == _CREATED:
         return PlacedOrder(order_id, body, replayed=True)
-    if status == _OK:
+    if order_id is not None and status == _OK:
         return CancelledOrder(order_id, body, replayed=True)
     if body.startswith(_YAML):
         # The previous release stored Markdown as it was sent: its front matter has each member as JSON. The next

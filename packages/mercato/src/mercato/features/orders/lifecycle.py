@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import queries, search, transitions
+from mercato.features.orders import queries, search
 from mercato.features.orders.record import (
     EntryDetail,
     OrderRow,
@@ -25,6 +25,7 @@ from mercato.features.orders.record import (
     cancelled_data,
     event_data,
 )
+from mercato.features.orders.rules import ProgressChange
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
@@ -156,7 +157,7 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
 
     entry: ClassVar[str] = "updated"
     actor: Actor = Actor.MERCHANT
-    progress: transitions.Change
+    progress: ProgressChange
 
     def apply_to(self, order: OrderRow) -> OrderRow:
         after, answer = self.progress.after, order.answer
@@ -231,7 +232,7 @@ class OrderCancelledByStorefront(OrderChange, frozen=True, kw_only=True):
         return EntryDetail(cancel_reason=self.cancellation.reason)
 
 
-class CancellationRequested(OrderChange, frozen=True, kw_only=True):
+class OrderCancellationRequested(OrderChange, frozen=True, kw_only=True):
     """The storefront asks the store to let it cancel the order."""
 
     entry: ClassVar[str] = "cancellation.requested"
@@ -246,21 +247,21 @@ class CancellationRequested(OrderChange, frozen=True, kw_only=True):
         return EntryDetail(reason=cancellation.reason, refusal=cancellation.refusal or UNSET)
 
 
-class CancellationAccepted(CancellationRequested, frozen=True, kw_only=True):
+class OrderCancellationAccepted(OrderCancellationRequested, frozen=True, kw_only=True):
     """The order was cancelled otherwise while its store was asked."""
 
     entry: ClassVar[str] = "cancellation.accepted"
     actor: Actor = Actor.SERVICE
 
 
-class CancellationRefused(CancellationRequested, frozen=True, kw_only=True):
+class OrderCancellationRefused(OrderCancellationRequested, frozen=True, kw_only=True):
     """The store doesn't cancel the order, or completed it while it was asked."""
 
     entry: ClassVar[str] = "cancellation.refused"
     actor: Actor = Actor.STORE
 
 
-class CancellationUnanswered(CancellationRequested, frozen=True, kw_only=True):
+class OrderCancellationUnanswered(OrderCancellationRequested, frozen=True, kw_only=True):
     """The store never answered: the order goes on."""
 
     entry: ClassVar[str] = "cancellation.unanswered"
@@ -287,11 +288,11 @@ class OrderAdjusted(OrderChange, frozen=True, kw_only=True):
         )
 
 
-CANCELLATIONS: Final[Mapping[CancellationStatus, type[CancellationRequested]]] = {
-    CancellationStatus.REQUESTED: CancellationRequested,
-    CancellationStatus.ACCEPTED: CancellationAccepted,
-    CancellationStatus.REFUSED: CancellationRefused,
-    CancellationStatus.UNANSWERED: CancellationUnanswered,
+CANCELLATIONS: Final[Mapping[CancellationStatus, type[OrderCancellationRequested]]] = {
+    CancellationStatus.REQUESTED: OrderCancellationRequested,
+    CancellationStatus.ACCEPTED: OrderCancellationAccepted,
+    CancellationStatus.REFUSED: OrderCancellationRefused,
+    CancellationStatus.UNANSWERED: OrderCancellationUnanswered,
 }
 """What happened to a cancellation that has this status, while the order's own state stays."""
 

@@ -1,7 +1,7 @@
-"""Orders as the service's operators see them: of every partner, masked."""
+"""Orders as the service's operators see them: of every partner, masked, and how many there are."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,19 +25,12 @@ from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import partners
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import HIDDEN
-from mercato.platform.clock import first_id
+from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.engine import Read
-from mercato.platform.db.prefixes import get_id
+from mercato.platform.db.search import get_id
 from mercato_contract.money import to_text
-from mercato_contract.orders import (
-    CommerceLine,
-    Customer,
-    Fulfillment,
-    OrderAdjustment,
-    OrderState,
-    OrderStatus,
-    TimelineEntry,
-)
+from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.placements import CommerceLine, Customer, Fulfillment
 from mercato_contract.problems import OrderError
 
 
@@ -152,14 +145,14 @@ async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntr
     return mask_all(row, await list_timeline(tx, row))
 
 
-class Recipient(Struct, frozen=True):
+class OrderRecipient(Struct, frozen=True):
     """Who ordered, and how it gets there. None is left of a customer who was erased."""
 
     customer: Customer | None
     fulfillment: Fulfillment
 
 
-async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> Recipient:
+async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> OrderRecipient:
     """Return who ordered, for an operator who speaks to them; `masked` is their name and a part of the phone number.
 
     Raises OrderNotFound.
@@ -167,9 +160,9 @@ async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> Recipient:
     row = await queries.get_any_order(tx, order_id)
     customer = row.customer
     if not masked or customer is None:
-        return Recipient(customer, row.fulfillment)
+        return OrderRecipient(customer, row.fulfillment)
     hidden = replace(customer, email=HIDDEN, phone=mask_phone(customer.phone), partner_user_id=None)
-    return Recipient(hidden, without_address(row.fulfillment))
+    return OrderRecipient(hidden, without_address(row.fulfillment))
 
 
 def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
@@ -206,3 +199,53 @@ def _summary(row: Row[Any]) -> OrderSummary:
             "total": to_text(row.total, row.currency),
         }
     )
+
+
+# --- how many orders were placed in each hour of the last day ------------------------------------------
+
+HOURS: Final = 24
+
+MAX_COUNTED: Final = 10_000
+"""A count of an hour's orders ends here."""
+
+_HOUR: Final = timedelta(hours=1)
+
+_SETTLED: Final = timedelta(minutes=5)
+"""How long after an hour's end an order of the hour may still be committed."""
+
+
+class Hour(Struct, frozen=True):
+    """How many orders were placed in the hour that begins at the instant, at most `MAX_COUNTED`."""
+
+    at: datetime
+    count: int
+
+
+class HourlyOrders:
+    """Counts orders by hours. Past hours are counted once: orders are never deleted within a day."""
+
+    def __init__(self, now: Clock) -> None:
+        self._now = now
+        self._past: dict[datetime, int] = {}
+
+    async def look(self, tx: Read) -> list[Hour]:
+        """Return the last 24 hours, the present one last."""
+        now = self._now()
+        present = now.replace(minute=0, second=0, microsecond=0)
+        hours = [present - number * _HOUR for number in reversed(range(HOURS))]
+        self._past = {at: count for at, count in self._past.items() if at >= hours[0]}
+        found = []
+        for at in hours:
+            count = self._past.get(at)
+            if count is None:
+                count = await _count(tx, at)
+                if at + _HOUR + _SETTLED <= now:
+                    self._past[at] = count
+            found.append(Hour(at, count))
+        return found
+
+
+async def _count(tx: Read, at: datetime) -> int:
+    ids = select(orders.c.id).where(orders.c.id >= first_id(at), orders.c.id < first_id(at + _HOUR))
+    count: int = await tx.scalar(select(func.count()).select_from(ids.limit(MAX_COUNTED).subquery()))
+    return count

@@ -18,14 +18,20 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.metrics import Activity
 from mercato.features.orders import idempotency, queries, search
-from mercato.features.orders.checks import OrderCheck
-from mercato.features.orders.errors import problem_of
+from mercato.features.orders.checks import OrderCheck, OrderChecker
+from mercato.features.orders.errors import (
+    RETRY_SECONDS,
+    OrderClosed,
+    already_placed,
+    problem_of,
+    unanswered,
+)
 from mercato.features.orders.idempotency import (
     Claim,
     FreeKey,
@@ -38,43 +44,25 @@ from mercato.features.orders.idempotency import (
     UnansweredOrder,
 )
 from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
-from mercato.features.orders.payment import payment_of
-from mercato.features.orders.plan import (
-    PlacementContext,
-    Plan,
-    Planner,
-    RefusePlan,
-    StorePlan,
-    ValidatePlan,
-    already_placed,
-    busy,
-    fingerprints,
-    given_up,
-    new_order,
-    plan_quoted,
-    unanswered,
-)
 from mercato.features.orders.queries import StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.rules import Plan, RefusePlan, StorePlan, ValidatePlan, new_order, plan_quoted
 from mercato.features.orders.search import ContactKeys
-from mercato.features.orders.store_replies import Quote, Rejection
-from mercato.features.orders.submission import (
-    SUBMIT_KIND,
-    Submission,
-    Submitter,
-    schedule,
-)
-from mercato.features.orders.validation import Validations
+from mercato.features.orders.store_messages import Quote, Rejection, canonical_payment, payment_of
+from mercato.features.orders.submission import SUBMIT_KIND, Submission, Submitter, schedule
+from mercato.features.orders.validation import OrderTokens, TokenExpired, Validations, digest_of
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
 from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.errors import Problem
+from mercato.platform.errors import Problem, ServiceUnavailable
 from mercato.platform.jobs import delete_waiting
 from mercato.platform.wire.problem import MakeOrigin, detail_of
-from mercato_contract.orders import Actor, PlaceOrderRequest
+from mercato_contract.orders import Actor
+from mercato_contract.placements import PlaceOrderRequest
+from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)
@@ -82,6 +70,20 @@ SLACK: Final = timedelta(seconds=5)
 
 MAX_TRIES: Final = 5
 """Transactions of one request: it starts again if another used its token, or if the store changed after the check."""
+
+
+class PlacementContext(Struct, frozen=True, kw_only=True):
+    """One Place request. `deadline` is the end of its calls, on the event loop's clock.
+
+    `make_origin` returns what a repeat needs to get the same refusal.
+    """
+
+    caller: Caller
+    request: PlaceOrderRequest
+    keyed: KeyedRequest
+    trace: str
+    make_origin: MakeOrigin
+    deadline: float
 
 
 class ClaimedKey(Struct, frozen=True):
@@ -115,7 +117,8 @@ class Placements(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
-    planner: Planner
+    checker: OrderChecker
+    tokens: OrderTokens
     validations: Validations
     submitter: Submitter
     lifecycle: Lifecycle
@@ -169,11 +172,49 @@ class Placements(Struct, frozen=True):
                     await idempotency.release(tx, claim, now=self.clock())
                 raise
 
+    # --- planned: nothing is written yet ----------------------------------------------------------
+
+    async def _plan(self, context: PlacementContext, *, in_force: bool = False) -> Plan:
+        """Return the plan; with `in_force`, by every change of the store that was committed before this call.
+
+        Else an order with a token is checked against the cached store: it is stored only if the store's version is
+        still the same. A refusal, and an order that its store validates, are always planned with `in_force`.
+        """
+        token = context.request.validated_order_token
+        if token is None:
+            return await self._plan_untested(context.request)
+        match await self._plan_quoted(context, token, in_force=in_force):
+            case RefusePlan() if not in_force:
+                return await self._plan_quoted(context, token, in_force=True)
+            case plan:
+                return plan
+
+    async def _plan_untested(self, request: PlaceOrderRequest) -> RefusePlan | ValidatePlan:
+        """Return the plan for an order that its store hasn't validated."""
+        try:
+            check = await self.checker.check(request, in_force=True)
+        except Problem as problem:
+            return RefusePlan(problem)
+        return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
+
+    async def _plan_quoted(
+        self, context: PlacementContext, token: str, *, in_force: bool
+    ) -> RefusePlan | StorePlan:
+        try:
+            check = await self.checker.check(context.request, in_force=in_force)
+            digest = digest_of(context.caller.partner_id, check)
+            claims = self.tokens.verify(token, digest=digest, now=self.clock())
+        except TokenExpired as problem:
+            return RefusePlan(problem, problem.token_id)
+        except Problem as problem:
+            return RefusePlan(problem)
+        return plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
+
     # --- planned: claim the key, and with a token store the order ---------------------------------
 
     async def _claim_key(self, context: PlacementContext) -> State:
         """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
-        plan = await self.planner.plan(context)
+        plan = await self._plan(context)
         processes.crash_point("key.unclaimed")
         may_be_used = False
         for _ in range(MAX_TRIES):
@@ -185,13 +226,13 @@ class Placements(Struct, frozen=True):
                         async with self.db.write() as tx:
                             return await self._claim(tx, context, plan, checks_token=may_be_used)
             except StoreChanged:
-                plan = await self.planner.plan(context, in_force=True)
+                plan = await self._plan(context, in_force=True)
             except IntegrityError:
                 # The unique index says that the token was used. The next try looks up its order.
                 if may_be_used:
                     raise
                 may_be_used = True
-        raise busy()
+        raise _busy()
 
     async def _refuse(self, context: PlacementContext, plan: RefusePlan) -> State:
         """Return the outcome or the order of an earlier request with the key. Else raises the refusal."""
@@ -275,15 +316,22 @@ class Placements(Struct, frozen=True):
                         async with self.db.write() as tx:
                             return await self._store(tx, context, claim, plan, now=self.clock())
                     except StoreChanged:
-                        check = await self.planner.checker.check(context.request, in_force=True)
-        raise busy()
+                        check = await self.checker.check(context.request, in_force=True)
+        raise _busy()
 
     async def _store(
         self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
     ) -> State:
         """Store the order with its submission and job. A store without a webhook accepts it at once."""
         store = plan.check.store
-        order = new_order(claim.order_id or self.new_id(), context, plan, now)
+        order = new_order(
+            claim.order_id or self.new_id(),
+            plan,
+            context.request,
+            storefront_id=context.caller.partner_id,
+            traceparent=context.trace,
+            now=now,
+        )
         await queries.insert_order(tx, order, store_version=store.version)
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
@@ -344,7 +392,7 @@ class Placements(Struct, frozen=True):
             case StoreAnswer.REFUSED:
                 return await self._pin_refusal(tx, context, claim, problem_of(order.errors), order)
             case StoreAnswer.GIVEN_UP:
-                return await self._pin_refusal(tx, context, claim, given_up(), order)
+                return await self._pin_refusal(tx, context, claim, _given_up(), order)
             case StoreAnswer.WAITING:
                 await idempotency.release(tx, claim, now=self.clock())
                 return UnansweredOrder(unanswered(order.id))
@@ -370,3 +418,20 @@ class Placements(Struct, frozen=True):
         else:
             await idempotency.pin(tx, claim, refused, order_content=content)
         return refused
+
+
+def _busy() -> ServiceUnavailable:
+    return ServiceUnavailable(
+        "The store changed repeatedly while the order was checked. Nothing was placed. Try again.",
+        retry_after=RETRY_SECONDS,
+    )
+
+
+def _given_up() -> OrderClosed:
+    return OrderClosed("The order was cancelled before its store answered. Place it again with a new key.")
+
+
+def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[bytes]:
+    """Return the request's keyed hash under each secret. A plain hash would let a card's token be guessed."""
+    text = as_json(replace(request, payment=UNSET)) + canonical_payment(request.payment)
+    return [hmac_sha256(secret, text) for secret in secrets]

@@ -15,9 +15,9 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
-from sqlalchemy import Row, and_, func, select, update
+from sqlalchemy import and_, func, select, update
 
-from mercato.features.events.retention import rewrite_of_orders
+from mercato.features.events.log import rewrite_of_orders
 from mercato.features.orders.record import (
     Notes,
     OrderRow,
@@ -31,20 +31,14 @@ from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.model import Envelope
 from mercato.features.webhooks.operators import HIDDEN
-from mercato.features.webhooks.retention import delete_of_orders, delete_validations, list_validations
+from mercato.features.webhooks.queries import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.db.patterns import ESCAPE, pattern_of
+from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
-from mercato_contract.orders import (
-    ClientContext,
-    Customer,
-    DeliveryFulfillment,
-    Fulfillment,
-    Order,
-    TimelineEntry,
-)
+from mercato_contract.orders import Order, TimelineEntry
+from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.wire import Wire, as_json
 
@@ -109,17 +103,17 @@ WRITTEN_SECONDS: Final = 2 * FLUSH_SECONDS
 _HAS_CUSTOMER: Final = orders.c.client_context.is_not(None)
 
 
-class Found(Struct, frozen=True):
+class CustomerRecords(Struct, frozen=True):
     """What is stored of a customer: orders, and recorded validations."""
 
     orders: list[UUID]
     validations: int
 
 
-async def find_all(db: Database, name: str) -> Found:
+async def find_all(db: Database, name: str) -> CustomerRecords:
     """Return what `erase_all` would erase, read in batches."""
     validations = await _find_all(db, find_validations, name)
-    return Found(await _find_all(db, find_orders, name), len(validations))
+    return CustomerRecords(await _find_all(db, find_orders, name), len(validations))
 
 
 async def erase_all(db: Database, name: str) -> tuple[int, bool]:
@@ -173,12 +167,12 @@ async def erase_customer(tx: Write, name: str, *, after: UUID | None, limit: int
 
     Return the number of orders, and the last order that was read; None after the last batch.
     """
-    rows, last = await _find_rows(tx, name, after=after, limit=limit)
-    await _erase(tx, [row.id for row in rows])
-    for row in rows:
+    ids, last = await find_orders(tx, name, after=after, limit=limit)
+    await _erase(tx, ids)
+    for order_id in ids:
         # The audit log must not name the customer.
-        await audit(tx, "order", row.id, detail={"customer": "erased"})
-    return len(rows), last
+        await audit(tx, "order", order_id, detail={"customer": "erased"})
+    return len(ids), last
 
 
 async def erase_validations(
@@ -194,22 +188,6 @@ async def find_orders(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
     """Return the customer's orders in one batch, and the last order that was read; None after the last batch."""
-    rows, last = await _find_rows(tx, name, after=after, limit=limit)
-    return [row.id for row in rows], last
-
-
-async def find_validations(
-    tx: Read, name: str, *, after: UUID | None, limit: int
-) -> tuple[list[UUID], UUID | None]:
-    """Return the same of recorded validations."""
-    rows = await list_validations(tx, after=after, limit=limit)
-    ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
-    return ids, rows[-1][0] if len(rows) == limit else None
-
-
-async def _find_rows(
-    tx: Read, name: str, *, after: UUID | None, limit: int
-) -> tuple[list[Row[Any]], UUID | None]:
     # The database finds the text in any member, as JSON and without LIKE's wildcards.
     pattern = f"%{pattern_of(as_json(name)[1:-1].decode())}%"
     query = select(orders.c.id, orders.c.customer).where(
@@ -219,7 +197,16 @@ async def _find_rows(
         query = query.where(orders.c.id > after)
     rows = await tx.all(query.order_by(orders.c.id).limit(limit))
     last = rows[-1].id if len(rows) == limit else None
-    return [row for row in rows if _is(name, _customer.decode(row.customer))], last
+    return [row.id for row in rows if _is(name, _customer.decode(row.customer))], last
+
+
+async def find_validations(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the same of recorded validations."""
+    rows = await list_validations(tx, after=after, limit=limit)
+    ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
+    return ids, rows[-1][0] if len(rows) == limit else None
 
 
 def _is(name: str, customer: Customer | None) -> bool:

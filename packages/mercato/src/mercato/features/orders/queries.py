@@ -47,15 +47,8 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.types import Instant
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import (
-    Actor,
-    ClientContext,
-    Courier,
-    Customer,
-    Fulfillment,
-    OrderState,
-    OrderStatus,
-)
+from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
+from mercato_contract.placements import ClientContext, Customer, Fulfillment
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import base_of
 from mercato_contract.wire import as_json, redacted
@@ -303,7 +296,7 @@ def _order(row: Row[Any]) -> OrderRow:
 
 
 @redacted("body", "payment")
-class StoredSubmission(Struct, frozen=True, kw_only=True):
+class SubmissionRow(Struct, frozen=True, kw_only=True):
     """The call that places an order, as its delivery holds it: `payment` is sealed.
 
     The previous release kept it apart: then there is no `delivery_id`, no body, and `payment` is the whole body.
@@ -316,7 +309,7 @@ class StoredSubmission(Struct, frozen=True, kw_only=True):
     give_up_at: datetime
 
 
-async def find_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
+async def find_submission(tx: Read, order_id: UUID) -> SubmissionRow | None:
     """Return the submission; None once the store has answered.
 
     The URL is the store's current one: a merchant who fixes it gets the waiting orders.
@@ -324,7 +317,7 @@ async def find_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
     row = await tx.first(_FIND_SUBMISSION, {"where_order": order_id})
     if row is None:
         return await _find_earlier_submission(tx, order_id)
-    return StoredSubmission(
+    return SubmissionRow(
         delivery_id=row.id,
         base_url=row.webhook_url or base_of(row.url, SUFFIXES[EventType.ORDER_PLACE]),
         body=decompress(row.body, base=row.content),
@@ -333,7 +326,7 @@ async def find_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
     )
 
 
-async def _find_earlier_submission(tx: Read, order_id: UUID) -> StoredSubmission | None:
+async def _find_earlier_submission(tx: Read, order_id: UUID) -> SubmissionRow | None:
     # Of orders that the previous release has stored. The next release drops the table.
     row = await tx.first(
         select(
@@ -347,7 +340,7 @@ async def _find_earlier_submission(tx: Read, order_id: UUID) -> StoredSubmission
     )
     if row is None:
         return None
-    return StoredSubmission(
+    return SubmissionRow(
         delivery_id=None, base_url=row.url, body=b"", payment=row.body, give_up_at=row.give_up_at
     )
 

@@ -11,38 +11,32 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.webhooks.model import envelope
 from mercato_contract.carts import PricedLineItem
-from mercato_contract.events import (
-    EventType,
-    OrderCancelData,
-    OrderCancelledData,
-    OrderEventData,
-    OrderPlaceData,
-    WebhookOrder,
-)
+from mercato_contract.events import OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
-    Amounts,
     Cancellation,
     CancellationStatus,
+    CommerceOrder,
+    Courier,
+    Order,
+    OrderAdjustment,
+    OrderAmounts,
+    OrderState,
+    OrderStatus,
+)
+from mercato_contract.placements import (
+    Amounts,
     ClientContext,
     CommerceCart,
     CommerceLine,
     CommerceModifierGroup,
-    CommerceOrder,
-    Courier,
     Customer,
     Fulfillment,
-    Order,
-    OrderAdjustment,
-    OrderAmounts,
     OrderCart,
     OrderLine,
     OrderModifierGroup,
-    OrderState,
-    OrderStatus,
 )
 from mercato_contract.problems import OrderError
 from mercato_contract.wire import Instant, Wire, rfc3339, uuid_text
@@ -342,32 +336,7 @@ def _cancellation(stored: StoredCancellation) -> Cancellation:
     )
 
 
-# --- webhook bodies -------------------------------------------------------------------------------
-
-
-def place_body(row: OrderRow, *, now: datetime) -> bytes:
-    """Return the body of a place call without its payment, the same for every attempt."""
-    data = OrderPlaceData(
-        order_id=row.id,
-        store_id=row.store_id,
-        partner_store_id=row.partner_store_id,
-        order=_webhook_order(row),
-    )
-    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
-
-
-def cancel_body(row: OrderRow, cancellation: StoredCancellation) -> bytes:
-    """Return the body of a cancel call, the same for every attempt."""
-    data = OrderCancelData(
-        order_id=row.id,
-        store_id=row.store_id,
-        partner_store_id=row.partner_store_id,
-        cancellation_id=cancellation.id,
-        partner_order_id=cancellation.partner_order_id,
-        reason=cancellation.reason,
-        message=cancellation.message,
-    )
-    return envelope(EventType.ORDER_CANCEL, occurred_at=cancellation.requested_at, data=data)
+# --- what events carry -------------------------------------------------------------------------------
 
 
 def cancelled_data(row: OrderRow) -> OrderCancelledData:
@@ -377,7 +346,7 @@ def cancelled_data(row: OrderRow) -> OrderCancelledData:
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         cancel_reason=row.cancel_reason,
-        order=_webhook_order(row),
+        order=webhook_order(row),
     )
 
 
@@ -392,7 +361,8 @@ def event_data(row: OrderRow) -> OrderEventData:
     )
 
 
-def _webhook_order(row: OrderRow) -> WebhookOrder:
+def webhook_order(row: OrderRow) -> WebhookOrder:
+    """Return the order as its store gets it, without its payment."""
     return WebhookOrder(
         cart=row.cart,
         client_context=row.client_context or UNSET,

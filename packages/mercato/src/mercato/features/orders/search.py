@@ -18,7 +18,6 @@ from msgspec import Struct
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Row,
     bindparam,
     delete,
     insert,
@@ -33,9 +32,9 @@ from mercato.platform import jobs
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Id
-from mercato.platform.geo.countries import country_of
+from mercato.platform.geo.gazetteer import country_of
 from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled
-from mercato_contract.orders import Customer
+from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import Address
 from mercato_contract.wire import Wire, redacted
@@ -294,29 +293,31 @@ class Reindex(Struct, frozen=True):
         for _ in range(BATCHES):
             async with self.db.write() as tx:
                 await jobs.fence(tx, job)
-                rows = await self._write(tx, before)
-            if len(rows) < BATCH:
+                ids = await self._write(tx, before)
+            if len(ids) < BATCH:
                 return Done()
-            before = rows[-1].id
+            before = ids[-1]
         async with self.db.write() as tx:
             await jobs.finish(tx, job)
             await enqueue_reindex(tx, before=before)
         return Settled()
 
-    async def _write(self, tx: Write, before: UUID | None) -> Sequence[Row[Any]]:
+    async def _write(self, tx: Write, before: UUID | None) -> list[UUID]:
+        """Write the entries of one batch; return its orders, newest first."""
         newest = select(orders.c.id, orders.c.customer, orders.c.partner_order_id, orders.c.store_id)
         if before is not None:
             newest = newest.where(orders.c.id < before)
         # Locked: a customer who is erased meanwhile is erased after this.
         rows = await tx.all(newest.order_by(orders.c.id.desc()).limit(BATCH).with_for_update())
         countries = await _countries_of(tx, {row.store_id for row in rows})
-        await tx.execute(delete(order_search).where(order_search.c.order_id.in_([row.id for row in rows])))
+        ids = [row.id for row in rows]
+        await tx.execute(delete(order_search).where(order_search.c.order_id.in_(ids)))
         for row in rows:
             customer = None if row.customer is None else _customer.decode(row.customer)
             add_order(tx, self.keys, row.id, customer, country=countries.get(row.store_id))
             if row.partner_order_id is not None:
                 add_number(tx, row.id, row.partner_order_id)
-        return rows
+        return ids
 
 
 async def _countries_of(tx: Read, store_ids: Iterable[UUID]) -> dict[UUID, str | None]:

@@ -1,7 +1,7 @@
-"""Read and list placed orders, update their status, and list their history."""
+"""Placed orders: read and list them, update their status, adjust what they cost, and list their history."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
@@ -9,29 +9,34 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from mercato.features.orders import queries, transitions
+from mercato.features.orders import idempotency, queries
 from mercato.features.orders.errors import OrderNotFound
-from mercato.features.orders.jobs import CANCELLED_KIND, CancelledJob
+from mercato.features.orders.idempotency import KeyedRequest, Pinned, PlacedOrder
 from mercato.features.orders.lifecycle import (
+    CANCELLED,
     PROGRESS,
     Lifecycle,
+    OrderAdjusted,
     OrderCancelledByOperator,
     OrderUpdated,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer, commerce_order_of
+from mercato.features.orders.record import OrderRow, StoreAnswer, StoredAdjustment, commerce_order_of
+from mercato.features.orders.rules import Progress, change_progress, check_adjustment
 from mercato.features.orders.submission import end_submission
-from mercato.features.orders.transitions import Progress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
 from mercato.platform import processes
-from mercato.platform.clock import Clock
+from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import InvalidCursor, Problem
-from mercato.platform.jobs import enqueue
+from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, enqueue
+from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.money import to_text
 from mercato_contract.orders import (
     Actor,
+    AdjustOrderRequest,
     MarketfrontOrderPage,
     MarketfrontOrdersQuery,
     OrderPage,
@@ -44,7 +49,8 @@ from mercato_contract.orders import (
     TimelineEntry,
 )
 from mercato_contract.pages import parse_cursor
-from mercato_contract.wire import parse_instant, rfc3339
+from mercato_contract.signing import hmac_sha256
+from mercato_contract.wire import as_json, parse_instant, redacted, rfc3339
 
 MAX_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first. Only the merchant's updates have no limit of their own."""
@@ -69,12 +75,25 @@ _NAMES: Final = {
 """Members of an entry in words."""
 
 
+CANCELLED_KIND: Final = "order.cancelled"
+"""The job that records an operator's cancellation."""
+
+
+class CancelledJob(Struct, frozen=True):
+    """The payload of a `CANCELLED_KIND` job."""
+
+    order_id: UUID
+
+
 class Orders(Struct, frozen=True):
     """Placed orders, for their merchant or their storefront."""
 
     db: Database
     clock: Clock
     lifecycle: Lifecycle
+
+    def handlers(self) -> Handlers:
+        return {CANCELLED_KIND: Handler(fn=self.record_cancelled, payload=CancelledJob)}
 
     async def get(self, caller: Caller, order_id: UUID) -> OrderRow:
         """Return the caller's order. Raises OrderNotFound."""
@@ -126,13 +145,12 @@ class Orders(Struct, frozen=True):
     async def cancel(self, order_id: UUID, *, reason: str) -> OrderRow:
         """Cancel whichever partner's order for the operator, and notify both sides. The same again changes nothing.
 
-        A worker logs and counts it: the process of a command has neither the service's log nor its metrics.
-        Raises OrderClosed, and ValidationFailed without a reason.
+        A job logs and counts it. Raises OrderClosed, and ValidationFailed without a reason.
         """
         request = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason)
         async with self.db.write() as tx:
             row = await queries.get_order(tx, order_id, lock=True)
-            progress = transitions.change(_progress(row), request, self.clock())
+            progress = change_progress(_progress(row), request, self.clock())
             if progress is not None:
                 url = await queries.find_webhook_url(tx, row.store_id)
                 change = OrderCancelledByOperator(
@@ -143,6 +161,14 @@ class Orders(Struct, frozen=True):
                 detail = {"state": row.state, "cancelReason": row.cancel_reason}
                 await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
         return row
+
+    async def record_cancelled(self, job: Job[CancelledJob]) -> Outcome:
+        """Log and count an order that an operator cancelled: the process of a command has neither log nor metrics."""
+        async with self.db.read() as tx:
+            row = await queries.get_order(tx, job.payload.order_id)
+        set_partner(partner_id=row.partner_id, store_id=row.store_id, traceparent=row.traceparent)
+        self.lifecycle.record(CANCELLED, row, Actor.SERVICE)
+        return Done()
 
     async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderUpdated]]) -> list[OrderRow]:
         for row, change in changes:
@@ -188,7 +214,7 @@ def _changes(
     """Return the order with its change, or nothing if it is as requested already. Raises what `update_many` lists."""
     if row is None:
         raise OrderNotFound(order_id)
-    progress = transitions.change(_progress(row), request, now)
+    progress = change_progress(_progress(row), request, now)
     if progress is None:
         return []
     return [(row, PROGRESS[progress.after.state](at=progress.at, progress=progress))]
@@ -250,6 +276,70 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(_value(one) for one in value.values() if one is not None)
     return str(value)
+
+
+# --- adjustments ----------------------------------------------------------------------------------
+
+LEASE: Final = timedelta(seconds=5)
+"""How long a request holds its key. It is over with its transaction, so nobody sees the claim of another."""
+
+
+@redacted("secrets")
+class Adjustments(Struct, frozen=True, kw_only=True):
+    """Changes what orders cost, for their merchants: once for each key, and only so far as the order's sums allow.
+
+    What an order was placed for never changes. Adjustments are added to it, never changed or removed, and what it costs
+    now is computed from all of them. The adjustment, its event, its entry in the history and the answer that is pinned
+    to the key are one transaction under the order's lock: after a crash at any instant, all are there or none.
+    """
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    lifecycle: Lifecycle
+    secrets: Sequence[bytes]
+
+    async def adjust(
+        self, caller: Caller, order_id: UUID, request: AdjustOrderRequest, *, key: str
+    ) -> PlacedOrder:
+        """Return the adjusted order for its merchant, or what is pinned to the key.
+
+        Raises OrderNotFound, ValidationFailed, Conflict, OrderClosed: the key stays free.
+        """
+        text = b"adjust" + order_id.bytes + as_json(request)
+        keyed = KeyedRequest(
+            partner_id=caller.partner_id,
+            key=key,
+            fingerprints=[hmac_sha256(secret, text) for secret in self.secrets],
+            lease=LEASE,
+        )
+        async with self.db.write() as tx:
+            order = await queries.get_own_order(tx, caller, order_id, lock=True)
+            now = self.clock()
+            claim = await idempotency.claim(tx, keyed, now=now, order_id=order_id)
+            if isinstance(claim, Pinned):
+                assert isinstance(claim.outcome, PlacedOrder), "no refusal of this request is pinned"
+                return claim.outcome
+            # A key without its answer adjusted the order before its customer was erased, and the answer with it.
+            if not claim.joins:
+                adjustment = StoredAdjustment(
+                    id=self.new_id(),
+                    type=request.type,
+                    amount=check_adjustment(order, request),
+                    # What is written of a customer who is erased already wouldn't be erased any more.
+                    reason=None if order.client_context is None else request.reason,
+                    line_item_ids=tuple(dict.fromkeys(request.line_item_ids or ())),
+                    at=now,
+                )
+                detail = {"adjustment": adjustment.type, "amount": to_text(adjustment.amount, order.currency)}
+                await audit(tx, "order", order.id, detail=detail)
+                change = OrderAdjusted(at=now, adjustment=adjustment, currency=order.currency)
+                order = await self.lifecycle.apply(tx, order, change)
+            outcome = PlacedOrder(order.id, as_json(commerce_order_of(order)))
+            await idempotency.pin(tx, claim, outcome, order_content=order.content)
+            processes.crash_point("adjustment.written")
+        processes.crash_point("adjustment.stored")
+        return outcome
 
 
 # --- lists ----------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
-"""Submit a stored order to its store: the same bytes under the same webhook-id until the store has answered."""
+"""Submit a stored order to its store: the same bytes under the same webhook-id until the store has answered.
+
+The request that stored the order submits it first. While the store doesn't answer, and after a crash, a job goes on,
+and cancels the order in the end.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,26 +19,27 @@ from msgspec.structs import replace
 from mercato.features.orders import queries
 from mercato.features.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.lifecycle import (
+    STORE_UNREACHABLE,
     ConcurrentUpdate,
     Lifecycle,
     OrderAccepted,
+    OrderGivenUp,
     OrderRefused,
     OrderUnanswered,
 )
-from mercato.features.orders.payment import (
-    carries_payment,
-    contains_secret,
-    secrets_in,
-    with_payment,
-    without_payment,
-)
-from mercato.features.orders.record import OrderRow, StoreAnswer, place_body
-from mercato.features.orders.store_replies import (
+from mercato.features.orders.record import OrderRow, StoreAnswer
+from mercato.features.orders.store_messages import (
     Acceptance,
     InvalidReply,
     Rejection,
     ReplyParser,
+    carries_payment,
+    mask_payment,
+    place_body,
     read_place,
+    secrets_in,
+    with_payment,
+    without_payment,
 )
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.calls import StoreCalls
@@ -44,13 +49,15 @@ from mercato.features.webhooks.deliveries import (
     record_store_call,
     update_store_call,
 )
-from mercato.features.webhooks.model import CallResult, StoreCall, masked
-from mercato.features.webhooks.retention import delete_store_call
+from mercato.features.webhooks.model import CallResult, StoreCall
+from mercato.features.webhooks.queries import delete_store_call
+from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
+from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.jobs import enqueue
+from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled, enqueue, fence, finish
+from mercato.platform.telemetry.context import set_partner
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Wire
@@ -79,6 +86,16 @@ Jobs that it has enqueued run here. The next release needs them no longer.
 
 STORE_PARTITIONS: Final = 8
 """Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
+
+RETRY_INTERVAL: Final = timedelta(seconds=15)
+"""Between two attempts: short for a store that recovers, and forty calls in ten minutes don't load it."""
+
+MIN_WAIT: Final = timedelta(seconds=1)
+
+RECENT: Final = timedelta(seconds=20)
+"""An order is given up only after an attempt that ended so recently: `RETRY_INTERVAL` and a wait in the queue."""
+
+_SLACK: Final = timedelta(seconds=15)
 
 PlaceReply = Acceptance | Rejection | InvalidReply
 
@@ -215,7 +232,7 @@ class Submitter(Struct, frozen=True):
             case Rejection(errors):
                 # Both partners see its errors.
                 hidden = submission.call.hidden
-                return called, Rejection(tuple(_without_payment_in(error, hidden) for error in errors))
+                return called, Rejection(tuple(mask_payment(error, hidden) for error in errors))
             case reply:
                 return called, reply
 
@@ -374,18 +391,6 @@ async def call_until_final(
         wait *= 2
 
 
-def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
-    """Mask the payment in the error. Members that contain it in another form are replaced."""
-    message, code, pointer = masked(error.message, hidden=hidden), error.code, error.pointer
-    if code not in ORDER_ERROR_CODES and contains_secret(code, hidden):
-        code = OTHER
-    if contains_secret(message, hidden):
-        message = default_message(code)
-    if pointer is not None and contains_secret(pointer, hidden):
-        pointer = None
-    return OrderError(code=code, message=message, pointer=pointer)
-
-
 def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
     """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
     if reply.is_final:
@@ -402,3 +407,90 @@ def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
 def _lacks_partner_order_id(order: OrderRow) -> bool:
     """Return whether the merchant updated the order before its reply to the placement arrived."""
     return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
+
+
+# --- background attempts --------------------------------------------------------------------------
+
+
+class Resubmissions(Struct, frozen=True):
+    """Submits orders whose stores don't answer, or after a crash, and cancels them in the end.
+
+    `seconds` is the timeout of one call. The first background attempt of an order and the later ones are two kinds of
+    job, each with its own concurrency: a new order doesn't wait behind the tenth attempts of others.
+    """
+
+    db: Database
+    clock: Clock
+    submitter: Submitter
+    lifecycle: Lifecycle
+    seconds: float
+
+    def handlers(self, *, concurrency: int) -> Handlers:
+        """Return the handler of each kind of job. `concurrency` is that of each kind of attempt."""
+        attempt = Handler(
+            fn=self.resend,
+            payload=SubmitJob,
+            timeout=timedelta(seconds=self.seconds) + _SLACK,
+            concurrency=concurrency,
+            on_dead=self.end,
+        )
+        return dict.fromkeys((SUBMIT_KIND, RESEND_KIND, *EARLIER_KINDS), attempt)
+
+    async def resend(self, job: Job[SubmitJob]) -> Outcome:
+        """Make one attempt, and cancel the order if it was the last one."""
+        async with self.db.read() as tx:
+            order = await queries.get_order(tx, job.payload.order_id)
+            waits = order.answer is StoreAnswer.WAITING
+            submission = await self.submitter.find(tx, order) if waits else None
+        if submission is None:
+            return Done()
+        call = submission.call
+        set_partner(partner_id=call.partner_id, store_id=call.store_id, traceparent=call.traceparent)
+        if _is_exhausted(submission, job.payload.attempted_at, self.clock()):
+            async with self.db.write() as tx:
+                await fence(tx, job)
+                await self._cancel(tx, call.webhook_id, submission.base_url)
+            return Done()
+        called, reply = await self.submitter.attempt(submission, seconds=self.seconds)
+        self.lifecycle.activity.record(
+            "order resent", call.webhook_id, call.store_id, answered=called.error is None
+        )
+        processes.crash_point("order.resent")
+        async with self.db.write() as tx:
+            await finish(tx, job)
+            outcome = SubmissionOutcome(reply, (called,))
+            await self.submitter.record(tx, submission, outcome, notify_unanswered=False)
+            if not reply.is_final:
+                await self._continue(tx, submission)
+        return Settled()
+
+    async def _continue(self, tx: Write, submission: Submission) -> None:
+        """Enqueue the next attempt, or cancel the order if this was the last one."""
+        now = self.clock()
+        if now >= submission.give_up_at:
+            await self._cancel(tx, submission.call.webhook_id, submission.base_url)
+        else:
+            wait = max(MIN_WAIT, min(RETRY_INTERVAL, submission.give_up_at - now))
+            await schedule(tx, submission.call, wait=wait, attempted_at=now)
+
+    async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
+        """Cancel the order of a dead job, which nothing else would close."""
+        log.error("order submission failed", order_id=str(job.payload.order_id), reason=reason)
+        stored = await queries.find_submission(tx, job.payload.order_id)
+        if stored is not None:
+            await self._cancel(tx, job.payload.order_id, stored.base_url)
+
+    async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
+        order = await queries.get_order(tx, order_id, lock=True)
+        if order.answer is StoreAnswer.WAITING:
+            now = self.clock()
+            await end_submission(tx, order, delivered=False, now=now)
+            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, tells_store=True, webhook_url=url))
+            detail = {"cancelReason": STORE_UNREACHABLE}
+            await audit(tx, "order", order.id, partner_id=order.partner_id, detail=detail)
+
+
+def _is_exhausted(submission: Submission, attempted_at: datetime | None, now: datetime) -> bool:
+    """Return whether the order's time is over and a recent attempt was the last one."""
+    is_recent = attempted_at is not None and now - attempted_at <= RECENT
+    return is_recent and now >= submission.give_up_at

@@ -37,7 +37,7 @@ from mercato.features.partners.model import ApiKey, Limits, Partner, PartnerKind
 from mercato.features.partners.tables import api_keys, partners, signing_secrets, stored_bytes, webhook_tokens
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.patterns import ESCAPE, pattern_of
+from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.statements import conflicting_insert, prepared
 from mercato.platform.db.types import Dialect, Id, Instant
 from mercato_contract.wire import as_json

@@ -23,7 +23,7 @@ from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.problems import OrderError
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
-from mercato_contract.wire import parse_instant, rfc3339
+from mercato_contract.wire import instant_fault, parse_instant, rfc3339
 
 Mode = Literal["off", "notable", "all"]
 
@@ -151,7 +151,7 @@ async def list_own_requests(db: Database, caller: Caller, query: RefusedRequestQ
     """Return a page of the caller's refused requests. Raises ValidationFailed."""
     since = None if query.since is None else parse_instant(query.since)
     if query.since is not None and since is None:
-        raise ValidationFailed.at(None, "since must be an RFC 3339 instant, like 2026-01-31T18:30:00Z.")
+        raise ValidationFailed.at(None, instant_fault("since"))
     wanted = Filter(caller=caller, error_code=query.error_code, since=since, store_id=query.store_id)
     async with db.read() as tx:
         rows = await queries.list_refused(tx, wanted, before=read_cursor(query.cursor), limit=query.limit + 1)

@@ -55,7 +55,7 @@ class Permission(Enum):
     """To add passkeys of one's own, and to end sessions."""
 
     CHANGE_ORDERS = auto()
-    """To cancel orders, and to send webhooks again."""
+    """To cancel and adjust orders, and to send webhooks again."""
 
     CHANGE_STORES = auto()
     """To pause stores, and to sell items out."""

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.building.packed import CODINGS, decompress
-from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.model import (
+    CatalogSetNotFound,
     CompiledCatalog,
     CompiledGroup,
     CompiledItem,

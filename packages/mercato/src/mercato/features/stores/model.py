@@ -1,4 +1,4 @@
-"""Onboardings and stores as they are stored, and what changes of them."""
+"""Onboardings and stores as they are stored, what changes of them, and what is refused."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,6 +8,9 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.runs import Run
+from mercato.platform.errors import Problem
+from mercato.platform.texts import shown
+from mercato_contract import problems
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.money import to_text
 from mercato_contract.stores import (
@@ -158,3 +161,55 @@ class StoreChange(Struct, frozen=True, kw_only=True):
     def members(self) -> list[str]:
         """The names of what changes."""
         return [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
+
+
+# --- refusals ------------------------------------------------------------------------------------------
+
+
+class StoreNotFound(Problem):
+    kind = problems.STORE_NOT_FOUND
+
+    def __init__(self, store_id: object) -> None:
+        super().__init__(f"This account has no store {shown(store_id)}. Check the storeId.")
+
+
+class OnboardingNotFound(Problem):
+    kind = problems.ONBOARDING_NOT_FOUND
+
+    def __init__(self, onboarding_id: object) -> None:
+        super().__init__(f"This account has no onboarding {shown(onboarding_id)}, or it was cancelled.")
+
+
+class OnboardingNotReady(Problem):
+    kind = problems.ONBOARDING_NOT_READY
+
+    def __init__(self, state: str) -> None:
+        super().__init__(
+            f"The onboarding is {state}. It can be activated once its status is ready_to_activate."
+        )
+
+
+class OnboardingActive(Problem):
+    kind = problems.ONBOARDING_ACTIVE
+
+    def __init__(self) -> None:
+        super().__init__("The store is live. Pause it with Set Store Status instead.")
+
+
+class OnboardingNotFailed(Problem):
+    kind = problems.ONBOARDING_NOT_FAILED
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"The onboarding is {state}. Only one that is catalog_failed can be retried.")
+
+
+class StoreAlreadyRegistered(Problem):
+    kind = problems.STORE_ALREADY_REGISTERED
+
+    def __init__(self, onboarding_id: UUID, partner_store_id: str, *, location: str) -> None:
+        super().__init__(
+            f"partnerStoreId {partner_store_id!r} has an onboarding that is in progress or active. "
+            "Read it at Location, or cancel it first.",
+            location=location,
+            extensions={"onboardingId": str(onboarding_id)},
+        )

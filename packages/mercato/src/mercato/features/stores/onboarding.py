@@ -18,14 +18,18 @@ from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, places, queries, views
 from mercato.features.stores.cache import publish_change
-from mercato.features.stores.errors import (
+from mercato.features.stores.model import (
+    Onboarding,
     OnboardingActive,
+    OnboardingChange,
     OnboardingNotFailed,
     OnboardingNotFound,
     OnboardingNotReady,
     StoreAlreadyRegistered,
+    StoreRow,
+    first_error,
+    state_of,
 )
-from mercato.features.stores.model import Onboarding, OnboardingChange, StoreRow, first_error, state_of
 from mercato.features.stores.rules import address_of, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import errors, processes

@@ -10,12 +10,12 @@ from sqlalchemy import Row, and_, func, or_, select
 
 from mercato.features.catalogs.tables import catalog_owners as owners
 from mercato.features.partners.tables import partners
-from mercato.features.stores.errors import StoreNotFound
+from mercato.features.stores.model import StoreNotFound
 from mercato.features.stores.service import set_status
 from mercato.features.stores.tables import sold_out_items, stores
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.prefixes import get_id
+from mercato.platform.db.search import get_id
 from mercato.platform.outbound.guard import origin_of
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 

@@ -31,7 +31,7 @@ from mercato_contract.stores import (
     timezone_fault,
     webhook_token_fault,
 )
-from mercato_contract.wire import Wire, parse_instant, parse_uuid
+from mercato_contract.wire import Wire, instant_fault, parse_instant, parse_uuid
 
 NULL: Final = Raw(b"null")
 
@@ -200,7 +200,7 @@ def status_change_of(request: StoreStatusUpdate, now: datetime) -> StoreChange:
         message = f"pauseReason may have at most {REASON_LENGTH} characters, and no NUL."
         faults.append(FieldFault("/pauseReason", message, form=False))
     if isinstance(resume, str) and (at is None or at <= now):
-        message = "resumeAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        message = instant_fault("resumeAt")
         if at is not None:
             message = "resumeAt must be in the future. Leave it out to pause until further notice."
         faults.append(FieldFault("/resumeAt", message, form=False))
@@ -259,5 +259,5 @@ def _until_fault(entry: ItemAvailabilityEntry, until: datetime | None, now: date
     if entry.until is None or entry.available:
         return None
     if until is None:
-        return "until must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        return instant_fault("until")
     return None if until > now else "until must be in the future."

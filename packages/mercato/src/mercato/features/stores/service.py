@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct, field, structs
 
 from mercato.features.catalogs import ingest, uploads
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.errors import CatalogIngestNotFound
 from mercato.features.catalogs.ingest import NewRun
+from mercato.features.catalogs.model import CatalogIngestNotFound
 from mercato.features.catalogs.periods import list_periods
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import OPEN, Owner, Period, Run, activation_fault
@@ -22,8 +22,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, places, queries, rules, views
 from mercato.features.stores.cache import StoreCache, invalidate, publish_change
 from mercato.features.stores.catalogs import IdMappings
-from mercato.features.stores.errors import StoreNotFound
-from mercato.features.stores.model import StoreRow
+from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.rules import address_of
 from mercato.features.stores.views import status_of, store_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below

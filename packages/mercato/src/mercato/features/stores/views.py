@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.words import WEEK, merge_windows
-from mercato.features.discovery.hours import Change, edges_of, next_change
+from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.platform.clock import zone
 from mercato.platform.geo.gazetteer import AddressParts, locate
@@ -208,7 +208,7 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
     )
 
 
-def _next_change(row: StoreRow, spans: Windows, at: datetime) -> Change:
+def _next_change(row: StoreRow, spans: Windows, at: datetime) -> HoursChange:
     since = row.resume_at if row.paused_at(at) else at
     return next_change(at, row.timezone, edges_of(spans), since=since)
 

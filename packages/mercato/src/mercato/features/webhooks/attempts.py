@@ -1,4 +1,4 @@
-"""The SQL of attempts: their jobs, the due deliveries, and the results."""
+"""The SQL of sending: new deliveries, the jobs of their attempts, what is due, and the results."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import (
     ARRAY,
     Executable,
@@ -36,6 +37,7 @@ from mercato.platform.db.statements import prepared, prepared_insert, prepared_u
 from mercato.platform.db.types import Dialect, Id, Instant
 from mercato.platform.jobs import enqueue
 from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.wire import redacted
 
 ENDPOINT_OF_DELIVERY: Final = and_(
     endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
@@ -81,6 +83,52 @@ async def enqueue_attempt(
         group=job.partner_id.hex,
     )
     return None if enqueued is None else Due(enqueued.run_at, enqueued.id)
+
+
+# --- new deliveries -----------------------------------------------------------------------------------
+
+_INSERT_DELIVERY: Final = prepared_insert(deliveries)
+
+
+@redacted("body", "payment")
+class NewDelivery(Struct, frozen=True, kw_only=True):
+    """A delivery to be inserted. `body` is compressed, `payment` sealed."""
+
+    id: UUID
+    partner_id: UUID
+    surface: Surface
+    store_id: UUID | None = None
+    order_id: UUID | None = None
+    type: str
+    webhook_id: UUID
+    url: str
+    body: bytes
+    traceparent: str
+    partition: int
+    status: DeliveryStatus
+    created_at: datetime
+    updated_at: datetime
+    error: str | None = None
+    next_attempt_at: datetime | None = None
+    due_at: datetime | None = None
+    job_id: int | None = None
+    attempts: int = 0
+    round: int = 0
+    attempts_before_round: int = 0
+    faults: int = 0
+    give_up_at: datetime | None = None
+    payment: bytes | None = None
+    endpoint_id: UUID | None = None
+
+
+def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
+    """Insert a delivery before the transaction commits."""
+    tx.defer(_INSERT_DELIVERY, asdict(delivery))
+
+
+async def insert_deliveries(tx: Write, new: Sequence[NewDelivery]) -> None:
+    """Insert deliveries in one statement for all."""
+    await tx.execute(_INSERT_DELIVERY, [asdict(one) for one in new])
 
 
 # --- reading ------------------------------------------------------------------------------------------

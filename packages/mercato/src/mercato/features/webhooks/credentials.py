@@ -1,4 +1,7 @@
-"""A cache of the secrets and tokens of partners' webhooks: invalidated by every change, at most a minute old."""
+"""What signs webhooks: partners' secrets and tokens, cached, and those of a webhook endpoint, sealed in its row.
+
+The cache is invalidated by every change, and at most a minute old.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,9 +9,10 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
-from mercato.features.partners.accounts import get_ending_secrets
+from mercato.features.partners.accounts import endpoint_context, get_ending_secrets
 from mercato.features.partners.credentials import TOPIC
 from mercato.features.partners.vault import Vault
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
@@ -18,7 +22,7 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.outbound.guard import origin_of
-from mercato_contract.wire import redacted
+from mercato_contract.wire import as_json, redacted
 
 MAX_PARTNERS: Final = 10_000
 """Cached partners, under a kilobyte each besides their tokens. The least recently used is dropped."""
@@ -95,3 +99,28 @@ class WebhookCredentials:
         except TimeoutError:
             raise DatabaseUnavailable("webhook credentials could not be read in time") from None
         return _Entry(secrets, tokens)
+
+
+# --- of webhook endpoints ----------------------------------------------------------------------------------
+
+
+@redacted("secrets", "headers")
+class EndpointCredentials(Struct, frozen=True):
+    """The secrets that sign, newest first, each with the Unix seconds at which it ends; and the partner's headers."""
+
+    secrets: tuple[tuple[str, int | None], ...]
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def secrets_at(self, now: datetime) -> tuple[str, ...]:
+        """Return the secrets that sign now: one, or two during a rotation."""
+        return tuple(text for text, end in self.secrets if end is None or end > now.timestamp())
+
+
+def open_credentials(vault: Vault, endpoint_id: UUID, sealed: bytes) -> EndpointCredentials:
+    """Return an endpoint's credentials. Raises VaultError."""
+    text = vault.open(sealed, context=endpoint_context(endpoint_id))
+    return msgspec.json.decode(text, type=EndpointCredentials)
+
+
+def seal_credentials(vault: Vault, endpoint_id: UUID, credentials: EndpointCredentials) -> bytes:
+    return vault.seal(as_json(credentials).decode(), context=endpoint_context(endpoint_id))

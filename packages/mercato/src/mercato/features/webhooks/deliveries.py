@@ -2,26 +2,30 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
-from sqlalchemy import Row
 
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt, insert_attempts, insert_next_attempts
-from mercato.features.webhooks.errors import DeliveryNotFound
-from mercato.features.webhooks.model import CallResult, DeliverJob, StoreCall, partition_of
+from mercato.features.webhooks.attempts import (
+    NewDelivery,
+    enqueue_attempt,
+    insert_attempts,
+    insert_delivery,
+    insert_next_attempts,
+)
+from mercato.features.webhooks.model import CallResult, DeliverJob, DeliveryNotFound, StoreCall, partition_of
 from mercato.features.webhooks.partner_endpoints import find_address
-from mercato.features.webhooks.queries import DeliveryFilter, NewDelivery
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import (
@@ -94,7 +98,7 @@ async def record_store_call(tx: Write, record: CallRecord) -> None:
         give_up_at=record.give_up_at,
         payment=record.payment,
     )
-    queries.insert_delivery(tx, delivery)
+    insert_delivery(tx, delivery)
     insert_attempts(tx, record.id, attempts)
 
 
@@ -147,10 +151,8 @@ async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery)
         endpoint_id=query.endpoint_id,
         before=read_cursor(query.cursor),
     )
-    rows = await queries.list_rows(tx, criteria, limit=query.limit + 1)
-    page, next_cursor = page_of(rows, query.limit, lambda row: row.id)
-    deliveries = [_delivery(row) for row in page]
-    return WebhookDeliveryPage(deliveries=deliveries, next_cursor=next_cursor)
+    page, next_cursor = await queries.search(tx, criteria, limit=query.limit)
+    return WebhookDeliveryPage(deliveries=[_delivery(row) for row in page], next_cursor=next_cursor)
 
 
 async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDeliveryDetail:
@@ -158,7 +160,7 @@ async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDe
     return await detail_of(tx, await _get_row(tx, caller, delivery_id))
 
 
-async def detail_of(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
+async def detail_of(tx: Read, row: DeliveryRow) -> WebhookDeliveryDetail:
     """Return a row with its body and attempts."""
     return WebhookDeliveryDetail(
         **asdict(_delivery(row)),
@@ -190,12 +192,16 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     return await get_delivery(tx, caller, delivery_id)
 
 
-async def send_again(tx: Write, row: Row[Any], *, now: datetime) -> None:
+async def send_again(tx: Write, row: DeliveryRow, *, now: datetime) -> None:
     """Begin a new round of a delivery, and enable its endpoint. Raises Conflict."""
     if row.type in STORE_CALLS:
         raise errors.Conflict(STORE_CALLS[row.type])
     url = row.url if row.endpoint_id is None else await find_address(tx, row.endpoint_id)
-    is_due = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
+    is_due = (
+        row.status == DeliveryStatus.PENDING
+        and row.next_attempt_at is not None
+        and row.next_attempt_at <= now
+    )
     job = DeliverJob(partner_id=row.partner_id, url=url, partition=row.partition)
     round_ = row.round if is_due else row.round + 1
     due = await enqueue_attempt(tx, job, row.id, round=round_, attempts=row.attempts)
@@ -215,14 +221,14 @@ async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> 
     return any(enabled)
 
 
-async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
+async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> DeliveryRow:
     row = await queries.find_row(tx, caller, delivery_id)
     if row is None:
         raise DeliveryNotFound(delivery_id)
     return row
 
 
-def _delivery(row: Row[Any]) -> WebhookDelivery:
+def _delivery(row: DeliveryRow) -> WebhookDelivery:
     return WebhookDelivery(
         **{name: getattr(row, name) for name in _COPIED},
         delivery_id=row.id,

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, delete, func, select, update
+from sqlalchemy import Text, and_, bindparam, case, delete, func, literal_column, select, update
 
+from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks.calls import MIN_CALLS
 from mercato.features.webhooks.tables import deliveries, endpoints
@@ -17,7 +18,7 @@ from mercato_contract.events import STORE_CALLS
 from mercato_contract.webhooks import DeliveryStatus
 
 MAX_STORES: Final = 1000
-"""Failing stores that are listed at most."""
+"""Stores with failed calls that are examined at most."""
 
 _ENDPOINT = (endpoints.c.partner_id == bindparam("where_partner"), endpoints.c.url == bindparam("where_url"))
 _FORGET_FAILURES = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
@@ -150,19 +151,46 @@ async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
 async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore]:
     """Return the stores that circuit breakers stop, as far as the recorded calls since then show it.
 
-    Each process has breakers of its own, in memory; they count the same calls as the delivery log.
+    Each process has breakers of its own, in memory; they count the same calls as the delivery log. Only calls of
+    stores with enough failures are read: those that failed have an index, by partner.
     """
     c = deliveries.c
+    calls = (
+        c.surface == Surface.COMMERCE.value,
+        c.id >= first_id(since),
+        c.type.in_(STORE_CALLS),
+        c.store_id.is_not(None),
+    )
+    # The index is for what the literal says; the list of values makes each partner's rows one range of it.
+    unsuccessful = (
+        c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'", Text),
+        c.status.in_([DeliveryStatus.FAILED.value, DeliveryStatus.PENDING.value]),
+    )
+    suspects = (
+        select(c.partner_id, c.store_id)
+        .select_from(partners)
+        .join(deliveries, c.partner_id == partners.c.id)
+        .where(*calls, *unsuccessful)
+        .group_by(c.partner_id, c.store_id)
+        .having(func.count() * 2 >= MIN_CALLS)
+        .order_by(func.count().desc())
+        .limit(MAX_STORES)
+        .subquery()
+    )
     succeeded = c.status == DeliveryStatus.SUCCEEDED.value
     failed = func.sum(case((succeeded, 0), else_=1))
     answered_at = func.max(case((succeeded, c.created_at)), type_=Instant)
     failed_at = func.max(case((succeeded, None), else_=c.created_at), type_=Instant)
     rows = await tx.all(
         select(c.store_id, func.count().label("calls"), failed.label("failed"), answered_at, failed_at)
-        .where(c.id >= first_id(since), c.type.in_(STORE_CALLS), c.store_id.is_not(None))
+        .select_from(suspects)
+        .join(
+            deliveries,
+            and_(c.partner_id == suspects.c.partner_id, c.store_id == suspects.c.store_id),
+        )
+        .where(*calls)
         .group_by(c.store_id)
         .having(func.count() >= MIN_CALLS, failed * 2 >= func.count())
         .order_by(failed.desc(), c.store_id)
-        .limit(MAX_STORES)
     )
     return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]

@@ -14,7 +14,7 @@ from mercato.features.partners.accounts import get_ending_secrets
 from mercato.features.partners.model import Caller
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import queries
-from mercato.features.webhooks.errors import DeliveryNotFound
+from mercato.features.webhooks.model import DeliveryNotFound
 from mercato.features.webhooks.partner_endpoints import list_ending_secrets
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Read
@@ -28,7 +28,7 @@ from mercato_contract.debugger.explain import (
     explain,
 )
 from mercato_contract.webhooks import ExplainSignatureRequest
-from mercato_contract.wire import parse_instant, parse_uuid
+from mercato_contract.wire import instant_fault, parse_instant, parse_uuid
 
 MAX_TIMES: Final = 20
 """The latest attempts of a delivery whose times are used."""
@@ -75,7 +75,7 @@ def read_webhook(request: ExplainSignatureRequest) -> Webhook:
             ),
             (
                 "/receivedAt",
-                "receivedAt must be an RFC 3339 instant with an offset."
+                instant_fault("receivedAt")
                 if request.received_at is not None and received_at is None
                 else None,
             ),

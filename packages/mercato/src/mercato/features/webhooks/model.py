@@ -1,9 +1,9 @@
-"""Deliveries, calls to stores, their results, and the retry schedule. No I/O."""
+"""Deliveries, calls to stores, their results, the retry schedule, and what a webhook endpoint may be. No I/O."""
 
 import json
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from http import HTTPStatus
@@ -15,7 +15,13 @@ import msgspec
 from msgspec import Struct, field
 
 from mercato.features.partners.model import Surface
-from mercato_contract.webhooks import DeliveryStatus
+from mercato.platform.errors import NotFound, Problem
+from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
+from mercato.platform.texts import shown
+from mercato.platform.wire.checks import refuse, uri_fault
+from mercato_contract import problems
+from mercato_contract.events import EVENTS, NOT_IN_FEEDS, EventType
+from mercato_contract.webhooks import HIDDEN_VALUE, DeliveryStatus, WebhookEndpointRequest
 from mercato_contract.wire import Instant, Wire, as_json, redacted, rfc3339, truncated
 
 KIND: Final = "webhook.deliver"
@@ -283,3 +289,111 @@ def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
 def partition_of(subject: UUID) -> int:
     """Return the partition of a subject's deliveries to an endpoint."""
     return zlib.crc32(subject.bytes) % PARTITIONS
+
+
+# --- what a webhook endpoint may be ----------------------------------------------------------------------
+
+TYPES: Final[Mapping[Surface, frozenset[str]]] = {
+    surface: frozenset(
+        type_
+        for event in EVENTS
+        for type_ in event.types
+        if type_ not in NOT_IN_FEEDS and (event.to == surface.title() or type_ == EventType.ENDPOINT_CHANGED)
+    )
+    for surface in Surface
+}
+"""The types of events that each surface has. Calls to stores go to their webhook URL alone."""
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
+
+_OWN_HEADERS: Final = frozenset(
+    {
+        *("host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect"),
+        *("user-agent", "traceparent", "tracestate", "idempotency-key", "accept-encoding", "cookie", "date"),
+        *("forwarded", "via"),
+    }
+)
+_OWN_PREFIXES: Final = ("content-", "webhook-", "svix-", "proxy-", "x-forwarded-", ":")
+"""Headers that the service or HTTP itself sets, and that a partner's may not replace."""
+
+
+def check_endpoint(surface: Surface, request: WebhookEndpointRequest, *, kept: Mapping[str, str]) -> None:
+    """Raise ValidationFailed with every fault. `kept` are the headers whose values need not be repeated."""
+    known = TYPES[surface]
+    description = request.description
+    faults: list[tuple[str, str | None]] = [
+        ("/url", _url_fault(request.url)),
+        (
+            "/description",
+            "description must be printable text."
+            if description is not None and not description.isprintable()
+            else None,
+        ),
+    ]
+    faults += [
+        (
+            f"/types/{place}",
+            None
+            if type_ in known
+            else f"{shown(type_)} is no event of this surface. It has {', '.join(sorted(known))}.",
+        )
+        for place, type_ in enumerate(request.types or ())
+    ]
+    seen: set[str] = set()
+    for name, value in (request.headers or {}).items():
+        at = "/headers/" + name.replace("~", "~0").replace("/", "~1")
+        faults.append((at, _header_fault(name, value, seen, kept)))
+        seen.add(name.lower())
+    refuse(faults)
+
+
+def _url_fault(url: str) -> str | None:
+    fault = uri_fault(url, "url")
+    if fault is None and "#" in url:
+        # Two endpoints that differ in it alone would be one address, called twice.
+        fault = "url has a fragment (from # on), which is never sent. Leave it out."
+    if fault is None:
+        # The same check that each call makes, but of its addresses, which may change.
+        try:
+            check_url(url, AddressPolicy(allow_private=True), https_only=False)
+        except UrlRefused as refused:
+            return f"url {refused.fault.value}."
+    return fault
+
+
+def _header_fault(name: str, value: str, seen: set[str], kept: Mapping[str, str]) -> str | None:
+    lower = name.lower()
+    if not _TOKEN.fullmatch(name):
+        return f"{shown(name)} isn't the name of a header."
+    if lower in _OWN_HEADERS or lower.startswith(_OWN_PREFIXES):
+        return f"{name} is set by the service or by HTTP itself. Use another header."
+    if lower in seen:
+        return f"{name} is there twice."
+    if value == HIDDEN_VALUE:
+        return None if name in kept else f"{name} has no stored value to keep. Send the value."
+    if not _VALUE.fullmatch(value):
+        return f"The value of {name} must be printable ASCII, without spaces at its ends."
+    return None
+
+
+# --- refusals ------------------------------------------------------------------------------------------
+
+
+class DeliveryNotFound(Problem):
+    kind = problems.DELIVERY_NOT_FOUND
+
+    def __init__(self, delivery_id: object) -> None:
+        super().__init__(f"This account has no webhook delivery {shown(delivery_id)}, or it has expired.")
+
+
+class EndpointNotFound(NotFound):
+    def __init__(self, endpoint_id: object) -> None:
+        super().__init__(f"This account has no webhook endpoint {shown(endpoint_id)} on this surface.")
+
+
+class UnknownStore(NotFound):
+    kind = problems.STORE_NOT_FOUND
+
+    def __init__(self, store_id: object) -> None:
+        super().__init__(f"storeIds names {shown(store_id)}, and there is no such store. Leave it out.")

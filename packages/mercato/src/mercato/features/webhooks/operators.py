@@ -8,21 +8,19 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Select, func, select
 
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.deliveries import detail_of, redeliver
-from mercato.features.webhooks.errors import DeliveryNotFound
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.model import DeliveryNotFound
+from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Conflict
-from mercato.platform.wire.decode import page_of
 from mercato_contract.events import STORE_CALLS
-from mercato_contract.pages import cursor_of
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail
 from mercato_contract.wire import as_json
 
@@ -75,9 +73,6 @@ def _masked(value: Any) -> Any:
 _PAGE: Final = 500
 """Ids that are read at once during a redelivery."""
 
-MAX_SEARCHED: Final = 10_000
-"""Deliveries that one page of a search looks at."""
-
 _IS_REDELIVERABLE: Final = deliveries.c.type.not_in(STORE_CALLS)
 
 
@@ -90,39 +85,22 @@ class DeliveryCount(Struct, frozen=True):
     count: int
 
 
-async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> list[DeliveryRow]:
     """Return at most `limit` deliveries without bodies, newest first, with their partners' names."""
-    return await tx.all(
-        _with_partner().where(*criteria.conditions()).order_by(deliveries.c.id.desc()).limit(limit)
-    )
+    return await queries.list_rows(tx, criteria, limit=limit, listed=_with_partner())
 
 
-async def list_rows_of(tx: Read, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+async def list_rows_of(tx: Read, ids: Sequence[UUID]) -> list[DeliveryRow]:
     """Return the deliveries of these ids without bodies, newest first, with their partners' names."""
     found = _with_partner().where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id.desc())
-    return await tx.all(found) if ids else ()
+    return await queries.list_of(tx, found) if ids else []
 
 
-async def search(tx: Read, criteria: DeliveryFilter, *, limit: int) -> tuple[Sequence[Row[Any]], str | None]:
-    """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
-
-    Where no index leads to them, only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or none, and
-    the next one looks further.
-    """
-    horizon = await _find_horizon(tx, criteria) if criteria.is_sparse else None
-    rows = await list_rows(tx, replace(criteria, not_before=horizon), limit=limit + 1)
-    page, cursor = page_of(rows, limit, lambda row: row.id)
-    return page, cursor_of(horizon) if cursor is None and horizon is not None else cursor
-
-
-async def _find_horizon(tx: Read, criteria: DeliveryFilter) -> UUID | None:
-    """Return the last of the next `MAX_SEARCHED` deliveries of the partner, or of all; None if there are fewer."""
-    scope = DeliveryFilter(partner_id=criteria.partner_id, before=criteria.before)
-    if criteria.partner_id is not None:
-        scope = replace(scope, surface=criteria.surface)
-    ids = select(deliveries.c.id).where(*scope.conditions()).order_by(deliveries.c.id.desc())
-    found: UUID | None = await tx.scalar(ids.offset(MAX_SEARCHED - 1).limit(1))
-    return found
+async def search(
+    tx: Read, criteria: DeliveryFilter, *, limit: int
+) -> tuple[Sequence[DeliveryRow], str | None]:
+    """Return a page like `queries.search`, with the partners' names."""
+    return await queries.search(tx, criteria, limit=limit, listed=_with_partner())
 
 
 async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, limit: int) -> int:
@@ -132,18 +110,18 @@ async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, limit: int) ->
     return count
 
 
-async def find_row(tx: Read, id_: UUID) -> Row[Any] | None:
+async def find_row(tx: Read, id_: UUID) -> DeliveryRow | None:
     """Return the delivery with the id, or else the newest one with the webhook-id, and its body."""
     query = queries.with_body(_with_partner())
-    found = await tx.first(query.where(deliveries.c.id == id_))
+    found = await queries.find_of(tx, query.where(deliveries.c.id == id_))
     if found is not None:
         return found
-    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
+    return await queries.find_of(tx, query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
 
 
 async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
     """Return a delivery of any partner without what operators don't see. Raises DeliveryNotFound."""
-    row = await tx.first(queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
+    row = await queries.find_of(tx, queries.with_body(_with_partner()).where(deliveries.c.id == delivery_id))
     if row is None:
         raise DeliveryNotFound(delivery_id)
     return mask_delivery(await detail_of(tx, row))

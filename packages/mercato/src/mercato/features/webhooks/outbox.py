@@ -1,22 +1,42 @@
-"""The outbox: an event for a partner's feed, and the job that sends it, in the transaction that causes the event."""
+"""The outbox: an event for a partner's feed and the job that sends it, in the transaction that causes the event.
 
+Webhook endpoints get their deliveries when the event gets its position: who causes it doesn't wait for them, however
+many there are.
+"""
+
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final, NamedTuple
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
+from sqlalchemy import BigInteger, and_, bindparam, select, tuple_
 
 from mercato.features.events.log import Event, append
+from mercato.features.events.sequencer import WrittenEvent
+from mercato.features.events.tables import event_positions
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
-from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import Due, enqueue_attempt
+from mercato.features.partners.tables import webhook_endpoints
+from mercato.features.webhooks import endpoints
+from mercato.features.webhooks.attempts import (
+    Due,
+    NewDelivery,
+    enqueue_attempt,
+    insert_deliveries,
+    insert_delivery,
+)
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
+from mercato.features.webhooks.tables import endpoints as failing
+from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
+from mercato.platform.db.statements import prepared
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
-from mercato_contract.events import SUFFIXES, EndpointChangedData, EndpointKind, EventType
+from mercato_contract.events import NOT_IN_FEEDS, SUFFIXES, EndpointChangedData, EndpointKind, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -61,7 +81,7 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
     can be redelivered.
     """
     reasons: dict[tuple[UUID, str], str | None] = {}
-    written: list[queries.NewDelivery] = []
+    written: list[NewDelivery] = []
     for event, to in events:
         url = to.url(event.type)
         if url is None:
@@ -77,12 +97,12 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
         written.append(_delivery(event, to, url, partition, disabled, due, now=now))
     # Read and enqueue before anything is deferred, so that deferred statements stay together.
     for event, to in events:
-        append(tx, _told(event, to, now))
+        append(tx, _event(event, to, now))
     for delivery in written:
-        queries.insert_delivery(tx, delivery)
+        insert_delivery(tx, delivery)
 
 
-def _told(event: NewEvent, to: Recipient, now: datetime) -> Event:
+def _event(event: NewEvent, to: Recipient, now: datetime) -> Event:
     return Event(
         id=event.webhook_id,
         partner_id=to.partner_id,
@@ -105,9 +125,9 @@ def _delivery(
     due: Due | None,
     *,
     now: datetime,
-) -> queries.NewDelivery:
+) -> NewDelivery:
     """Return the delivery of an event, whose body is the event's."""
-    return queries.NewDelivery(
+    return NewDelivery(
         id=event.delivery_id,
         partner_id=to.partner_id,
         surface=to.surface,
@@ -184,3 +204,110 @@ async def change_event_url(
         new_id=new_id,
         trace=tracing.new_trace(),
     )
+
+
+# --- to webhook endpoints ---------------------------------------------------------------------------------
+
+_e, _p = webhook_endpoints.c, event_positions.c
+_ENDPOINTS: Final = prepared(
+    select(_e.partner_id, _e.surface, _e.id, _e.url, _e.types, _e.store_ids, failing.c.disabled_reason)
+    .join(failing, and_(failing.c.partner_id == _e.partner_id, failing.c.url == _e.url), isouter=True)
+    .where(
+        # Nobody else assigns positions meanwhile: these are the ones of this transaction.
+        tuple_(_e.partner_id, _e.surface).in_(
+            select(_p.partner_id, _p.surface).where(_p.position > bindparam("after", type_=BigInteger))
+        ),
+        _e.enabled,
+    )
+    .order_by(_e.id)
+)
+"""The enabled endpoints of all feeds that have got events."""
+
+
+class _Subscriber(NamedTuple):
+    partner_id: UUID
+    surface: str
+    id: UUID
+    url: str
+    types: str | None
+    store_ids: str | None
+    disabled_reason: str | None
+
+
+async def fan_out(tx: Write, written: Sequence[WrittenEvent], after: int, now: datetime) -> int:
+    """Enqueue what these new events send to webhook endpoints, in their order; return how many deliveries.
+
+    `after` is the position before theirs. One job is enqueued for each endpoint and partition, whose run sends all that
+    is due. An endpoint that is disabled after failures gets failed deliveries, so that they can be redelivered.
+    """
+    subscribers: defaultdict[tuple[UUID, str], list[_Subscriber]] = defaultdict(list)
+    for row in await tx.all(_ENDPOINTS, {"after": after}):
+        subscribers[row.partner_id, row.surface].append(_Subscriber(*row))
+    pairs = [
+        (event, event.type, endpoint)
+        for event in written
+        for endpoint in subscribers.get((event.partner_id, event.surface), ())
+        if event.type is not None
+        and _asks_for(endpoint.types, event.type, endpoint.store_ids, event.store_id)
+    ]
+    jobs: dict[tuple[UUID, int], Due | None] = {}
+    deliveries: list[NewDelivery] = []
+    # In the order of the ids, because deliveries of one job are sent in it.
+    for delivery_id, (event, type_, endpoint) in zip(
+        sorted(clock.new_id() for _ in pairs), pairs, strict=True
+    ):
+        partition, due = partition_of(event.order_id or event.event_id), None
+        if endpoint.disabled_reason is None:
+            key = endpoint.id, partition
+            if key not in jobs:
+                job = DeliverJob(partner_id=event.partner_id, url=endpoint.url, partition=partition)
+                jobs[key] = await enqueue_attempt(tx, job, delivery_id)
+            due = jobs[key]
+        deliveries.append(_fanned_out(event, type_, endpoint, delivery_id, partition, due, now=now))
+    if deliveries:
+        await insert_deliveries(tx, deliveries)
+    return len(deliveries)
+
+
+def _fanned_out(
+    event: WrittenEvent,
+    type_: str,
+    endpoint: _Subscriber,
+    delivery_id: UUID,
+    partition: int,
+    due: Due | None,
+    *,
+    now: datetime,
+) -> NewDelivery:
+    """Return the delivery of an event, whose body is the event's."""
+    reason = endpoint.disabled_reason
+    return NewDelivery(
+        id=delivery_id,
+        partner_id=event.partner_id,
+        surface=Surface(event.surface),
+        store_id=event.store_id,
+        order_id=event.order_id,
+        type=type_,
+        webhook_id=event.event_id,
+        url=endpoint.url,
+        body=b"",
+        traceparent=event.traceparent or tracing.new_trace(),
+        partition=partition,
+        created_at=now,
+        updated_at=now,
+        status=DeliveryStatus.PENDING if due is not None else DeliveryStatus.FAILED,
+        error=None if reason is None else endpoints.disabled_error(reason),
+        next_attempt_at=None if due is None else now,
+        due_at=None if due is None else due.at,
+        job_id=None if due is None else due.job_id,
+        endpoint_id=endpoint.id,
+    )
+
+
+def _asks_for(types: str | None, type_: str, store_ids: str | None, store_id: UUID | None) -> bool:
+    """Return whether an endpoint of these columns asks for an event."""
+    if type_ in NOT_IN_FEEDS or (
+        types is not None and type_ not in msgspec.json.decode(types, type=list[str])
+    ):
+        return False
+    return store_ids is None or (store_id is not None and str(store_id) in store_ids)

@@ -3,7 +3,6 @@
 A partner's event URL and its stores' webhook URLs are listed with them, and are changed elsewhere.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,20 +10,26 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from sqlalchemy import ColumnElement, and_, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.compression import compress
-from mercato.features.partners.accounts import endpoint_context
 from mercato.features.partners.model import Caller, Surface, new_signing_secret
 from mercato.features.partners.queries import lock_partner
 from mercato.features.partners.tables import partners, webhook_endpoints, webhook_endpoints_one_for_each_url
 from mercato.features.partners.vault import Vault
-from mercato.features.webhooks import endpoints, queries
-from mercato.features.webhooks.attempts import enqueue_attempt
-from mercato.features.webhooks.errors import EndpointNotFound, UnknownStore
-from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
+from mercato.features.webhooks import endpoints
+from mercato.features.webhooks.attempts import NewDelivery, enqueue_attempt, insert_delivery
+from mercato.features.webhooks.credentials import EndpointCredentials, open_credentials, seal_credentials
+from mercato.features.webhooks.model import (
+    DeliverJob,
+    EndpointNotFound,
+    UnknownStore,
+    check_endpoint,
+    envelope,
+    partition_of,
+)
 from mercato.features.webhooks.tables import endpoints as failing
 from mercato.features.webhooks.tables import stores
 from mercato.platform.clock import MakeId
@@ -32,11 +37,10 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.errors import Conflict
-from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url, origin_of
+from mercato.platform.outbound.guard import origin_of
 from mercato.platform.texts import shown
-from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import page_of, read_cursor
-from mercato_contract.events import EVENTS, NOT_IN_FEEDS, STORE_CALLS, SUFFIXES, EventType, PingData
+from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType, PingData
 from mercato_contract.pages import Page
 from mercato_contract.signing import target
 from mercato_contract.webhooks import (
@@ -49,31 +53,7 @@ from mercato_contract.webhooks import (
     WebhookEndpointRequest,
     WebhookEndpointWithSecret,
 )
-from mercato_contract.wire import as_json, redacted, rfc3339
-
-TYPES: Final[Mapping[Surface, frozenset[str]]] = {
-    surface: frozenset(
-        type_
-        for event in EVENTS
-        for type_ in event.types
-        if type_ not in NOT_IN_FEEDS and (event.to == surface.title() or type_ == EventType.ENDPOINT_CHANGED)
-    )
-    for surface in Surface
-}
-"""The types of events that each surface has. Calls to stores go to their webhook URL alone."""
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
-
-_OWN_HEADERS: Final = frozenset(
-    {
-        *("host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect"),
-        *("user-agent", "traceparent", "tracestate", "idempotency-key", "accept-encoding", "cookie", "date"),
-        *("forwarded", "via"),
-    }
-)
-_OWN_PREFIXES: Final = ("content-", "webhook-", "svix-", "proxy-", "x-forwarded-", ":")
-"""Headers that the service or HTTP itself sets, and that a partner's may not replace."""
+from mercato_contract.wire import as_json, rfc3339
 
 _NOT_HERE: Final[Mapping[WebhookEndpointKind, str]] = {
     WebhookEndpointKind.EVENT_URL: (
@@ -83,28 +63,6 @@ _NOT_HERE: Final[Mapping[WebhookEndpointKind, str]] = {
         "This is a store's webhook URL. Change it with Update Store; its secret is the account's."
     ),
 }
-
-
-@redacted("secrets", "headers")
-class EndpointCredentials(Struct, frozen=True):
-    """The secrets that sign, newest first, each with the Unix seconds at which it ends; and the partner's headers."""
-
-    secrets: tuple[tuple[str, int | None], ...]
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def secrets_at(self, now: datetime) -> tuple[str, ...]:
-        """Return the secrets that sign now: one, or two during a rotation."""
-        return tuple(text for text, end in self.secrets if end is None or end > now.timestamp())
-
-
-def open_credentials(vault: Vault, endpoint_id: UUID, sealed: bytes) -> EndpointCredentials:
-    """Return an endpoint's credentials. Raises VaultError."""
-    text = vault.open(sealed, context=endpoint_context(endpoint_id))
-    return msgspec.json.decode(text, type=EndpointCredentials)
-
-
-def _seal(vault: Vault, endpoint_id: UUID, credentials: EndpointCredentials) -> bytes:
-    return vault.seal(as_json(credentials).decode(), context=endpoint_context(endpoint_id))
 
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -241,7 +199,7 @@ class PartnerEndpoints(Struct, frozen=True):
 
         Raises ValidationFailed, UnknownStore, and Conflict for an eleventh endpoint or a URL that one has.
         """
-        _check(caller, request, kept={})
+        check_endpoint(caller.surface, request, kept={})
         # Two at once would otherwise both find that there is room.
         await lock_partner(tx, caller.partner_id)
         count = await tx.scalar(select(func.count()).select_from(webhook_endpoints).where(*_own(caller)))
@@ -260,7 +218,7 @@ class PartnerEndpoints(Struct, frozen=True):
                     id=endpoint_id,
                     partner_id=caller.partner_id,
                     surface=caller.surface,
-                    credentials=_seal(self.vault, endpoint_id, made),
+                    credentials=seal_credentials(self.vault, endpoint_id, made),
                     created_at=now,
                     updated_at=now,
                     **_columns(request),
@@ -281,7 +239,7 @@ class PartnerEndpoints(Struct, frozen=True):
         row = await self._lock(tx, caller, endpoint_id)
         before = open_credentials(self.vault, endpoint_id, row.credentials)
         kept = before.headers if origin_of(row.url) == origin_of(request.url) else {}
-        _check(caller, request, kept=kept)
+        check_endpoint(caller.surface, request, kept=kept)
         if request.url != row.url:
             await _refuse_event_url(tx, caller, request.url)
         await check_stores(tx, caller, request.store_ids)
@@ -291,7 +249,7 @@ class PartnerEndpoints(Struct, frozen=True):
                 update(webhook_endpoints)
                 .where(_e.id == endpoint_id)
                 .values(
-                    credentials=_seal(self.vault, endpoint_id, after),
+                    credentials=seal_credentials(self.vault, endpoint_id, after),
                     updated_at=self.now(),
                     **_columns(request),
                 )
@@ -339,7 +297,9 @@ class PartnerEndpoints(Struct, frozen=True):
             update(webhook_endpoints)
             .where(_e.id == endpoint_id)
             .values(
-                credentials=_seal(self.vault, endpoint_id, EndpointCredentials(secrets, before.headers)),
+                credentials=seal_credentials(
+                    self.vault, endpoint_id, EndpointCredentials(secrets, before.headers)
+                ),
                 updated_at=now,
             )
         )
@@ -359,9 +319,9 @@ class PartnerEndpoints(Struct, frozen=True):
         due = await enqueue_attempt(tx, job, delivery_id)
         assert due is not None, "the id is new"
         body = envelope(EventType.PING, occurred_at=now, data=PingData(endpoint_id=endpoint_id))
-        queries.insert_delivery(
+        insert_delivery(
             tx,
-            queries.NewDelivery(
+            NewDelivery(
                 id=delivery_id,
                 partner_id=caller.partner_id,
                 surface=caller.surface,
@@ -421,65 +381,6 @@ def _headers(request: WebhookEndpointRequest, kept: Mapping[str, str]) -> dict[s
     if request.headers is None:
         return dict(kept)
     return {name: kept[name] if value == HIDDEN_VALUE else value for name, value in request.headers.items()}
-
-
-# --- checks -------------------------------------------------------------------------------------------
-
-
-def _check(caller: Caller, request: WebhookEndpointRequest, *, kept: Mapping[str, str]) -> None:
-    """Raise ValidationFailed with every fault. `kept` are the headers whose values need not be repeated."""
-    known = TYPES[caller.surface]
-    description = request.description
-    faults: list[tuple[str, str | None]] = [
-        ("/url", _url_fault(request.url)),
-        (
-            "/description",
-            "description must be printable text."
-            if description is not None and not description.isprintable()
-            else None,
-        ),
-    ]
-    faults += [
-        (
-            f"/types/{place}",
-            None
-            if type_ in known
-            else f"{shown(type_)} is no event of this surface. It has {', '.join(sorted(known))}.",
-        )
-        for place, type_ in enumerate(request.types or ())
-    ]
-    seen: set[str] = set()
-    for name, value in (request.headers or {}).items():
-        at = "/headers/" + name.replace("~", "~0").replace("/", "~1")
-        faults.append((at, _header_fault(name, value, seen, kept)))
-        seen.add(name.lower())
-    refuse(faults)
-
-
-def _url_fault(url: str) -> str | None:
-    fault = uri_fault(url, "url")
-    if fault is None:
-        # The same check that each call makes, but of its addresses, which may change.
-        try:
-            check_url(url, AddressPolicy(allow_private=True), https_only=False)
-        except UrlRefused as refused:
-            return f"url {refused.fault.value}."
-    return fault
-
-
-def _header_fault(name: str, value: str, seen: set[str], kept: Mapping[str, str]) -> str | None:
-    lower = name.lower()
-    if not _TOKEN.fullmatch(name):
-        return f"{shown(name)} isn't the name of a header."
-    if lower in _OWN_HEADERS or lower.startswith(_OWN_PREFIXES):
-        return f"{name} is set by the service or by HTTP itself. Use another header."
-    if lower in seen:
-        return f"{name} is there twice."
-    if value == HIDDEN_VALUE:
-        return None if name in kept else f"{name} has no stored value to keep. Send the value."
-    if not _VALUE.fullmatch(value):
-        return f"The value of {name} must be printable ASCII, without spaces at its ends."
-    return None
 
 
 async def check_stores(tx: Read, caller: Caller, store_ids: Sequence[UUID] | None) -> None:
@@ -543,10 +444,3 @@ async def list_ending_secrets(
         for text, end in open_credentials(vault, row.id, row.credentials).secrets
         if end is None or end > now.timestamp()
     ]
-
-
-def asks_for(types: str | None, type_: str, store_ids: str | None, store_id: UUID | None) -> bool:
-    """Return whether an endpoint of these columns asks for an event."""
-    if type_ in NOT_IN_FEEDS or (types is not None and type_ not in (_list(types) or ())):
-        return False
-    return store_ids is None or (store_id is not None and str(store_id) in store_ids)

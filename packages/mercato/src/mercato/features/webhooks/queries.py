@@ -1,20 +1,20 @@
-"""The SQL of the delivery log; that of the sender is in `attempts`."""
+"""The SQL of the delivery log, its retention included; that of the sender is in `attempts`."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
-    Row,
     Select,
     Text,
     Update,
     bindparam,
+    delete,
     exists,
     literal,
     literal_column,
@@ -27,6 +27,7 @@ from sqlalchemy import (
 from mercato.features.compression import decompress
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks.attempts import (
     BASE,
     BODY,
@@ -35,12 +36,20 @@ from mercato.features.webhooks.attempts import (
     ORDER_OF_DELIVERY,
     Due,
 )
-from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
+from mercato.features.webhooks.tables import (
+    answered_validations,
+    deliveries,
+    delivery_attempts,
+    endpoints,
+    orders,
+)
 from mercato.platform.clock import first_id
-from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import prepared, prepared_insert
+from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.wire.decode import page_of
+from mercato_contract.events import EventType
+from mercato_contract.pages import cursor_of
 from mercato_contract.webhooks import DeliveryStatus
-from mercato_contract.wire import redacted
 
 
 class DeliveryFilter(Struct, frozen=True, kw_only=True):
@@ -70,8 +79,10 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
             return False
         searched = (self.type, self.types, self.http_status, self.endpoint_id)
         by_partner = (self.surface, self.status, self.store_id) if self.partner_id is None else ()
+        # Nearly all have succeeded, and no index has both the store and the status.
+        by_status = self.status is not None and self.store_id is not None
         all_but_few = self.status is DeliveryStatus.SUCCEEDED
-        return all_but_few or any(value is not None for value in (*searched, *by_partner))
+        return all_but_few or by_status or any(value is not None for value in (*searched, *by_partner))
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
@@ -95,54 +106,12 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
         return found
 
 
-_INSERT_DELIVERY = prepared_insert(deliveries)
 _OF_ORDER = prepared(
     select(deliveries.c.id)
     .where(deliveries.c.order_id == bindparam("where_order"), deliveries.c.type == bindparam("where_type"))
     .order_by(deliveries.c.id)
     .limit(literal_column("1"))
 )
-
-
-@redacted("body", "payment")
-class NewDelivery(Struct, frozen=True, kw_only=True):
-    """A delivery to be inserted. `body` is compressed, `payment` sealed."""
-
-    id: UUID
-    partner_id: UUID
-    surface: Surface
-    store_id: UUID | None = None
-    order_id: UUID | None = None
-    type: str
-    webhook_id: UUID
-    url: str
-    body: bytes
-    traceparent: str
-    partition: int
-    status: DeliveryStatus
-    created_at: datetime
-    updated_at: datetime
-    error: str | None = None
-    next_attempt_at: datetime | None = None
-    due_at: datetime | None = None
-    job_id: int | None = None
-    attempts: int = 0
-    round: int = 0
-    attempts_before_round: int = 0
-    faults: int = 0
-    give_up_at: datetime | None = None
-    payment: bytes | None = None
-    endpoint_id: UUID | None = None
-
-
-def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
-    """Insert a delivery before the transaction commits."""
-    tx.defer(_INSERT_DELIVERY, asdict(delivery))
-
-
-async def insert_deliveries(tx: Write, new: Sequence[NewDelivery]) -> None:
-    """Insert deliveries in one statement for all."""
-    await tx.execute(_INSERT_DELIVERY, [asdict(one) for one in new])
 
 
 # --- calls to stores ------------------------------------------------------------------------------
@@ -192,14 +161,71 @@ async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
 # --- for the partner ------------------------------------------------------------------------------------
 
 
+MAX_SEARCHED: Final = 10_000
+"""Deliveries that one page of a search looks at."""
+
 _UUID_VERSION = 7
 """UUIDs of this version begin with their time."""
 
 _SLACK_MS = 1_000
 """Milliseconds by which a delivery's id may be older than its webhook-id: both are made in one request."""
 
-_MAX_SEARCHED = 1_000
+_MAX_SINCE = 1_000
 _MAX_COPIES = 5
+
+
+class DeliveryRow(NamedTuple):
+    """A delivery of the log. `partner` is the partner's name, and `body` and `base` its bytes, where they are read."""
+
+    id: UUID
+    partner_id: UUID
+    surface: str
+    store_id: UUID | None
+    order_id: UUID | None
+    type: str
+    webhook_id: UUID
+    url: str
+    traceparent: str
+    partition: int
+    status: str
+    error: str | None
+    attempts: int
+    round: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    endpoint_id: UUID | None
+    disabled_reason: str | None
+    partner: str | None = None
+    body: bytes | None = None
+    base: bytes | None = None
+
+
+class AttemptRow(NamedTuple):
+    """One attempt of a delivery. `status` is the reply's; `error` is None if it succeeded."""
+
+    number: int
+    at: datetime
+    status: int | None
+    ms: int
+    error: str | None
+    reply: str | None
+
+
+_LISTED: Final = tuple(
+    deliveries.c[name] for name in DeliveryRow._fields if name in deliveries.c and name != "body"
+)
+
+
+async def list_of(tx: Read, statement: Select[Any]) -> list[DeliveryRow]:
+    """Return the deliveries that a statement of `without_bodies` or `with_body` finds."""
+    return [DeliveryRow(**row._asdict()) for row in await tx.all(statement)]
+
+
+async def find_of(tx: Read, statement: Select[Any]) -> DeliveryRow | None:
+    """Return the first delivery that such a statement finds."""
+    row = await tx.first(statement)
+    return None if row is None else DeliveryRow(**row._asdict())
 
 
 def with_body(query: Select[Any]) -> Select[Any]:
@@ -211,17 +237,16 @@ def with_body(query: Select[Any]) -> Select[Any]:
     )
 
 
-def body_of(row: Row[Any]) -> bytes:
-    """Return the bytes of a delivery that are signed and sent."""
+def body_of(row: DeliveryRow) -> bytes:
+    """Return the bytes of a delivery that are signed and sent, if they were read with it."""
+    assert row.body is not None
     return decompress(row.body, base=row.base)
 
 
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
     """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
-    listed = [column for column in deliveries.c if column.name not in {"body", "payment"}]
-    return select(*listed, endpoints.c.disabled_reason, *columns).join(
-        endpoints, ENDPOINT_OF_DELIVERY, isouter=True
-    )
+    listed = select(*_LISTED, endpoints.c.disabled_reason, *columns)
+    return listed.join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
 
 
 def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:
@@ -235,7 +260,7 @@ def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: in
         select(deliveries.c.id, deliveries.c.webhook_id)
         .where(*conditions, deliveries.c.id >= since, literal(webhook_id.version == _UUID_VERSION))
         .order_by(deliveries.c.id)
-        .limit(_MAX_SEARCHED)
+        .limit(_MAX_SINCE)
         .subquery()
     )
     found = select(searched.c.id).where(searched.c.webhook_id == webhook_id)
@@ -246,44 +271,69 @@ def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface
 
 
-async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
-    """Return at most `limit` deliveries without bodies, newest first."""
-    statement = without_bodies().where(*criteria.conditions())
-    return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(limit))
+async def list_rows(
+    tx: Read, criteria: DeliveryFilter, *, limit: int, listed: Select[Any] | None = None
+) -> list[DeliveryRow]:
+    """Return at most `limit` deliveries without bodies, newest first. `listed` selects more columns."""
+    found = (without_bodies() if listed is None else listed).where(*criteria.conditions())
+    return await list_of(tx, found.order_by(deliveries.c.id.desc()).limit(limit))
 
 
-async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
+async def search(
+    tx: Read, criteria: DeliveryFilter, *, limit: int, listed: Select[Any] | None = None
+) -> tuple[Sequence[DeliveryRow], str | None]:
+    """Return a page of `limit` deliveries, newest first, and the cursor of the next one.
+
+    Where no index leads to them, only the next `MAX_SEARCHED` are looked at: a page can then have fewer, or none, and
+    the next one looks further.
+    """
+    horizon = await _find_horizon(tx, criteria) if criteria.is_sparse else None
+    rows = await list_rows(tx, replace(criteria, not_before=horizon), limit=limit + 1, listed=listed)
+    page, cursor = page_of(rows, limit, lambda row: row.id)
+    return page, cursor_of(horizon) if cursor is None and horizon is not None else cursor
+
+
+async def _find_horizon(tx: Read, criteria: DeliveryFilter) -> UUID | None:
+    """Return the last of the next `MAX_SEARCHED` deliveries of the partner, or of all; None if there are fewer."""
+    scope = DeliveryFilter(partner_id=criteria.partner_id, before=criteria.before)
+    if criteria.partner_id is not None:
+        scope = replace(scope, surface=criteria.surface)
+    ids = select(deliveries.c.id).where(*scope.conditions()).order_by(deliveries.c.id.desc())
+    found: UUID | None = await tx.scalar(ids.offset(MAX_SEARCHED - 1).limit(1))
+    return found
+
+
+async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> DeliveryRow | None:
     """Return the caller's delivery with its body."""
     return await find_row_of(tx, caller.partner_id, caller.surface, delivery_id)
 
 
-async def find_row_of(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> Row[Any] | None:
+async def find_row_of(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> DeliveryRow | None:
     """Return a partner's delivery with its body."""
     c = deliveries.c
     own = c.id == delivery_id, c.partner_id == partner_id, c.surface == surface
-    return await tx.first(with_body(without_bodies().where(*own)))
+    return await find_of(tx, with_body(without_bodies().where(*own)))
 
 
-async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
+async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> list[DeliveryRow]:
     """Return the caller's newest deliveries with the webhook-id and their bodies: `_MAX_COPIES` at most."""
     ids = ids_of_webhook(webhook_id, *_own(caller), limit=_MAX_COPIES)
-    return await tx.all(
-        with_body(without_bodies().where(*_own(caller)))
-        .where(deliveries.c.id.in_(ids))
-        .order_by(deliveries.c.id.desc())
-    )
+    found = with_body(without_bodies().where(*_own(caller), deliveries.c.id.in_(ids)))
+    return await list_of(tx, found.order_by(deliveries.c.id.desc()))
 
 
-async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
+async def list_attempts(tx: Read, delivery_id: UUID) -> list[AttemptRow]:
     """Return all attempts, oldest first. Unbounded, but each redelivery adds only a few."""
-    return await tx.all(
-        select(delivery_attempts)
-        .where(delivery_attempts.c.delivery_id == delivery_id)
-        .order_by(delivery_attempts.c.number)
+    its = delivery_attempts.c
+    rows = await tx.all(
+        select(*(its[name] for name in AttemptRow._fields))
+        .where(its.delivery_id == delivery_id)
+        .order_by(its.number)
     )
+    return [AttemptRow(*row) for row in rows]
 
 
-async def start_next_round(tx: Write, row: Row[Any], due: Due, *, url: str, now: datetime) -> bool:
+async def start_next_round(tx: Write, row: DeliveryRow, due: Due, *, url: str, now: datetime) -> bool:
     """Make the delivery due at the URL and restart its schedule. Return False if it has changed since it was read.
 
     From now on it has a body of its own: it may be kept for longer than its event.
@@ -348,3 +398,92 @@ async def list_attempts_of_order(tx: Read, order_id: UUID, *, limit: int) -> lis
         .limit(limit)
     )
     return [OrderAttempt(row[0], Surface(row[1]), *row[2:]) for row in rows]
+
+
+# --- deletion ---------------------------------------------------------------------------------------------
+
+
+_MAX_IDS: Final = 10_000
+"""Ids in one statement: databases take about 32,000, and an order may have any number of updates."""
+
+
+async def prune_deliveries(tx: Write, *, before: datetime, limit: int = 500) -> int:
+    """Delete at most `limit` deliveries that ended before then, with their attempts. Return how many."""
+    old = await tx.all(
+        select(deliveries.c.id)
+        .where(
+            # Ids begin with their time: the primary key finds the rows that are old enough.
+            deliveries.c.id < first_id(before),
+            deliveries.c.updated_at < before,
+            deliveries.c.status != DeliveryStatus.PENDING,
+        )
+        .limit(limit)
+        # Locked, so that none is sent again between this query and the deletion.
+        .with_for_update(skip_locked=True)
+    )
+    await _delete(tx, deliveries.c.id.in_([row.id for row in old]))
+    return len(old)
+
+
+async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
+    """Delete all deliveries about the orders, sent or not: their customers must be forgotten.
+
+    The call that places an order stays until its store has answered: the store must get the order, or its end.
+    """
+    await _delete(tx, deliveries.c.order_id.in_(order_ids) & deliveries.c.give_up_at.is_(None))
+
+
+async def delete_store_call(tx: Write, delivery_id: UUID) -> None:
+    """Delete the record of a call that has ended, and whose customer was erased meanwhile."""
+    await _delete(tx, deliveries.c.id == delivery_id)
+
+
+async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
+    """Delete at most `limit` deliveries to the partner, and all its endpoints. Return how many deliveries."""
+    await tx.execute(delete(endpoints).where(endpoints.c.partner_id == partner_id))
+    await tx.execute(delete(webhook_endpoints).where(webhook_endpoints.c.partner_id == partner_id))
+    found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(limit))
+    await _delete(tx, deliveries.c.id.in_([row.id for row in found]))
+    return len(found)
+
+
+async def prune_validations(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` recorded validations from before then, which name customers. Return how many."""
+    rows = await _list_validations(tx, deliveries.c.id < first_id(before), limit=limit)
+    await delete_validations(tx, [row.id for row in rows])
+    return len(rows)
+
+
+async def list_validations(tx: Read, *, after: UUID | None, limit: int) -> list[tuple[UUID, bytes]]:
+    """Return id and body of the recorded validations, by id: they have no order to be found by."""
+    rest = () if after is None else (deliveries.c.id > after,)
+    return [(row.id, decompress(row.body)) for row in await _list_validations(tx, *rest, limit=limit)]
+
+
+async def _list_validations(tx: Read, *which: ColumnElement[bool], limit: int) -> list[AnyRow]:
+    columns = select(deliveries.c.id, deliveries.c.body).where(*which)
+    failed = columns.where(
+        # The condition of the partial index that finds them.
+        deliveries.c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
+        deliveries.c.type == EventType.ORDER_VALIDATE,
+    )
+    answered = columns.join(answered_validations, answered_validations.c.delivery_id == deliveries.c.id)
+    found: list[AnyRow] = []
+    for query in (failed, answered):
+        found += await tx.all(query.order_by(deliveries.c.id).limit(limit))
+    return sorted(found, key=lambda row: row.id)[:limit]
+
+
+async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:
+    """Delete recorded validations: their customers must be forgotten."""
+    await _delete(tx, deliveries.c.id.in_(ids))
+
+
+async def _delete(tx: Write, which: ColumnElement[bool]) -> None:
+    # Deliveries first: a sender that records an attempt locks its delivery. This waits for it, or it finds none.
+    rows = (await tx.execute(delete(deliveries).where(which).returning(deliveries.c.id))).all()
+    deleted = [row.id for row in rows]
+    for first in range(0, len(deleted), _MAX_IDS):
+        batch = deleted[first : first + _MAX_IDS]
+        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(batch)))
+        await tx.execute(delete(answered_validations).where(answered_validations.c.delivery_id.in_(batch)))

@@ -13,7 +13,8 @@ from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.deliveries import send_again
-from mercato.features.webhooks.partner_endpoints import TYPES, check_stores, get_endpoint
+from mercato.features.webhooks.model import TYPES
+from mercato.features.webhooks.partner_endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.queries import find_row_of
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock, first_id
@@ -32,7 +33,7 @@ from mercato_contract.webhooks import (
     RedeliverRequest,
     WebhookEndpointKind,
 )
-from mercato_contract.wire import Wire, parse_instant
+from mercato_contract.wire import Wire, instant_fault, parse_instant
 
 KIND: Final = "webhook.redeliver"
 
@@ -200,11 +201,11 @@ class Redeliveries(Struct, frozen=True):
 
 def _since_fault(since: datetime | None, now: datetime) -> str | None:
     if since is None:
-        return "since must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        return instant_fault("since")
     return "since is in the future: nothing was delivered since then." if since > now else None
 
 
 def _until_fault(since: datetime | None, until: datetime | None) -> str | None:
     if until is None:
-        return "until must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        return instant_fault("until")
     return "until must be later than since." if since is not None and until <= since else None

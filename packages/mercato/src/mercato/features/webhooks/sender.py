@@ -2,10 +2,12 @@
 
 import asyncio
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
+from uuid import UUID
 
 import structlog
 from msgspec import Struct
@@ -18,7 +20,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import attempts, endpoints
 from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Redirected, Retried
 from mercato.features.webhooks.calls import failed_result, post_signed
-from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.credentials import WebhookCredentials, open_credentials
 from mercato.features.webhooks.model import (
     EXCERPT_BYTES,
     MAX_FAULTS,
@@ -35,8 +37,6 @@ from mercato.features.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.features.webhooks.partner_endpoints import open_credentials
-from mercato.features.webhooks.slow_addresses import SlowAddresses
 from mercato.platform import processes
 from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
@@ -142,13 +142,8 @@ async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datet
     ):
         detail = {"enabled": False, "deliveryId": delivery.id}
         await audit(tx, "endpoint", partner_id=delivery.partner_id, detail=detail)
-        tx.after_commit(partial(_log_disabled, delivery, verdict.reason))
-
-
-def _log_disabled(delivery: Delivery, reason: str) -> None:
-    log.warning(
-        "endpoint disabled", partner_id=str(delivery.partner_id), delivery_id=str(delivery.id), reason=reason
-    )
+        ids = {"partner_id": str(delivery.partner_id), "delivery_id": str(delivery.id)}
+        tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=verdict.reason))
 
 
 async def _follow_up(
@@ -186,6 +181,68 @@ async def _follow_up(
     return Postponed(faults, due)
 
 
+# --- addresses that fail slowly --------------------------------------------------------------------------
+
+SLOW_FAILURE_SECONDS: Final = 1.0
+"""A failure that takes less holds no slot for long, and the schedule of retries is enough."""
+
+PAUSE_SECONDS: Final = 5.0
+"""The pause after the first slow failure; each one after a trial doubles it."""
+
+MAX_PAUSE_SECONDS: Final = 60.0
+
+TRIAL_SECONDS: Final = 30.0
+"""How long the others wait for a trial: longer than any call may take."""
+
+MAX_ADDRESSES: Final = 10_000
+
+Address = tuple[UUID, str]
+"""A partner and a URL."""
+
+
+class _Slow(Struct):
+    failures: int
+    since: float
+    until: float
+
+
+class SlowAddresses:
+    """Pauses for addresses that keep calls waiting and then fail, so that they hold no slots that others need.
+
+    Those of this process. Every instant is in seconds of a monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._slow: OrderedDict[Address, _Slow] = OrderedDict()
+
+    def wait(self, address: Address, now: float) -> float:
+        """Return how long not to call the address; 0 if it may be called. Of a slow one, that is the only call then."""
+        slow = self._slow.get(address)
+        if slow is None:
+            return 0.0
+        if now < slow.until:
+            return slow.until - now
+        slow.until = now + TRIAL_SECONDS
+        return 0.0
+
+    def record(self, address: Address, *, began: float, now: float, failed: bool) -> None:
+        """Record a call. One that began before the pause says nothing new."""
+        slow = self._slow.get(address)
+        if slow is not None and began < slow.since and failed:
+            return
+        if not failed or now - began < SLOW_FAILURE_SECONDS:
+            self._slow.pop(address, None)
+            return
+        failures = 0 if slow is None else slow.failures
+        pause = min(PAUSE_SECONDS * 2**failures, MAX_PAUSE_SECONDS)
+        self._slow[address] = _Slow(min(failures + 1, 10), now, now + pause)
+        self._slow.move_to_end(address)
+        if len(self._slow) > MAX_ADDRESSES:
+            self._slow.popitem(last=False)
+
+
+# --- the sender ------------------------------------------------------------------------------------------
+
 MAX_BATCH: Final = 32
 """Deliveries of one run: on SQLite recording them blocks the event loop for a millisecond."""
 
@@ -197,6 +254,10 @@ _SLOW_SECONDS: Final = 0.05
 
 _SLACK: Final = timedelta(seconds=15)
 """The time of a run besides its last call: reading, signing, and waiting for the writer."""
+
+_BODIES: Final = 32
+_OPEN: Final = 1_000
+"""Small bodies, and credentials of endpoints, that stay in memory after they were used."""
 
 _LABELS: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
@@ -229,7 +290,7 @@ class Sender:
         self._db = db
         self._outbound = outbound
         self._credentials = credentials
-        self._vault = vault
+        self._open = lru_cache(maxsize=_OPEN)(partial(open_credentials, vault))
         self._clock = clock
         self._random = random
         self._seconds = seconds
@@ -244,7 +305,7 @@ class Sender:
         """Return the handler of the kind `KIND`.
 
         `concurrency` limits the calls of one worker; `per_partner` those of a partner over all workers, so that one
-        with many dead receivers can't hold every slot until they time out.
+        with many dead receivers can't hold every slot until they time out. The partner's addresses share those.
         """
         return Handler(
             fn=self.handle,
@@ -253,6 +314,7 @@ class Sender:
             concurrency=concurrency,
             group_concurrency=per_partner,
             coalesces=True,
+            partitions=True,
             on_dead=self.give_up,
         )
 
@@ -366,11 +428,12 @@ class Sender:
         if body is None:
             async with self._db.read() as tx:
                 body, base = await attempts.get_body(tx, delivery.id)
-        return decompress(body, base=base), await self._calls_with(delivery, at)
+            return decompress(body, base=base), await self._calls_with(delivery, at)
+        return _body(body, base), await self._calls_with(delivery, at)
 
     async def _calls_with(self, delivery: Delivery, at: datetime) -> _CallsWith:
         if delivery.endpoint_id is not None and delivery.endpoint_credentials is not None:
-            opened = open_credentials(self._vault, delivery.endpoint_id, delivery.endpoint_credentials)
+            opened = self._open(delivery.endpoint_id, delivery.endpoint_credentials)
             return _CallsWith(opened.secrets_at(at), None, opened.headers)
         credentials = await self._credentials.get(delivery.partner_id)
         # An event URL never gets the token.
@@ -423,6 +486,12 @@ class Sender:
                 since = await endpoints.find_failing_since(tx, delivery.partner_id, delivery.url)
             verdict = decided(failing_since=since)
         return verdict
+
+
+@lru_cache(maxsize=_BODIES)
+def _body(stored: bytes, base: bytes | None) -> bytes:
+    """Return a small body. The deliveries of an event to several endpoints, which send the same, are sent together."""
+    return decompress(stored, base=base)
 
 
 def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:

@@ -20,7 +20,7 @@ from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.features.webhooks.retention import delete_validations
+from mercato.features.webhooks.queries import delete_validations
 from mercato.features.webhooks.tables import answered_validations
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write

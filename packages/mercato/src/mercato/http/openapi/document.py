@@ -5,8 +5,8 @@ from functools import cache
 from types import new_class
 from typing import Any, Final, Literal
 
-from mercato.features.orders.store_replies import REFUSALS
-from mercato.features.stores.errors import StoreAlreadyRegistered
+from mercato.features.orders.store_messages import REFUSALS
+from mercato.features.stores.model import StoreAlreadyRegistered
 from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import PROBLEM_DETAILS, Access, Operation
 from mercato.http.routing import PATH_PARAMETERS

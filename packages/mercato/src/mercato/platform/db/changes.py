@@ -11,8 +11,8 @@ import structlog
 from sqlalchemy import ColumnElement, bindparam, delete, insert, or_, select
 
 from mercato.platform.db.engine import Database, Write
+from mercato.platform.db.errors import repeat
 from mercato.platform.db.health import find_incarnation
-from mercato.platform.db.loops import repeat
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import changes
 from mercato.platform.db.types import now_ms

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from sqlalchemy import Executable, Row
 
 from mercato.platform.db import postgresql, sqlite
-from mercato.platform.db.backend import Backend, Connection, WritingConnection
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.replica import Replica
 from mercato.platform.db.servers import ANY, Servers
-from mercato.platform.db.statements import Parameters
+from mercato.platform.db.statements import Backend, Connection, Parameters, WritingConnection
 from mercato.platform.db.types import Dialect
 from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresql, sqlite_path
 

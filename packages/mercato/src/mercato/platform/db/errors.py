@@ -1,8 +1,12 @@
-"""What a database error means: the database is unavailable, a constraint refused the row, or it is a bug."""
+"""What a database error means: the database is unavailable, a constraint refused the row, or it is a bug.
+
+Endless work on the database goes on after each of them: an outage is one line in the log, and longer pauses.
+"""
 
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Constraint, Index, exc
 from sqlalchemy.sql.schema import ColumnCollectionConstraint
@@ -164,3 +168,40 @@ def _sqlite_refused_by(message: str, constraint: Constraint | Index | None) -> b
     if not isinstance(constraint, Index | ColumnCollectionConstraint):
         return False
     return subject == ", ".join(f"{column.table.name}.{column.name}" for column in constraint.columns)
+
+
+MAX_PAUSE: Final = 4.0
+"""Greatest number of seconds between two attempts after failures, unless the usual pause is longer."""
+
+MAX_DOUBLED: Final = 3
+"""How often the pause is doubled after consecutive failures."""
+
+
+async def repeat(
+    action: Callable[[], Awaitable[None]],
+    *,
+    seconds: float,
+    pause: Callable[[float], Awaitable[bool]],
+    log: Any,
+    unavailable: str,
+    bug: str,
+) -> None:
+    """Do the action with a pause of so many seconds after each, until `pause` returns True.
+
+    What the action raises doesn't end it. The first of consecutive failures is logged: a warning `unavailable` while
+    the database doesn't answer, else the error `bug`.
+    """
+    failures, ended = 0, False
+    while not ended:
+        try:
+            await action()
+            failures = 0
+        except Exception as error:  # logged; a loop that ends would stop what it does for ever
+            failures += 1
+            if failures > 1:
+                pass
+            elif is_unavailable(error) or isinstance(error, TimeoutError):
+                log.warning(unavailable, error=type(error).__name__)
+            else:
+                log.exception(bug)
+        ended = await pause(min(seconds * 2 ** min(failures, MAX_DOUBLED), max(seconds, MAX_PAUSE)))

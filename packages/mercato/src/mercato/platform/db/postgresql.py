@@ -14,7 +14,6 @@ from sqlalchemy import ColumnElement, Executable, Text, exc, literal_column
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
 from mercato.platform.clock import MILLISECOND
-from mercato.platform.db.backend import H, WritingConnection
 from mercato.platform.db.errors import (
     DatabaseUnavailable,
     UnusableUrl,
@@ -24,7 +23,14 @@ from mercato.platform.db.errors import (
     no_connection,
 )
 from mercato.platform.db.servers import CONNECT_SECONDS, Servers
-from mercato.platform.db.statements import CompiledStatement, Parameters, Result, compiled
+from mercato.platform.db.statements import (
+    CompiledStatement,
+    H,
+    Parameters,
+    Result,
+    WritingConnection,
+    compiled,
+)
 
 if TYPE_CHECKING:
     # Imported when it is used: a start on SQLite doesn't load it.

@@ -21,9 +21,15 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 
-from mercato.platform.db.backend import H, WritingConnection
 from mercato.platform.db.errors import DatabaseUnavailable, database_error, is_locked
-from mercato.platform.db.statements import CompiledStatement, Parameters, Result, compiled
+from mercato.platform.db.statements import (
+    CompiledStatement,
+    H,
+    Parameters,
+    Result,
+    WritingConnection,
+    compiled,
+)
 
 T = TypeVar("T")
 

@@ -6,8 +6,10 @@ because it repeats part of that work at each execution.
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -124,7 +126,7 @@ class CompiledStatement(Struct, frozen=True):
 
     def rows(self, found: Sequence[Sequence[Any]], names: Callable[[], Sequence[str]]) -> list[Any]:
         """Return the driver's rows as named tuples; `names` returns the column names of a textual statement."""
-        make = self.row or _row_type(names())
+        make = self.row or _row_type(tuple(names()))
         if not self.columns:
             return [make(row) for row in found]
         converted = []
@@ -220,7 +222,7 @@ def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Com
         pick=_picker(names),
         binds=_binds([made.binds[name].type for name in names], [None] * len(names), made.dialect),
         columns=_converts(_from_driver(kind, made.dialect) for _, kind in columns),
-        row=_row_type([name for name, _ in columns]) if columns else None,
+        row=_row_type(tuple(name for name, _ in columns)) if columns else None,
         is_short=is_short,
     )
 
@@ -241,7 +243,8 @@ def _columns(statement: Executable) -> list[tuple[str, TypeEngine[Any]]]:
     return [(column.key or "", column.type) for column in found]
 
 
-def _row_type(names: Sequence[str]) -> Callable[[Iterable[Any]], Any]:
+@lru_cache(maxsize=_MAX_CACHED)
+def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
     shape: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
     make: Callable[[Iterable[Any]], Any] = (
         shape._make
@@ -306,3 +309,51 @@ def _from_hex(value: Any) -> UUID | None:
 
 # Takes a quarter of the time of UUID's own constructor.
 _parse_uuid: Final = msgspec.json.Decoder(UUID).decode
+
+
+# --- what a kind of database offers: `sqlite` and `postgresql` are the two ------------------------
+
+
+class Connection(Protocol):
+    """The part of a backend's connection that readers use."""
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
+    ) -> Result:
+        """Return the buffered result; its `rowcount` is the number of rows that a change touched."""
+
+
+class WritingConnection(Connection, Protocol):
+    """The part of a backend's connection that transactions use."""
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Run a prepared statement whose result isn't needed, before the next statement or the commit.
+
+        On PostgreSQL all deferred statements are one round trip. Each sees the rows as they were before all of them,
+        so no two of them may change the same row.
+        """
+
+
+class Handle(Protocol):
+    """What a transaction's block works with. The backend calls `committed` after the commit."""
+
+    def committed(self) -> None: ...
+
+
+H = TypeVar("H", bound=Handle)
+
+
+class Backend(Protocol):
+    """A kind of database."""
+
+    @property
+    def dialect(self) -> DialectName: ...
+
+    @property
+    def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]:
+        """Open a connection that can't write."""
+
+    def writing(self, begin: Callable[[WritingConnection], H], /) -> AbstractAsyncContextManager[H]:
+        """Open a transaction, with the handle that `begin` makes on its connection."""
+
+    async def close(self) -> None: ...

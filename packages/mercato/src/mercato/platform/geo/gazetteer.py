@@ -1,4 +1,4 @@
-"""Finds the location of an address.
+"""Finds the location of an address, and the country of a name or of a time zone.
 
 The file stays on the disk: a lookup maps it and reads about twenty pages. It has a header in JSON, then records of
 places by population, then sorted keys. A key is the hash of a kind and a folded name, so a name takes eight bytes
@@ -7,9 +7,9 @@ whatever its script, and is found by bisection. `tests/geo/places.py` writes the
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.resources import as_file, files
 from itertools import islice
@@ -185,3 +185,37 @@ class _Gazetteer:
         """Return a key; empty after the last one."""
         start = self._keys + index * KEY_BYTES
         return self._data[start : start + KEY_BYTES]
+
+
+# --- countries: from the tables of the IANA time zone database ------------------------------------
+
+
+_ALIASES: Final = {"UK": "GB", "USA": "US", "UNITED STATES OF AMERICA": "US", "GREAT BRITAIN": "GB"}
+"""Common names that ISO 3166 hasn't."""
+
+
+def country_of(name: str | None, timezone: str | None) -> str | None:
+    """Return the ISO 3166 code of a country's code or English name, else the country of the time zone, or None."""
+    plain = " ".join((name or "").upper().split())
+    found = _names().get(_ALIASES.get(plain, plain))
+    return found or _zones().get(timezone or "")
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """Return the codes by code and by name, in upper case."""
+    found = {}
+    for code, name in _rows("iso3166.tab"):
+        found[code] = found[name.upper()] = code
+    return found
+
+
+@cache
+def _zones() -> Mapping[str, str]:
+    return {zone: code for code, _, zone, *_ in _rows("zone.tab")}
+
+
+def _rows(table: str) -> Iterator[list[str]]:
+    for line in files("tzdata.zoneinfo").joinpath(table).read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield line.split("\t")

@@ -6,7 +6,8 @@ much as one.
 
 Groups (partners) share by one rule: a group may hold one slot, or as many as it leaves free. One group alone gets half
 of the slots, four get a fifth each, and a fifth stays free for a group that has none. Within a group the keys take
-turns: the walk starts after the key that was claimed last, and wraps around.
+turns: the walk starts after the key that was claimed last, and wraps around. The partitions of one key share the
+group's slots with its other keys by the same rule (`Handler.partitions`).
 
 The SQL is one recursive walk over the heads of ordering keys, a statement for each kind of database. Keys are
 compared with COALESCE and not as (group, key) > (…), for which SQLite reads every row of the key.
@@ -14,6 +15,7 @@ compared with COALESCE and not as (group, key) > (…), for which SQLite reads e
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from string import digits
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -50,6 +52,19 @@ _BUSY: Final = """(
 """How many jobs of the head's group are running."""
 
 
+def _unpartitioned(row: str) -> str:
+    """Return the row's key without the number of its partition, if the kind has partitions."""
+    return f"rtrim({row}.ordering_key, :partition_digits)"
+
+
+_BUSY_PARTITIONS: Final = f"""CASE WHEN :partition_digits = '' THEN 0 ELSE (
+    SELECT count(*) FROM jobs AS other
+    WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
+        AND {_unpartitioned("other")} = {_unpartitioned("head")}
+) END"""
+"""How many jobs of the head's key are running, in all its partitions."""
+
+
 def _pivot(row: str) -> str:
     """Return the last claimed key of the row's group, after which the walk enters the group."""
     return f"COALESCE((SELECT last_key.ordering_key FROM last_key WHERE last_key.group_key = {row}.group_key), '')"
@@ -61,7 +76,11 @@ _HAS_ROOM: Final = """walk.busy < :group_limit
     AND (walk.group_key = '' OR walk.busy = 0 OR walk.busy + 1 < :free - walk.found)"""
 """Jobs without a group share nothing. The walk has already checked that a slot is free."""
 
-_TAKEN: Final = f"CASE WHEN walk.free = 1 AND {_HAS_ROOM} THEN 1 ELSE 0 END"
+_LEAVES_ROOM: Final = """(walk.partitions = 0 OR walk.partitions + 1 < :group_limit - walk.busy
+        AND 2 * (walk.partitions + 1) < :free - walk.found - walk.busy)"""
+"""Whether the key leaves as many of its group's slots free as it holds: the group may have half of what is free."""
+
+_TAKEN: Final = f"CASE WHEN walk.free = 1 AND {_HAS_ROOM} AND {_LEAVES_ROOM} THEN 1 ELSE 0 END"
 
 
 def _entry(groups: str) -> str:
@@ -111,19 +130,22 @@ _CLAIMED: Final = "id, group_key, ordering_key, payload, attempt, failures, loss
 def _walk(*, last_keys: str, next_head: str, blocking: bool) -> str:
     """Return the walk from head to head, the same on both databases but for two joins.
 
-    `free`: no job of the key is running. `busy`: how many jobs of the group are running, this one excluded.
+    `free`: no job of the key is running. `busy`: how many jobs of the group are running, this one excluded;
+    `partitions`: how many of those have its key but for the partition.
     """
     is_held = f"{_IS_RUNNING} OR {_IS_BLOCKED}" if blocking else _IS_RUNNING
     free = f"CASE WHEN {is_held} THEN 0 ELSE 1 END"
     return f"""
 WITH RECURSIVE last_key (group_key, ordering_key) AS ({last_keys}),
-walk (id, group_key, ordering_key, free, busy, pivot, found, step) AS (
-    SELECT head.id, head.group_key, head.ordering_key, {free}, {_BUSY}, {_pivot("head")}, 0, 1
+walk (id, group_key, ordering_key, free, busy, partitions, pivot, found, step) AS (
+    SELECT head.id, head.group_key, head.ordering_key, {free}, {_BUSY}, {_BUSY_PARTITIONS}, {_pivot("head")}, 0, 1
     FROM jobs AS head
     WHERE head.id = {_FIRST}
     UNION ALL
     SELECT head.id, head.group_key, head.ordering_key, {free},
         CASE WHEN head.group_key = walk.group_key THEN walk.busy + {_TAKEN} ELSE {_BUSY} END,
+        CASE WHEN head.group_key = walk.group_key AND {_unpartitioned("head")} = {_unpartitioned("walk")}
+            THEN walk.partitions + {_TAKEN} ELSE {_BUSY_PARTITIONS} END,
         CASE WHEN head.group_key = walk.group_key THEN walk.pivot ELSE {_pivot("head")} END,
         walk.found + {_TAKEN}, walk.step + 1
     FROM walk {next_head}
@@ -213,7 +235,7 @@ RETURNING ordering_key, run_at
 
 def _prepared_claim(statement: str) -> TextClause:
     counts = (bindparam(name, type_=BigInteger) for name in ("free", "group_limit", "steps", "lease"))
-    return prepared(text(statement).bindparams(*counts))
+    return prepared(text(statement).bindparams(*counts, bindparam("partition_digits", type_=Text)))
 
 
 CLAIM: Final[dict[tuple[Dialect, bool], TextClause]] = {
@@ -313,6 +335,7 @@ async def claim(
             "steps": _MAX_STEPS,
             "group_limit": _UNBOUNDED if group_limit is None else group_limit,
             "group_key": rotation.group,
+            "partition_digits": digits if handler.partitions else "",
             "last_keys": as_json(rotation.keys).decode(),
             "worker": worker,
             "lease": lease // timedelta(milliseconds=1),

@@ -82,6 +82,9 @@ class Handler(Struct, Generic[P], frozen=True, kw_only=True):
     Such a job only says that its key has work, which is stored elsewhere. Work that is added during the run enqueues a
     job of its own, in the same transaction, and so is never missed.
     """
+    partitions: bool = False
+    """Whether the number at an ordering key's end is a partition of it. Then what runs in all partitions of a key takes
+    one slot of its group, or as many as it leaves free to the group's other keys."""
     on_dead: Callable[[Write, Job[P], str], Awaitable[None]] | None = None
     """Called with the reason in the transaction that marks a job as dead."""
 

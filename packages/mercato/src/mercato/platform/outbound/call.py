@@ -2,11 +2,15 @@
 
 import asyncio
 import re
+import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
+from http.client import responses
 from time import monotonic
+from typing import Final, TypeVar
 from urllib.parse import urljoin
 
 import aiohttp
@@ -16,11 +20,9 @@ from msgspec.structs import replace
 from yarl import URL
 
 from mercato.platform.clock import Clock
-from mercato.platform.outbound import failures
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.platform.outbound.connections import connection_was_reused
+from mercato.platform.outbound.connections import AddressRefused, connection_was_reused
 from mercato.platform.outbound.document import Document
-from mercato.platform.outbound.failures import body_failure, connection_failure, url_failure
 from mercato.platform.outbound.guard import AddressPolicy, ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato.platform.outbound.results import (
     Fault,
@@ -221,10 +223,10 @@ class Pull:
                 subject = f"address to which the {limits.subject} redirects"
         except aiohttp.ClientError as error:
             policy, seconds = self.options.policy, limits.connect
-            raise failures.connection_failure(error, subject, policy, connect_seconds=seconds) from error
+            raise connection_failure(error, subject, policy, connect_seconds=seconds) from error
         except BodyRefused as refused:
             bounds = {"max_raw": limits.max_raw, "max_decoded": limits.max_decoded}
-            raise failures.body_failure(refused.fault, subject, **bounds) from refused
+            raise body_failure(refused.fault, subject, **bounds) from refused
 
     def _next(self, target: ParsedUrl, location: str | None) -> ParsedUrl:
         """Return the URL to which the target redirects. Raises RequestFailed."""
@@ -245,12 +247,10 @@ class Pull:
             return check_url(url if base is None else urljoin(base, url), policy, https_only=False)
         except ValueError as error:  # `urljoin` raises its own for a host in unbalanced brackets
             fault = error.fault if isinstance(error, UrlRefused) else UrlFault.HOST
-            raise failures.url_failure(
-                fault, self.limits.subject, policy, redirected=base is not None
-            ) from error
+            raise url_failure(fault, self.limits.subject, policy, redirected=base is not None) from error
 
     def _redirect_failed(self, problem: str) -> RequestFailed:
-        return failures.redirect_failure(problem, self.limits.subject)
+        return redirect_failure(problem, self.limits.subject)
 
     async def _receive(
         self, response: ClientResponse, subject: str, number: int
@@ -261,7 +261,7 @@ class Pull:
             return NotModified(final_url=final_url, redirects=redirects, elapsed_ms=elapsed_ms(self.started))
         if status != HTTPStatus.OK:
             wait = parse_retry_after(headers.get(hdrs.RETRY_AFTER), self.options.clock())
-            raise failures.status_failure(status, subject, attempts=number, retry_after=wait)
+            raise status_failure(status, subject, attempts=number, retry_after=wait)
         if (response.content_length or 0) > limits.max_raw:
             raise BodyRefused(BodyFault.TOO_MUCH_SENT)
         encoding, raw_size = await read_body(
@@ -281,3 +281,138 @@ class Pull:
 
 def _usable_etag(value: str | None) -> str | None:
     return value if value is not None and _ETAG.fullmatch(value) else None
+
+
+# --- failures, with messages for the partner whose URL was called ---------------------------------
+
+
+CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."
+
+_DEVELOPMENT: Final = (
+    "While you develop on this machine, start the service with mercato serve --dev, or with "
+    "MERCATO_ALLOW_PRIVATE_NETWORKS=true."
+)
+
+
+def url_failure(
+    fault: UrlFault, subject: str, policy: AddressPolicy, *, redirected: bool = False
+) -> RequestFailed:
+    """Return the failure of a URL that may not be opened: the partner's own, or the target of its redirect."""
+    start = f"The {subject} redirects to a URL that" if redirected else f"The {subject}"
+    advice = ""
+    if fault is UrlFault.ADDRESS:
+        advice = " Use a host that can be reached from the public internet."
+    if policy.names_setting and fault in {UrlFault.ADDRESS, UrlFault.HTTPS_ONLY}:
+        advice += f" {_DEVELOPMENT}"
+    return RequestFailed(Fault.REFUSED_ADDRESS, f"{start} {fault.value}.{advice}")
+
+
+def redirect_failure(problem: str, subject: str) -> RequestFailed:
+    """Return the failure of redirects that are not followed."""
+    return RequestFailed(Fault.REDIRECT, f"The {subject} {problem}. Use the final URL instead.")
+
+
+def status_failure(status: int, subject: str, *, attempts: int, retry_after: float | None) -> RequestFailed:
+    """Return the failure of a response whose status isn't 200."""
+    retryable = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    count = f" ({attempts} attempts)" if attempts > 1 else ""
+    named = f"{status} {responses.get(status, '')}".rstrip()
+    message = f"The server of the {subject} answered {named}{count}. {_status_advice(status)}"
+    return RequestFailed(
+        Fault.STATUS, message, retryable=retryable, at_once=retryable, status=status, retry_after=retry_after
+    )
+
+
+def _status_advice(status: int) -> str:
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return "It must be readable without logging in: put what grants access into the URL."
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "Allow more requests, or notify less often."
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "Check the server's own log, then try again."
+    if status >= HTTPStatus.BAD_REQUEST:
+        return "Check that the URL is complete and the document is still there."
+    return "It must answer 200 with the document."
+
+
+def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: int) -> RequestFailed:
+    """Return the failure of a body that was refused."""
+    too_large = fault in {BodyFault.TOO_MUCH_SENT, BodyFault.TOO_MUCH_DECODED}
+    what = fault.value.format(max_raw=_mebibytes(max_raw), max_decoded=_mebibytes(max_decoded))
+    kind = Fault.REPLY_TOO_LARGE if too_large else Fault.ENCODING
+    return RequestFailed(kind, f"The server of the {subject} {what}")
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
+
+
+def connection_failure(
+    error: Exception, subject: str, policy: AddressPolicy, *, connect_seconds: float
+) -> RequestFailed:
+    """Return the failure that an error of the HTTP client means."""
+    if _cause(error, AddressRefused):
+        return url_failure(UrlFault.ADDRESS, subject, policy)
+    if _cause(error, socket.gaierror) or isinstance(error, aiohttp.ClientConnectorDNSError):
+        message = (
+            f"The host name of the {subject} could not be found. Check its spelling and its DNS records."
+        )
+        return RequestFailed(Fault.DNS, message, retryable=True, at_once=True)
+    # The client's own error for a bad certificate is an SSLError too, but without OpenSSL's code.
+    if tls := _cause(error.__cause__ or error, ssl.SSLError):
+        return RequestFailed(Fault.TLS, _tls_message(tls, subject))
+    fault, advice, at_once = Fault.PROTOCOL, "Check the server's own log.", False
+    match error:
+        case aiohttp.ServerTimeoutError():
+            fault, advice, at_once = Fault.CONNECT, CHECK_SERVER, True
+            what = f"accepted no connection within {connect_seconds:g} seconds"
+        case aiohttp.ClientConnectorError():
+            fault, advice, at_once = Fault.CONNECT, CHECK_SERVER, True
+            refused = _cause(error, ConnectionRefusedError)
+            what = "refused the connection" if refused else "could not be reached"
+        case aiohttp.ClientPayloadError():
+            what = "closed the connection or sent broken chunks before the body was complete"
+        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
+            what, at_once = "closed the connection without answering", True
+        case _:
+            what = "sent an answer that is not valid HTTP"
+    message = f"The server of the {subject} {what}. {advice}"
+    return RequestFailed(fault, message, retryable=True, at_once=at_once)
+
+
+_Error = TypeVar("_Error", bound=BaseException)
+
+
+def _cause(error: BaseException, kind: type[_Error]) -> _Error | None:
+    """Return the error of `kind` among `error` and its causes."""
+    cause: BaseException | None = error
+    for _ in range(8):
+        if isinstance(cause, kind):
+            return cause
+        cause = cause.__cause__ if cause is not None else None
+    return None
+
+
+_CERTIFICATE_FAULTS: Final = {  # by OpenSSL's verify codes
+    9: "is not valid yet",
+    10: "has expired",
+    18: "is self-signed",
+    19: "is self-signed",
+    20: "is not followed by the certificates that lead to a known authority",
+    21: "is not followed by the certificates that lead to a known authority",
+    62: "is for another host name",
+    64: "is for another address",
+}
+
+
+def _tls_message(error: ssl.SSLError, subject: str) -> str:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"No TLS connection to the server of the {subject} could be made. "
+            "Check that it speaks TLS 1.2 or later on that port."
+        )
+    what = _CERTIFICATE_FAULTS.get(getattr(error, "verify_code", 0), "could not be verified")
+    return (
+        f"The TLS certificate of the {subject} {what}. "
+        "Install one that a public authority issued for this host, with its intermediate certificates."
+    )

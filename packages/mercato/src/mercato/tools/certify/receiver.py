@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 
 from mercato.features.certification.report import Exchange
-from mercato.features.orders.store_replies import REFUSALS
+from mercato.features.orders.store_messages import REFUSALS
 from mercato.features.webhooks.model import envelope
 from mercato.platform import clock
 from mercato.platform.outbound.results import MAX_REPLY

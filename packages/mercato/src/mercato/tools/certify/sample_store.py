@@ -21,7 +21,7 @@ from mercato.platform import clock
 from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
 from mercato_contract.events import WebhookOrder
 from mercato_contract.money import get_scale, minor_to_decimal, to_minor
-from mercato_contract.orders import (
+from mercato_contract.placements import (
     ClientContext,
     Customer,
     Fulfillment,

@@ -9,10 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
-from mercato.console.store_states import find_failing, find_states
-from mercato.console.store_words import StoreState
+from mercato.console.store_states import StoreState, find_failing, find_states
 from mercato.features.doctor import Check, Remedy, checks
-from mercato.features.orders.hours import MAX_COUNTED, Hour
+from mercato.features.orders.operators import MAX_COUNTED, Hour
 from mercato.features.stores.operators import StoreFilter, StoreSummary, list_stores, list_stores_of
 from mercato.features.webhooks.endpoints import list_disabled, list_failing
 from mercato.platform.db.engine import Read
@@ -87,10 +86,11 @@ def _bars(hours: Sequence[Hour]) -> list[Bar]:
 
 async def _troubled(tx: Read, now: datetime) -> list[tuple[StoreSummary, StoreState]]:
     """Return stores that need somebody: those whose calls fail, and then those that are paused."""
-    failing = [*await find_failing(tx, now)][:SHOWN]
+    failing = await find_failing(tx, now)
     paused = await list_stores(tx, StoreFilter(status=StoreStatusValue.PAUSED), limit=SHOWN, now=now)
-    rows = [*await list_stores_of(tx, failing, now=now), *(one for one in paused if one.id not in failing)]
-    states = await find_states(tx, rows, now)
+    called = await list_stores_of(tx, [*failing][:SHOWN], now=now)
+    rows = [*called, *(one for one in paused if one.id not in failing)]
+    states = await find_states(tx, rows, now, failing=failing)
     return [(row, states[row.id]) for row in rows[:SHOWN] if states[row.id].is_trouble]
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.features.orders.store_replies import (
-    CancellationAccepted,
-    CancellationDenied,
+from mercato.features.orders.store_messages import (
+    CancelAcceptance,
+    CancelRejection,
     CancelReply,
     InvalidReply,
     read_cancel,
@@ -90,9 +90,9 @@ async def _lost_answer(context: Context) -> str:
 
 def _decision(reply: CancelReply) -> str:
     match reply:
-        case CancellationAccepted():
+        case CancelAcceptance():
             return "accepted"
-        case CancellationDenied(reason):
+        case CancelRejection(reason):
             return f"refused: {reason}" if reason else "refused"
         case InvalidReply(message):
             raise Failed(message)

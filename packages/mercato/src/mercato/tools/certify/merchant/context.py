@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.orders.amounts import Sums
-from mercato.features.orders.store_replies import (
+from mercato.features.orders.store_messages import (
     Acceptance,
     InvalidReply,
     Quote,

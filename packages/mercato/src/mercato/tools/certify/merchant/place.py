@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from mercato.features.orders.amounts import explain_ignored_amounts
-from mercato.features.orders.store_replies import Acceptance, InvalidReply, Rejection
+from mercato.features.orders.store_messages import Acceptance, InvalidReply, Rejection
 from mercato.tools.certify.merchant.context import (
     CARD,
     MerchantContext,

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mercato.features.orders.store_replies import InvalidReply
+from mercato.features.orders.store_messages import InvalidReply
 from mercato.platform import clock
 from mercato.tools.certify.merchant.context import (
     MerchantContext,
@@ -27,7 +27,7 @@ from mercato.tools.certify.sample_store import (
 from mercato.tools.certify.suite import Failed, Run, Skipped
 from mercato_contract.carts import MAX_LINES, LineItem
 from mercato_contract.money import minor_to_decimal
-from mercato_contract.orders import (
+from mercato_contract.placements import (
     Customer,
     DeliveryAddress,
     DeliveryFulfillment,

@@ -43,7 +43,7 @@ class CatalogRef(Struct, frozen=True):
     catalog_set_id: UUID
 
 
-class Menu(Struct, frozen=True):
+class StoreMenu(Struct, frozen=True):
     """A store's current set, compiled, and its sold-out items."""
 
     store_id: UUID
@@ -76,7 +76,7 @@ def get_catalog_ref(
     return CatalogRef(store_id, set_id)
 
 
-def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
+def add_item(request: AddCartItemRequest, menu: StoreMenu, new_id: MakeId) -> PricedCart:
     """Return the cart with the item added: to the line with the same choices, or as a new line.
 
     Raises ItemUnavailable or ValidationFailed.
@@ -92,7 +92,7 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
     return _accept(_price(lines, menu, new_id), menu, origin)
 
 
-def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
+def remove_item(request: RemoveCartItemRequest, menu: StoreMenu, new_id: MakeId) -> PricedCart:
     """Return the cart without the line. Faults of the rest are listed in it rather than raised.
 
     Raises LineItemNotFound; ValidationFailed if an amount is out of range.
@@ -100,7 +100,7 @@ def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> P
     return _remove(request.cart.line_items, request.line_item_id, menu, new_id)
 
 
-def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
+def update_item(request: UpdateCartItemRequest, menu: StoreMenu, new_id: MakeId) -> PricedCart:
     """Return the cart with another quantity of the line; 0 removes it.
 
     Raises LineItemNotFound; unless it is removed, ItemUnavailable or ValidationFailed.
@@ -113,7 +113,7 @@ def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> P
     return _accept(_price(with_quantity(lines, path, request.quantity), menu, new_id), menu, origin)
 
 
-def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id: MakeId) -> PricedCart:
+def _merge(lines: list[LineItem], index: int, item: LineItem, menu: StoreMenu, new_id: MakeId) -> PricedCart:
     """Return the cart with the item's quantity added to the line with the same choices."""
     added: list[OrderError] = []
     quantity = lines[index].quantity + item.quantity
@@ -135,7 +135,7 @@ def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id
     return _accept(priced, menu, Origin(quantity=(index, "/item/quantity")), added=added)
 
 
-def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
+def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: StoreMenu, new_id: MakeId) -> PricedCart:
     path = get_path(lines, line_item_id)
     priced = _price(with_quantity(lines, path, 0), menu, new_id)
     origin = Origin(removed=path[0]) if len(path) == 1 else Origin()
@@ -144,11 +144,13 @@ def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: M
     return _respond(priced, menu, errors=tuple(fault.error() for fault in priced.faults))
 
 
-def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:
+def _price(lines: Sequence[LineItem], menu: StoreMenu, new_id: MakeId) -> Priced:
     return price(lines, catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id)
 
 
-def _accept(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[OrderError] = ()) -> PricedCart:
+def _accept(
+    priced: Priced, menu: StoreMenu, origin: Origin, *, added: Sequence[OrderError] = ()
+) -> PricedCart:
     """Return the cart, or raise all its faults; `added` are those of a merged item."""
     if priced.faults or priced.overflows or added:
         faults = [fault.error(origin) for fault in (*priced.faults, *priced.overflows)]
@@ -156,7 +158,7 @@ def _accept(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[Order
     return _respond(priced, menu)
 
 
-def _respond(priced: Priced, menu: Menu, *, errors: tuple[OrderError, ...] = ()) -> PricedCart:
+def _respond(priced: Priced, menu: StoreMenu, *, errors: tuple[OrderError, ...] = ()) -> PricedCart:
     return PricedCart(
         catalog_set_id=menu.catalog_set_id,
         line_items=priced.lines,

@@ -1,16 +1,18 @@
-"""The replies of a store to validate and place: an acceptance, a rejection with errors, or an invalid reply.
+"""What the store of a stored order is sent, and what stores answer. Pure: nothing here calls one.
 
-No reply raises an exception. Its texts are bounded and lose their control characters.
+The payment goes to the store unchanged, and into nothing that is stored or shown in plain text. No reply raises an
+exception: it is an acceptance, a rejection with errors, or invalid. Its texts are bounded and lose their control
+characters.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.orders.amounts import (
     InvalidAmountsError,
@@ -20,9 +22,31 @@ from mercato.features.orders.amounts import (
     apply_store_amounts,
 )
 from mercato.features.orders.errors import order_error_code
+from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
+from mercato.features.webhooks.model import envelope, masked
 from mercato.platform.wire.decode import Member, decoded, one_line
-from mercato_contract.problems import OTHER, OrderError, default_message
-from mercato_contract.wire import parse_instant
+from mercato.platform.wire.walk import read_json
+from mercato_contract.events import EventType, OrderCancelData, OrderPlaceData
+from mercato_contract.placements import NOT_AN_OBJECT
+from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
+from mercato_contract.wire import as_json, parse_instant
+
+MIN_SECRET_LENGTH: Final = 3
+"""Shorter texts and numbers of a payment aren't masked in a store's messages. A CVV has three characters."""
+
+MAX_SECRETS: Final = 50
+
+MAX_PAYMENT_DEPTH: Final = 100
+"""Levels of a payment, far fewer than Python's stack has: what is accepted can be read again anywhere."""
+
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_MEMBER: Final = b'"payment":'
+"""Every body with a payment contains it: our JSON has no spaces, and inside a string its quotes are escaped."""
+
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_as_written: Final = msgspec.json.Decoder(float_hook=str)
+"""Decodes numbers that aren't int64 as their text."""
 
 MAX_ERRORS: Final = 100
 MESSAGE_LENGTH: Final = 500
@@ -45,6 +69,162 @@ _code: Final = re.compile(r"[A-Z0-9_]{1,64}", re.ASCII).fullmatch
 _pointer: Final = re.compile(r"(?:/(?:[^~/\x00-\x1f\x7f]|~[01])*)+").fullmatch
 _integer: Final = re.compile(r"-?\d+", re.ASCII).fullmatch
 _controls: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
+
+
+# --- what a store is sent ---------------------------------------------------------------------------
+
+
+def place_body(row: OrderRow, *, now: datetime) -> bytes:
+    """Return the body of a place call without its payment, the same for every attempt."""
+    data = OrderPlaceData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        order=webhook_order(row),
+    )
+    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
+
+
+def cancel_body(row: OrderRow, cancellation: StoredCancellation) -> bytes:
+    """Return the body of a cancel call, the same for every attempt."""
+    data = OrderCancelData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        cancellation_id=cancellation.id,
+        partner_order_id=cancellation.partner_order_id,
+        reason=cancellation.reason,
+        message=cancellation.message,
+    )
+    return envelope(EventType.ORDER_CANCEL, occurred_at=cancellation.requested_at, data=data)
+
+
+# --- payments -------------------------------------------------------------------------------------
+
+
+def payment_of(member: msgspec.Raw | UnsetType) -> bytes | None:
+    """Return the payment of a request byte for byte; None if it has none."""
+    return None if member is UNSET or bytes(member).strip() == b"null" else bytes(member)
+
+
+def without_payment(body: bytes) -> bytes:
+    """Return the body of a place webhook without its payment, for storing and showing."""
+    if _MEMBER not in body:
+        return body
+    members = _members(body)
+    data = _members(members["data"])
+    data.pop("payment", None)
+    return as_json(members | {"data": data})
+
+
+def with_payment(body: bytes, payment: bytes | None) -> bytes:
+    """Return the body of a place webhook with the payment as its last member: the opposite of `without_payment`."""
+    return body if payment is None else b"%s,%s%s}}" % (body[:-2], _MEMBER, payment)
+
+
+def carries_payment(body: bytes) -> bool:
+    """Return whether the body of a place webhook has a payment."""
+    return _MEMBER in body
+
+
+def secrets_in(body: bytes) -> tuple[str, ...]:
+    """Return the texts and numbers of the body's payment to mask in logs: all except its types."""
+    if _MEMBER not in body:
+        return ()
+    payment = _members(_members(body)["data"]).get("payment")
+    members = None if payment is None else _as_written.decode(payment)
+    if not isinstance(members, dict):
+        return ()
+    texts = _texts({name: value for name, value in members.items() if name not in {"type", "processorType"}})
+    found = dict.fromkeys(text for text in texts if len(text) >= MIN_SECRET_LENGTH)
+    return tuple(found)[:MAX_SECRETS]
+
+
+def contains_secret(text: str, secrets: Iterable[str]) -> bool:
+    """Return whether the text contains one of the secrets, ignoring case, spaces and punctuation."""
+    letters = _letters_and_digits(text)
+    return any(
+        len(secret) >= MIN_SECRET_LENGTH and secret in letters for secret in map(_letters_and_digits, secrets)
+    )
+
+
+def _letters_and_digits(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case int() if not isinstance(value, bool):
+            yield str(value)
+        case dict():
+            for below in value.values():
+                yield from _texts(below)
+        case list():
+            for below in value:
+                yield from _texts(below)
+        case _:
+            pass
+
+
+def payment_fault(payment: msgspec.Raw | UnsetType) -> str | None:
+    """Return why a payment can't be sent to a store, or None. Null means no payment."""
+    if isinstance(payment, UnsetType):
+        return None
+    try:
+        value = read_json(payment)
+    except _UNREADABLE:
+        return (
+            "payment can't be read: a number is out of range, a text is malformed, or it is nested too deep."
+        )
+    if value is not None and not isinstance(value, dict):
+        return NOT_AN_OBJECT
+    # Most payments have fewer brackets than levels are allowed.
+    brackets = bytes(payment)
+    if brackets.count(b"[") + brackets.count(b"{") > MAX_PAYMENT_DEPTH and _is_too_deep(value):
+        return f"payment may be nested at most {MAX_PAYMENT_DEPTH} levels deep."
+    return None
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_PAYMENT_DEPTH):
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        if not below:
+            return False
+        level = below
+    return any(isinstance(one, dict | list) for one in level)
+
+
+def canonical_payment(payment: msgspec.Raw | UnsetType) -> bytes:
+    """Return bytes that are the same for equal payments. One that can't be read is returned as it is."""
+    if isinstance(payment, UnsetType):
+        return b"null"
+    try:
+        return msgspec.json.encode(read_json(payment), order="deterministic")
+    except _UNREADABLE:
+        return bytes(payment)
+
+
+def mask_payment(error: OrderError, hidden: Sequence[str]) -> OrderError:
+    """Mask the payment in the error. Members that contain it in another form are replaced."""
+    message, code, pointer = masked(error.message, hidden=hidden), error.code, error.pointer
+    if code not in ORDER_ERROR_CODES and contains_secret(code, hidden):
+        code = OTHER
+    if contains_secret(message, hidden):
+        message = default_message(code)
+    if pointer is not None and contains_secret(pointer, hidden):
+        pointer = None
+    return OrderError(code=code, message=message, pointer=pointer)
+
+
+# --- what a store answers ---------------------------------------------------------------------------
 
 
 class Acceptance(Struct, frozen=True):
@@ -80,17 +260,17 @@ class InvalidReply(Struct, frozen=True):
     message: str
 
 
-class CancellationAccepted(Struct, frozen=True):
+class CancelAcceptance(Struct, frozen=True):
     """The store has cancelled the order."""
 
 
-class CancellationDenied(Struct, frozen=True):
+class CancelRejection(Struct, frozen=True):
     """The store doesn't cancel the order; `reason` is for the storefront."""
 
     reason: str | None
 
 
-CancelReply = CancellationAccepted | CancellationDenied | InvalidReply
+CancelReply = CancelAcceptance | CancelRejection | InvalidReply
 
 R = TypeVar("R")
 
@@ -151,13 +331,13 @@ def read_cancel(status: int, body: bytes) -> CancelReply:
     """Read the reply to a cancel call. It must say `accepted`, unless its status is 409."""
     reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
     if status == HTTPStatus.CONFLICT:
-        return CancellationDenied(_reason(reply or _Reply()))
+        return CancelRejection(_reason(reply or _Reply()))
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return InvalidReply(f"The store answered {status}. 2xx with accepted, or 409, is expected.")
     accepted = None if reply is None else _or_none(reply.accepted, bool)
     if reply is None or accepted is None:
         return InvalidReply(f"The store answered {status} without accepted: true or false.")
-    return CancellationAccepted() if accepted else CancellationDenied(_reason(reply))
+    return CancelAcceptance() if accepted else CancelRejection(_reason(reply))
 
 
 def _reason(reply: _Reply) -> str | None:

@@ -1,35 +1,42 @@
-"""Webhooks: deliveries to the account, each with its attempts, and sending them again."""
+"""Webhooks: deliveries to the account, each with its attempts; and the endpoints that they go to."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Final
+from datetime import timedelta
+from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy import Row
 
 from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
-from mercato.console.forms import read_fields, read_query
-from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Screens, Visit
-from mercato.features.partners.model import Surface
+from mercato.console.forms import read_fields
+from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Question, Screens, Visit
+from mercato.features.partners.credentials import OVERLAP
+from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
-from mercato.features.webhooks.errors import DeliveryNotFound
-from mercato.features.webhooks.queries import DeliveryFilter
+from mercato.features.webhooks.model import TYPES, DeliveryNotFound, EndpointNotFound
+from mercato.features.webhooks.partner_endpoints import get_endpoint, list_endpoints
+from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
+from mercato.platform.telemetry import tracing
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import read_cursor
 from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.events import STORE_CALLS, EventType
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.pages import Page as PageQuery
 from mercato_contract.webhooks import (
     MAX_BODY,
     MAX_HEADERS,
     DeliveryStatus,
     ExplainSignatureRequest,
     WebhookDeliveryDetail,
+    WebhookEndpoint,
+    WebhookEndpointKind,
+    WebhookEndpointRequest,
 )
 from mercato_contract.wire import Instant, Wire, parse_instant, redacted, validator
 
@@ -72,8 +79,8 @@ class DeliveriesQuery(Wire):
 
 @screens.get("webhooks")
 async def list_deliveries(visit: Visit) -> Page:
-    filters = read_filters(DeliveriesQuery, read_query(visit.head.query))
-    page: Sequence[Row[Any]] = ()
+    filters = read_filters(visit, DeliveriesQuery)
+    page: Sequence[DeliveryRow] = ()
     cursor = None
     async with visit.app.db.read() as tx:
         criteria = await _criteria(tx, visit, filters)
@@ -87,7 +94,7 @@ async def list_deliveries(visit: Visit) -> Page:
         "resent": {name: filters.texts.get(name) for name in _RESENT},
         "statuses": list(DeliveryStatus),
         "types": list(EventType),
-        "most": operators.MAX_SEARCHED,
+        "most": MAX_SEARCHED,
         "sees_endpoints": not visit.is_operator and visit.store_id is None and visit.may(Permission.SEE_KEYS),
     }
     return Page("deliveries.html", "Webhooks", values)
@@ -133,7 +140,7 @@ async def resend_delivery(visit: Visit) -> Done:
 
 @screens.post("webhooks/resend-failed", needs=Permission.CHANGE_ORDERS)
 async def resend_failed(visit: Visit) -> Done:
-    filters = read_filters(DeliveriesQuery, read_fields(visit.form))
+    filters = read_filters(visit, DeliveriesQuery, read_fields(visit.form))
     async with visit.app.db.read() as tx:
         criteria = await _criteria(tx, visit, filters)
     filters.check()
@@ -266,3 +273,134 @@ async def _read(visit: Visit) -> tuple[WebhookDeliveryDetail, Surface | None]:
             visit.check_store(found.store_id, missing)
             return found, surface
     raise missing
+
+
+# --- endpoints ------------------------------------------------------------------------------------
+
+endpoint_screens: Final = Screens(PARTNERS, whole_account=True)
+
+ENDPOINTS: Final = "/console/webhooks/endpoints"
+
+_HOURS: Final = int(OVERLAP / timedelta(hours=1))
+
+
+class EndpointsQuery(Wire):
+    side: Surface | None = None
+    cursor: Cursor | None = None
+
+
+class NewEndpointForm(Wire):
+    """`types` are divided by commas; without any, every event. `side` is needed for a partner of both kinds."""
+
+    url: Annotated[str, Meta(max_length=2048)]
+    side: Surface | None = None
+    types: Annotated[str, Meta(max_length=400)] | None = None
+    description: Annotated[str, Meta(max_length=200)] | None = None
+
+
+@endpoint_screens.get("webhooks/endpoints", needs=Permission.SEE_KEYS)
+async def show_endpoints(visit: Visit) -> Page:
+    query = visit.filters(EndpointsQuery)
+    caller = visit.caller_of(query.side)
+    async with visit.app.db.read() as tx:
+        page = await list_endpoints(tx, visit.app.vault, caller, PageQuery(limit=PAGE, cursor=query.cursor))
+    values = {
+        "endpoints": page.endpoints,
+        "next_cursor": page.next_cursor,
+        "side": caller.surface,
+        "own": WebhookEndpointKind.ENDPOINT,
+        "event_url": WebhookEndpointKind.EVENT_URL,
+        "types": sorted(TYPES[caller.surface]),
+    }
+    return Page("endpoints.html", "Webhook endpoints", values)
+
+
+@endpoint_screens.post("webhooks/endpoints", needs=Permission.MAKE_KEYS)
+async def create_endpoint(visit: Visit) -> Page:
+    form = visit.fields(NewEndpointForm)
+    types = [part.strip() for part in (form.types or "").split(",") if part.strip()]
+    request = WebhookEndpointRequest(url=form.url, types=types or None, description=form.description)
+    async with visit.app.db.write() as tx:
+        made = await visit.app.endpoints.create(tx, visit.caller_of(form.side), request)
+    return _shown("Endpoint added", made.secret, "It verifies the webhooks of this endpoint alone.")
+
+
+@endpoint_screens.post("webhooks/endpoints/{endpoint}/test", needs=Permission.CHANGE_KEYS)
+async def test_endpoint(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        caller, found = await _find(tx, visit)
+        delivery_id = await visit.app.endpoints.send_test(
+            tx, caller, found.endpoint_id, traceparent=tracing.new_trace()
+        )
+    return Done("A ping is sent. This page shows what was answered.", to=f"/console/webhooks/{delivery_id}")
+
+
+@endpoint_screens.post("webhooks/endpoints/{endpoint}/enable", needs=Permission.CHANGE_KEYS)
+async def enable_endpoint(visit: Visit) -> Done:
+    return await _set_enabled(visit, enabled=True)
+
+
+@endpoint_screens.post("webhooks/endpoints/{endpoint}/disable", needs=Permission.CHANGE_KEYS)
+async def disable_endpoint(visit: Visit) -> Done:
+    return await _set_enabled(visit, enabled=False)
+
+
+async def _set_enabled(visit: Visit, *, enabled: bool) -> Done:
+    async with visit.app.db.write() as tx:
+        caller, found = await _find(tx, visit)
+        await visit.app.endpoints.set_enabled(tx, caller, found.endpoint_id, enabled=enabled)
+    words = (
+        "Events are sent to the endpoint again." if enabled else "Nothing is sent to the endpoint any more."
+    )
+    return Done(words, to=_list_of(caller))
+
+
+@endpoint_screens.post("webhooks/endpoints/{endpoint}/rotate-secret", needs=Permission.MAKE_KEYS)
+async def rotate_endpoint_secret(visit: Visit) -> Page:
+    async with visit.app.db.write() as tx:
+        caller, found = await _find(tx, visit)
+        made = await visit.app.endpoints.rotate_secret(tx, caller, found.endpoint_id, overlap=OVERLAP)
+    return _shown("Secret rotated", made.secret, f"The secret before signs, too, for {_HOURS} hours.")
+
+
+async def _ask_to_delete(visit: Visit) -> Question:
+    async with visit.app.db.read() as tx:
+        caller, found = await _find(tx, visit)
+    text = "What waits for it isn't sent, and its secret is gone. Its deliveries stay in the list."
+    return Question("Delete the endpoint?", text, back=_list_of(caller), names=(found.url,))
+
+
+@endpoint_screens.post(
+    "webhooks/endpoints/{endpoint}/delete", needs=Permission.CHANGE_KEYS, ask=_ask_to_delete
+)
+async def delete_endpoint(visit: Visit) -> Done:
+    async with visit.app.db.write() as tx:
+        caller, found = await _find(tx, visit)
+        await visit.app.endpoints.delete(tx, caller, found.endpoint_id)
+    return Done("The endpoint is deleted.", to=_list_of(caller))
+
+
+async def _find(tx: Read, visit: Visit) -> tuple[Caller, WebhookEndpoint]:
+    """Return the endpoint of the path, and the caller of its surface. Raises EndpointNotFound."""
+    endpoint_id = visit.ids["endpoint"]
+    for surface in visit.surfaces:
+        caller = visit.caller(surface)
+        try:
+            return caller, await get_endpoint(tx, visit.app.vault, caller, endpoint_id)
+        except EndpointNotFound:
+            continue
+    raise EndpointNotFound(endpoint_id)
+
+
+def _list_of(caller: Caller) -> str:
+    return f"{ENDPOINTS}?side={caller.surface}"
+
+
+def _shown(title: str, secret: str, note: str) -> Page:
+    shown = {
+        "name": "Signing secret",
+        "text": secret,
+        "notes": (note,),
+        "back": ("Webhook endpoints", ENDPOINTS),
+    }
+    return Page("shown_once.html", title, {"secret": shown})

@@ -1,4 +1,7 @@
-"""Ids as people read and type them: the beginning of an id stands for it while no other id of its table begins so."""
+"""What people type to find rows: the beginning of an id, and texts in any letter case.
+
+The beginning of an id stands for it while no other id of its table begins so.
+"""
 
 import re
 from collections.abc import Iterable
@@ -59,3 +62,17 @@ async def shorten(tx: Read, ids: Column[UUID], shown: Iterable[UUID]) -> dict[UU
 
 def _shared_digits(one: UUID, other: UUID) -> int:
     return (128 - (one.int ^ other.int).bit_length()) // 4
+
+
+ESCAPE: Final = "\\"
+
+_SPECIAL: Final = re.compile(r"([\\%_])")
+"""The wildcards of LIKE, and its escape character."""
+
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+"""Databases lower these characters differently."""
+
+
+def pattern_of(text: str) -> str:
+    """Return the pattern of a column's lower-case text; it fits more than the text, so compare what is found."""
+    return _NON_ASCII.sub("%", _SPECIAL.sub(r"\\\1", text)).lower()
