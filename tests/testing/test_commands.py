@@ -197,7 +197,7 @@ async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         (["merchant", "--secret", "hush"], "whsec_"),
         (["merchant", "--api", "http://127.0.0.1:1"], "mercato key create"),
         (["merchant", "--key", "k"], "--api, its address"),
-        (["storefront", "--feed"], "mercato key create"),
+        (["storefront", "--feed"], "--api, its address"),
         (["merchant", "--key", "k", "--api", "127.0.0.1:1"], "http://127.0.0.1:8000"),
         (["merchant", "--key", "k", "--api", "http://127.0.0.1:1"], "mercato secret list"),
         (["storefront", "--orders", "-1"], "cannot be less than 0"),

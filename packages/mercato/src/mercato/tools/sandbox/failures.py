@@ -180,7 +180,7 @@ async def refund(context: DemoContext) -> None:
             claim, newest, lambda event: event["type"] == EventType.ORDER_ADJUSTED
         )
     order = await front.read_order(order_id)
-    context.prove(claim, f"{told['type']}, at an endpoint of its own", told["data"]["order"] == order)
+    context.prove(claim, f"{told['type']}, at its endpoint", told["data"]["order"] == order)
     total, after = (order["amounts"][name] for name in ("total", "totalAfterAdjustments"))
     context.prove(
         "A refund is made once, to the cent",
