@@ -5,7 +5,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 from uuid import UUID
 
@@ -255,6 +255,10 @@ _SLOW_SECONDS: Final = 0.05
 _SLACK: Final = timedelta(seconds=15)
 """The time of a run besides its last call: reading, signing, and waiting for the writer."""
 
+_BODIES: Final = 32
+_OPEN: Final = 1_000
+"""Small bodies, and credentials of endpoints, that stay in memory after they were used."""
+
 _LABELS: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
 
@@ -286,7 +290,7 @@ class Sender:
         self._db = db
         self._outbound = outbound
         self._credentials = credentials
-        self._vault = vault
+        self._open = lru_cache(maxsize=_OPEN)(partial(open_credentials, vault))
         self._clock = clock
         self._random = random
         self._seconds = seconds
@@ -424,11 +428,12 @@ class Sender:
         if body is None:
             async with self._db.read() as tx:
                 body, base = await attempts.get_body(tx, delivery.id)
-        return decompress(body, base=base), await self._calls_with(delivery, at)
+            return decompress(body, base=base), await self._calls_with(delivery, at)
+        return _body(body, base), await self._calls_with(delivery, at)
 
     async def _calls_with(self, delivery: Delivery, at: datetime) -> _CallsWith:
         if delivery.endpoint_id is not None and delivery.endpoint_credentials is not None:
-            opened = open_credentials(self._vault, delivery.endpoint_id, delivery.endpoint_credentials)
+            opened = self._open(delivery.endpoint_id, delivery.endpoint_credentials)
             return _CallsWith(opened.secrets_at(at), None, opened.headers)
         credentials = await self._credentials.get(delivery.partner_id)
         # An event URL never gets the token.
@@ -481,6 +486,12 @@ class Sender:
                 since = await endpoints.find_failing_since(tx, delivery.partner_id, delivery.url)
             verdict = decided(failing_since=since)
         return verdict
+
+
+@lru_cache(maxsize=_BODIES)
+def _body(stored: bytes, base: bytes | None) -> bytes:
+    """Return a small body. The deliveries of an event to several endpoints, which send the same, are sent together."""
+    return decompress(stored, base=base)
 
 
 def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:

@@ -7,6 +7,7 @@ because it repeats part of that work at each execution.
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar, cast
 from uuid import UUID
@@ -125,7 +126,7 @@ class CompiledStatement(Struct, frozen=True):
 
     def rows(self, found: Sequence[Sequence[Any]], names: Callable[[], Sequence[str]]) -> list[Any]:
         """Return the driver's rows as named tuples; `names` returns the column names of a textual statement."""
-        make = self.row or _row_type(names())
+        make = self.row or _row_type(tuple(names()))
         if not self.columns:
             return [make(row) for row in found]
         converted = []
@@ -221,7 +222,7 @@ def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Com
         pick=_picker(names),
         binds=_binds([made.binds[name].type for name in names], [None] * len(names), made.dialect),
         columns=_converts(_from_driver(kind, made.dialect) for _, kind in columns),
-        row=_row_type([name for name, _ in columns]) if columns else None,
+        row=_row_type(tuple(name for name, _ in columns)) if columns else None,
         is_short=is_short,
     )
 
@@ -242,7 +243,8 @@ def _columns(statement: Executable) -> list[tuple[str, TypeEngine[Any]]]:
     return [(column.key or "", column.type) for column in found]
 
 
-def _row_type(names: Sequence[str]) -> Callable[[Iterable[Any]], Any]:
+@lru_cache(maxsize=_MAX_CACHED)
+def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
     shape: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
     make: Callable[[Iterable[Any]], Any] = (
         shape._make
