@@ -91,9 +91,39 @@ class FailingStore(NamedTuple):
     failed: int
 
 
+# Of endpoints that work there is no row, so these read a few, however many endpoints there are.
+_COUNT_DISABLED: Final = prepared(select(func.count()).where(endpoints.c.disabled_at.is_not(None)))
+_COUNT_FAILING: Final = prepared(
+    select(func.count(), func.count(endpoints.c.partner_id.distinct())).where(
+        endpoints.c.failing_since <= bindparam("since", type_=Instant), endpoints.c.disabled_at.is_(None)
+    )
+)
+_WITH_PARTNER: Final = endpoints.outerjoin(partners, partners.c.id == endpoints.c.partner_id)
+_LIST_DISABLED: Final = prepared(
+    select(
+        endpoints.c.partner_id,
+        partners.c.name,
+        endpoints.c.url,
+        endpoints.c.disabled_at,
+        endpoints.c.disabled_reason,
+    )
+    .select_from(_WITH_PARTNER)
+    .where(endpoints.c.disabled_at.is_not(None))
+    .order_by(endpoints.c.disabled_at.desc(), endpoints.c.url)
+    .limit(bindparam("most"))
+)
+_LIST_FAILING: Final = prepared(
+    select(endpoints.c.partner_id, partners.c.name, endpoints.c.url, endpoints.c.failing_since)
+    .select_from(_WITH_PARTNER)
+    .where(endpoints.c.disabled_at.is_(None))
+    .order_by(endpoints.c.failing_since, endpoints.c.url)
+    .limit(bindparam("most"))
+)
+
+
 async def count_disabled(tx: Read) -> int:
     """Return how many endpoints are disabled."""
-    return int(await tx.scalar(select(func.count()).where(endpoints.c.disabled_at.is_not(None))))
+    return int(await tx.scalar(_COUNT_DISABLED))
 
 
 class FailingEndpoint(NamedTuple):
@@ -117,34 +147,17 @@ class DisabledEndpoint(NamedTuple):
 
 async def list_disabled(tx: Read, *, limit: int) -> list[DisabledEndpoint]:
     """Return the endpoints that were disabled last, the newest first."""
-    c = endpoints.c
-    rows = await tx.all(
-        select(c.partner_id, partners.c.name, c.url, c.disabled_at, c.disabled_reason)
-        .join(partners, partners.c.id == c.partner_id, isouter=True)
-        .where(c.disabled_at.is_not(None))
-        .order_by(c.disabled_at.desc(), c.url)
-        .limit(limit)
-    )
-    return [DisabledEndpoint(*row) for row in rows]
+    return [DisabledEndpoint(*row) for row in await tx.all(_LIST_DISABLED, {"most": limit})]
 
 
 async def list_failing(tx: Read, *, limit: int) -> list[FailingEndpoint]:
     """Return the enabled endpoints that fail, those that have failed longest first."""
-    c = endpoints.c
-    rows = await tx.all(
-        select(c.partner_id, partners.c.name, c.url, c.failing_since)
-        .join(partners, partners.c.id == c.partner_id, isouter=True)
-        .where(c.disabled_at.is_(None))
-        .order_by(c.failing_since, c.url)
-        .limit(limit)
-    )
-    return [FailingEndpoint(*row) for row in rows]
+    return [FailingEndpoint(*row) for row in await tx.all(_LIST_FAILING, {"most": limit})]
 
 
 async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
     """Return how many enabled endpoints have failed since then or longer, and of how many partners."""
-    failing = (endpoints.c.failing_since <= since, endpoints.c.disabled_at.is_(None))
-    row = await tx.first(select(func.count(), func.count(endpoints.c.partner_id.distinct())).where(*failing))
+    row = await tx.first(_COUNT_FAILING, {"since": since})
     return (0, 0) if row is None else (row[0], row[1])
 
 

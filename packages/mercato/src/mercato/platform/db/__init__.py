@@ -1,0 +1,1 @@
+"""Databases: SQLite and PostgreSQL behind one engine, with migrations, replicas, backups and copies."""

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from datetime import datetime
 from pathlib import Path
+from sqlite3 import sqlite_version
 from time import monotonic
 from typing import Final
 
@@ -112,7 +113,7 @@ async def find_files(tx: Read) -> Files:
     """Return the sizes of SQLite's files."""
     path = sqlite_path(tx.database.url)
     return Files(
-        version=await tx.scalar(text("SELECT sqlite_version()")),
+        version=sqlite_version,
         file=_size(path),
         log=_size(path.with_name(path.name + "-wal")),
         free=shutil.disk_usage(path.parent).free,
