@@ -321,10 +321,11 @@ def _result(host: str, address: str, port: int) -> ResolveResult:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """A self-signed certificate: `server` shows it, `client` trusts it and nothing else."""
+    """A self-signed certificate: `server` shows it, `client` trusts it and nothing else. `pem` has it and its key."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+    pem: bytes
 
 
 def self_signed(*names: str, days: int = 1) -> Tls:
@@ -352,7 +353,7 @@ def self_signed(*names: str, days: int = 1) -> Tls:
     with tempfile.TemporaryDirectory() as folder:  # the ssl module reads keys from files only
         (pem := Path(folder) / "server.pem").write_bytes(private + public)
         server.load_cert_chain(pem)
-    return Tls(server, ssl.create_default_context(cadata=public.decode()))
+    return Tls(server, ssl.create_default_context(cadata=public.decode()), private + public)
 
 
 def _alternative(name: str) -> x509.GeneralName:

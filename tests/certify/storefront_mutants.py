@@ -494,6 +494,7 @@ refuses_events(
     "storefront.events.late",
     lambda here, _, event: max(here.known(event), default=0) > event["data"]["sequence"] > 1,
 )
+refuses_events("storefront.events.adjusted", lambda _, __, event: event["type"] == "order.adjusted")
 refuses_events("storefront.events.unknown-type", lambda _, __, event: event["type"] == "order.rated")
 refuses_events("storefront.events.unknown-members", lambda _, __, event: "addedLater" in event)
 
@@ -537,7 +538,12 @@ class ShowsRepeats(ShowsTheLastEvent):
         CorrectStorefront.keep(self, webhook)
 
 
-# --- what receivers of either side do -------------------------------------------------------------
+@fails("storefront.events.refund-shown")
+class ShowsThePlacedAmounts(CorrectStorefront):
+    def order_shown(self, order_id: str) -> Any:
+        first = self.events[order_id][1].json()["data"]["order"]
+        return super().order_shown(order_id) | {"amounts": first["amounts"]}
+
 
 # --- cancellations --------------------------------------------------------------------------------
 

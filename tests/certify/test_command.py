@@ -356,7 +356,7 @@ def test_a_receiver_alone_can_be_certified(capsys: pytest.CaptureFixture[str]):
     with CorrectStorefront(secret=SECRET) as shop:
         options = ["--event-url", shop.event_url, "--secret", SECRET, "--order-url", shop.order_url]
         assert cli.run(["certify", "storefront", *options, "--only", "events"]) == 0
-    assert "12 passed, 0 failed" in capsys.readouterr().out
+    assert "14 passed, 0 failed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_a_command_that_does_not_buy_is_reported(
 def test_a_report_with_only_skipped_checks_is_a_failure(capsys: pytest.CaptureFixture[str]):
     assert cli.run(["certify", "storefront", "--command", "true", "--only", "storefront.events"]) == 2
     out = capsys.readouterr().out
-    assert "  skip  all 11" in out
+    assert "  skip  all 13" in out
     assert "Give the receiver of order events" in out
 
 

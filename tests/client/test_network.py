@@ -332,6 +332,17 @@ async def test_a_client_of_ones_own_sends_the_requests_and_stays_open(kind: Kind
         await own.aclose()
 
 
+async def test_a_response_that_ones_own_transport_has_read_is_an_answer(kind: Kind):
+    status = json.dumps({"status": "online", "pauseReason": None, "resumeAt": None}).encode()
+    compressed = gzip.compress(status)
+    read = httpx.MockTransport(
+        lambda _: httpx.Response(200, content=compressed, headers={"content-encoding": "gzip"})
+    )
+    own: Any = (httpx.Client if kind is Client else httpx.AsyncClient)(transport=read)
+    async with opened(kind, "http://127.0.0.1", http_client=own) as client:
+        assert (await client.get_store_status("1")).status == "online"
+
+
 async def test_an_answer_longer_than_the_limit_is_not_read_to_its_end(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ):

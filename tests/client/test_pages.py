@@ -1,6 +1,5 @@
 """How lists are read: what is sent, and when."""
 
-import json
 from collections.abc import Iterator
 
 import httpx
@@ -27,7 +26,7 @@ class Network:
             "path": "/", "status": 404, "errorCode": "NOT_FOUND", "errors": [], "keyId": None, "milliseconds": 1,
         }  # fmt: skip
         page = {"requests": [entry], "nextCursor": PAGES[cursor]}
-        return httpx.Response(200, stream=httpx.ByteStream(json.dumps(page).encode()))
+        return httpx.Response(200, json=page)
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def test_a_list_can_be_iterated_again(client: Client):
 
 
 def test_a_list_that_is_refused_raises_at_the_call():
-    refusing = httpx.MockTransport(lambda _: httpx.Response(401, stream=httpx.ByteStream(b"{}")))
+    refusing = httpx.MockTransport(lambda _: httpx.Response(401, json={}))
     with httpx.Client(transport=refusing) as http, pytest.raises(errors.AuthenticationError):
         Client(URL, "k", retries=NEVER, http_client=http).list_orders()
 

@@ -69,7 +69,7 @@ async def test_an_order_is_found_by_every_word_that_people_have_for_it(mercato: 
             assert len(groups(page)["Orders"]) == expected, text
         for text in ("A-1", "#a-1"):
             assert len(groups(await find(who, text))["Orders"]) == 2
-        for text in ("+31612345679", "bob@example.com", "A-2"):
+        for text in ("+31612345679", "bob@example.com", "A-Z"):
             assert not groups(await find(who, text)), text
     front, _ = await enter_as_partner(mercato, deal.front)
     assert leads_to(await find(front, "front-77"), f"orders/{order}")

@@ -14,7 +14,7 @@ from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.platform import clock
 from mercato.platform.db.engine import Database, Write
 from mercato_contract.events import EventType
-from mercato_contract.feeds import EventsQuery, FeedEvent
+from mercato_contract.feeds import FeedEvent
 
 KEYS = [b"k" * 32]
 
@@ -58,17 +58,6 @@ def write_event(
         Event(id=event_id, partner_id=partner_id, surface=surface, type=type_, body=body, store_id=store_id),
     )
     return event_id
-
-
-async def read_all(feeds: Feeds, reader: Caller, query: EventsQuery = EventsQuery()) -> list[FeedEvent]:  # noqa: B008  # frozen
-    """Read page after page until there is nothing more."""
-    found: list[FeedEvent] = []
-    while True:
-        page = await feeds.read_events(reader, query)
-        found += page.events
-        query = msgspec.structs.replace(query, after=page.next_cursor)
-        if not page.has_more:
-            return found
 
 
 def number_of(event: FeedEvent) -> int:

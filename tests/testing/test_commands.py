@@ -128,7 +128,7 @@ async def test_two_commands_trade_at_a_service(database_url: str, tmp_path: Path
         sells = ["merchant", "--port", "0", "--step", "0", "--key", "@key", "--script", "acts", "--secret"]
         async with started(*sells, pos.signing_secret, "--api", running.base, directory=tmp_path) as merchant:
             printed = await until(merchant, "is live")
-            buys = ["storefront", "--port", "0", "--orders", "3"]
+            buys = ["storefront", "--port", "0", "--orders", "3", "--endpoint", "--feed"]
             for act in ("accept", "accept", "wrong"):
                 buys += ["--on", "order", act]
             key = ["--key", str(buyer.key), "--api", running.base]
@@ -142,6 +142,9 @@ async def test_two_commands_trade_at_a_service(database_url: str, tmp_path: Path
             assert "ITEM_UNAVAILABLE" in text
             assert "ORDER_TOTAL_DIFFERENT" in text
             assert "-- 3 customers: 1 completed, 2 refused." in text
+            assert "signed ping" in text
+            assert re.search(r"feed +200 +order.created 1: open ", text)
+            assert re.search(r"-- The feed had \d+ events, with 0 gaps.", text)
             code, out_of_merchant, err_of_merchant = await ended(merchant)
         assert (code, "orders taken 1, refused 1" in err_of_merchant) == (0, True)
         assert str(partner.key) not in printed + out_of_merchant
@@ -194,6 +197,7 @@ async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         (["merchant", "--secret", "hush"], "whsec_"),
         (["merchant", "--api", "http://127.0.0.1:1"], "mercato key create"),
         (["merchant", "--key", "k"], "--api, its address"),
+        (["storefront", "--feed"], "--api, its address"),
         (["merchant", "--key", "k", "--api", "127.0.0.1:1"], "http://127.0.0.1:8000"),
         (["merchant", "--key", "k", "--api", "http://127.0.0.1:1"], "mercato secret list"),
         (["storefront", "--orders", "-1"], "cannot be less than 0"),

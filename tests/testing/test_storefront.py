@@ -54,6 +54,12 @@ async def test_an_order_is_shown_as_its_newest_event_has_it(front: StorefrontDou
     assert await shown() == (200, {"orderId": ORDER, "status": "confirmed"})
 
 
+async def test_a_ping_is_acknowledged_and_changes_no_order(front: StorefrontDouble) -> None:
+    body = json.dumps({"type": "ping", "data": {"endpointId": ORDER}}).encode()
+    assert (await deliver(front.endpoint_url, body, signed(SECRET, body=body)))[0] == 204
+    assert (front.events, front.inbox.verified) == ({}, 1)
+
+
 async def test_a_repeated_event_counts_once(front: StorefrontDouble) -> None:
     assert [await sent(front, 1), await sent(front, 1)] == [204, 204]
     assert (len(front.events[ORDER]), front.repeats, front.inbox.verified) == (1, 1, 2)

@@ -23,6 +23,7 @@ from mercato_client.testing.caller import Answer, Caller, NoAnswerError, Refused
 from mercato_client.testing.opening import Opening
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.shops import SHOPS
+from mercato_client.testing.subscription import Subscription
 
 pytestmark = only_sqlite
 
@@ -353,3 +354,48 @@ async def test_a_catalog_file_that_an_editor_replaces_while_it_is_read_is_read_a
         )
     assert published.is_set()
     following.cancel()
+
+
+async def test_a_storefront_hears_of_an_order_at_its_own_endpoint_and_in_the_feed(market: Market) -> None:
+    """The other system of a storefront: it has the key, and not the account's secret."""
+    async with StorefrontDouble() as other, aiohttp.ClientSession() as session:
+        subscription = Subscription(other, Caller(market.service.base, market.key, session), "marketfront")
+        await subscription.skip()
+        async with subscription.endpoint() as endpoint:
+            bought = await market.front.buy(1)
+            await market.simulator.complete(bought.order_id)
+            await other.journal.until(lambda: len(other.events.get(bought.order_id, ())) == 5)
+        async with asyncio.timeout(PATIENCE):
+            while subscription.read < 5:
+                await subscription.drain()
+        assert all(one.believed for one in other.journal.of("event"))
+        told = [event.webhook_id for _, event in sorted(other.events[bought.order_id].items())]
+        assert [one.answer["eventId"] for one in other.journal.of("feed")] == told
+        assert subscription.gaps == 0
+        listed = await subscription.caller.get("/v1/marketfront/webhook-endpoints")
+        assert endpoint not in [one["endpointId"] for one in listed.json()["endpoints"]]
+
+
+async def test_a_merchant_hears_of_its_catalogs_at_its_own_endpoint(market: Market) -> None:
+    subscription = Subscription(market.merchant, market.caller, "commerce")
+    opening, _ = market.opening()
+    async with subscription.endpoint():
+        await opening.open(SHOP)  # which publishes its catalog, because the store is known
+        kinds = ["ping", "catalog.sync.succeeded"]
+        async with asyncio.timeout(PATIENCE):
+            await market.merchant.journal.until(
+                lambda: len(market.merchant.journal.of("event")) >= len(kinds)
+            )
+    heard = market.merchant.journal.of("event")
+    assert all(one.believed and one.status == HTTPStatus.NO_CONTENT for one in heard)
+    assert {one.json()["type"] for one in heard} == set(kinds)
+
+
+async def test_the_next_run_takes_over_the_endpoint_that_a_killed_one_has_left(market: Market) -> None:
+    subscription = Subscription(market.merchant, market.caller, "commerce")
+    body = {"url": market.merchant.endpoint_url, "enabled": True}
+    left = (await market.caller.post("/v1/commerce/webhook-endpoints", body)).json()["endpointId"]
+    async with subscription.endpoint() as endpoint:
+        assert endpoint == left
+        (ping,) = await market.merchant.heard("event")
+    assert ping.believed

@@ -36,6 +36,8 @@ class Transport:
         deadline = time.monotonic() + seconds
         try:
             with self._http.stream(**_arguments(self._url, prepared, seconds)) as response:
+                if response.is_stream_consumed:
+                    return _read(response)
                 body = bytearray()
                 for chunk in response.iter_raw():
                     _add(body, chunk)
@@ -68,6 +70,8 @@ class AsyncTransport:
                 asyncio.timeout(seconds),
                 self._http.stream(**_arguments(self._url, prepared, seconds)) as response,
             ):
+                if response.is_stream_consumed:
+                    return _read(response)
                 body = bytearray()
                 async for chunk in response.aiter_raw():
                     _add(body, chunk)
@@ -97,6 +101,14 @@ def _arguments(url: str, prepared: Prepared, seconds: float) -> dict[str, Any]:
         "timeout": httpx.Timeout(seconds, connect=min(CONNECT_TIMEOUT, seconds)),
         "follow_redirects": False,  # the key is for this host alone
     }
+
+
+def _read(response: httpx.Response) -> Reply:
+    """Return the reply of a response that a transport has read: a cache, or a double. httpx has decompressed it."""
+    body = bytearray()
+    _add(body, response.content)
+    headers = {name: value for name, value in response.headers.items() if name != "content-encoding"}
+    return Reply(response.status_code, headers, bytes(body))
 
 
 def _add(body: bytearray, chunk: bytes) -> None:

@@ -34,6 +34,7 @@ MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
     "cancel": (*_ANSWERED, DECLINE),
     "catalog-sync": _ANSWERED,
     "order-cancelled": _ANSWERED,
+    "event": _ANSWERED,
     "catalog": _ANSWERED,
     "cook": (ACCEPT, SLOW, CANCEL, LEAVE, REFUND),
 }

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from mercato_client.testing import acts
 from mercato_client.testing.acts import Act, Script
-from mercato_client.testing.journal import VALID, Journal, Seen
+from mercato_client.testing.journal import VALID, Journal, Seen, add_pages
 from mercato_client.testing.server import HOST, MAX_BODY, Inbox, Received, listening
 
 T = TypeVar("T")
@@ -81,6 +81,11 @@ class Double(ABC):
         """Accept webhooks that are signed with one of these secrets, and no others."""
         self.inbox.trust(*secrets)
 
+    @property
+    def endpoint_url(self) -> str:
+        """Return the URL for a webhook endpoint that the double makes itself."""
+        return f"{self.url}/endpoint"
+
     async def heard(self, operation: str | None = None, *, count: int = 1) -> list[Seen]:
         """Wait for that many calls and return them. Raises TimeoutError."""
         return await self.journal.heard(operation, count=count)
@@ -134,11 +139,13 @@ class Double(ABC):
 
     @abstractmethod
     def routes(self, app: web.Application) -> None:
-        """Add the routes."""
+        """Add the routes of its own."""
 
     async def start(self) -> None:
         """Start to listen. Raises OSError if the address isn't free."""
         app = web.Application(client_max_size=MAX_BODY)
+        add_pages(app, self)
+        app.router.add_post("/endpoint", self.take)
         self.routes(app)
         host, port = self._address
         self.url = await self._open.enter_async_context(listening(app, host=host, port=port))

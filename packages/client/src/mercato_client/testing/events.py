@@ -8,7 +8,6 @@ from aiohttp import web
 from mercato_client.testing import acts
 from mercato_client.testing.acts import Act
 from mercato_client.testing.double import Double, Reply
-from mercato_client.testing.journal import add_pages
 from mercato_client.testing.server import Received
 
 MAX_EVENTS: Final = 10_000
@@ -64,9 +63,11 @@ class Events(Double):
         return webhook.webhook_id not in self._ids
 
     def keep(self, webhook: Received) -> None:
-        """Keep an event by its order and sequence."""
+        """Keep an event by its order and sequence. Of one about something else, such as a ping, only the id."""
         data = webhook.json()["data"]
         self._ids.add(webhook.webhook_id)
+        if "orderId" not in data:
+            return
         events = self.events.setdefault(data["orderId"], {})
         self.late += any(sequence > data["sequence"] for sequence in events)
         events[data["sequence"]] = webhook
@@ -83,8 +84,7 @@ class Events(Double):
         ]
 
     def routes(self, app: web.Application) -> None:
-        """Add the page, the log and the receiver."""
-        add_pages(app, self)
+        """Add the receiver, and the orders as their events describe them."""
         app.router.add_get("/orders/{order_id}", self.show_order)
         app.router.add_post("/events", self.take)
 

@@ -117,6 +117,12 @@ class Journal:
             )
         )
 
+    def read(self, path: str, event: Any) -> Seen:
+        """Record an event that the double read from a feed."""
+        return self.add(
+            Seen(operation="feed", method="GET", path=path, headers={}, ours=True, status=200, answer=event)
+        )
+
     def tell(self, reader: Callable[[Seen], object]) -> None:
         """Call the reader with every later call, in the thread that records it."""
         self._readers.append(reader)

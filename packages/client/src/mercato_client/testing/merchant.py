@@ -17,7 +17,7 @@ from aiohttp import web
 from mercato_client.testing import acts, prices
 from mercato_client.testing.acts import Act, Script
 from mercato_client.testing.double import Double, Reply
-from mercato_client.testing.journal import MAX_KEPT, add_pages
+from mercato_client.testing.journal import MAX_KEPT
 from mercato_client.testing.prices import Menu, UnknownItemError, items_of
 from mercato_client.testing.server import HOST, Received
 from mercato_contract.events import EventType
@@ -356,8 +356,7 @@ class MerchantDouble(CatalogHost):
         ]
 
     def routes(self, app: web.Application) -> None:
-        """Add the page, the log, the catalogs and the webhooks."""
-        add_pages(app, self)
+        """Add the catalogs and the webhooks."""
         app.router.add_get("/{path:.*}", self.serve_document)
         app.router.add_post("/hooks/{operation}", self.take)
 

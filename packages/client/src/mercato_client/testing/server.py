@@ -78,6 +78,10 @@ class Inbox:
         """Accept webhooks that are signed with one of these secrets, and no others."""
         self._secrets = secrets
 
+    def trust_also(self, secret: str) -> None:
+        """Accept webhooks that are signed with this secret, too."""
+        self._secrets = (*self._secrets, secret)
+
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         """Return why a webhook is rejected, None if one of the secrets signed it."""
         fault = "no signing secret is known"

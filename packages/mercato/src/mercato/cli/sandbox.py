@@ -7,7 +7,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Final, Literal, TextIO
@@ -145,16 +145,21 @@ def _subject(call: Seen) -> str:
         return " ".join(str(order[name]) for name in ("partnerOrderId", "state", "status") if name in order)
     if "amounts" in order:
         return f"total {order['amounts'].get('total')}"
-    return _event(call) if call.operation == "event" else call.path if call.verdict is None else ""
+    if call.operation in {"event", "feed"}:
+        return _event(call)
+    return call.path if call.verdict is None else ""
 
 
 def _event(call: Seen) -> str:
-    try:
-        event = call.json()
+    """Return the type of an event that was sent or read, and what it says of an order."""
+    words = ""
+    with suppress(ValueError, KeyError, TypeError):
+        event = call.answer if call.operation == "feed" else call.json()
+        words = str(event["type"])
         order = event["data"]["order"]
-        return f"{event['type']} {event['data']['sequence']}: {order['state']} {order['status']}"
-    except (ValueError, KeyError, TypeError):
-        return ""
+        words += f" {event['data']['sequence']}: {order['state']} {order['status']}"
+        words += f", now {order['amounts']['totalAfterAdjustments']}"
+    return words
 
 
 sandbox = group("sandbox", "Simulated partners: a merchant, a storefront.")
@@ -181,6 +186,13 @@ Token = Annotated[
 ]
 Api = Annotated[str | None, Parameter(help="Address of a Mercato, such as http://127.0.0.1:8000.")]
 Key = Annotated[str | None, Parameter(help="API key to call it with, @FILE, or @- for standard input.")]
+Public = Annotated[
+    str, Parameter(help="This side's address as that Mercato reaches it, if it runs on another machine.")
+]
+Endpoint = Annotated[
+    bool, Parameter(help="Make a webhook endpoint there for every event; delete it at the end.")
+]
+Feed = Annotated[bool, Parameter(help="Read the events feed there with a cursor, from now on.")]
 
 
 @sandbox.command
@@ -194,7 +206,9 @@ def merchant(
     catalog: str | None = None,
     api: Api = None,
     key: Key = None,
-    public: str = "",
+    public: Public = "",
+    endpoint: Endpoint = False,
+    feed: Feed = False,
     store: str | None = None,
     step: Annotated[float, between("--step", 0, MAX_SECONDS, " seconds")] = 2.0,
     sold_out: list[str] | None = None,
@@ -209,15 +223,15 @@ def merchant(
     Without --api it only listens. With --api and --key it registers and activates its store there, and works
     on every order that it accepts until it is done. Runs until Ctrl-C.
 
-    Operations: validate, place, cancel, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
-    wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
-    for cook: cancel:REASON, leave, refund:AMOUNT. After an act: x3 (three times), always, 20% (by chance).
+    Operations: validate, place, cancel, catalog-sync, order-cancelled, event, catalog, cook. Acts: accept,
+    decline:CODE, wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES],
+    late[:TIMES]; for cook: cancel:REASON, leave, refund:AMOUNT. After an act: x3 (three times), always, 20% (by
+    chance).
 
     Args:
         port: Port to listen on; 0 takes a free one.
         shop: Which of three invented shops to simulate.
         catalog: A CatalogSet to host in place of the shop's; published again when it changes.
-        public: This merchant's address as that Mercato reaches it, if it runs on another machine.
         store: partnerStoreId to register under (the shop's).
         step: Seconds that each step of an order takes.
         sold_out: An item's id, as in carts, that is sold out.
@@ -227,7 +241,7 @@ def merchant(
     from mercato_client.testing.shops import SHOPS
     from mercato_contract.problems import ORDER_ERROR_CODES
 
-    service = _service(api, key)
+    service = _service(api, key, calls=endpoint or feed)
     if service is not None and secret is None:
         raise UnusableError(
             "Give the partner's signing secret with --secret: mercato secret list NAME --reveal"
@@ -262,6 +276,8 @@ def merchant(
             public=public,
             step=step,
             catalog=catalog,
+            endpoint=endpoint,
+            feed=feed,
         )
     )
 
@@ -275,6 +291,9 @@ def storefront(
     token: Token = None,
     api: Api = None,
     key: Key = None,
+    public: Public = "",
+    endpoint: Endpoint = False,
+    feed: Feed = False,
     orders: int = 1,
     every: Annotated[float, between("--every", 0, MAX_SECONDS, " seconds")] = 0.0,
     follow: Annotated[float, between("--follow", 0, MAX_SECONDS, " seconds")] = 60.0,
@@ -309,7 +328,7 @@ def storefront(
 
     if orders < 0:
         raise UnusableError("--orders cannot be less than 0.")
-    service = _service(api, key)
+    service = _service(api, key, calls=endpoint or feed)
     secrets = _secrets(secret, seed)
     double = StorefrontDouble(
         api=service[0] if service else "",
@@ -324,19 +343,30 @@ def storefront(
     screen = Screen(double, log=log, as_json=json)
     if secret is None:
         screen.facts.append(("signing secret", secrets[0]))
-    if service is None or not orders:
+    if service is None or not (orders or endpoint or feed):
         return screen.run()
-    from mercato.cli.sandbox_work import buy
+    from mercato.cli.sandbox_work import shop_and_listen
 
-    wanted = {} if query is None else {"query": query}
     return screen.run(
-        buy(double, screen.say, orders=orders, every=every, follow=follow, store=store, query=wanted)
+        shop_and_listen(
+            double,
+            screen.say,
+            service=service,
+            public=public,
+            endpoint=endpoint,
+            feed=feed,
+            orders=orders,
+            every=every,
+            follow=follow,
+            store=store,
+            query={} if query is None else {"query": query},
+        )
     )
 
 
-def _service(api: str | None, key: str | None) -> tuple[str, str] | None:
-    """Return the address and the key, or None without either. Raises UnusableError for one without the other."""
-    if api is None and key is None:
+def _service(api: str | None, key: str | None, *, calls: bool) -> tuple[str, str] | None:
+    """Return the address and the key, or None without either. Raises UnusableError if what is needed is missing."""
+    if api is None and key is None and not calls:
         return None
     if api is None or key is None:
         missing = "--api, its address" if api is None else "--key: mercato key create NAME"

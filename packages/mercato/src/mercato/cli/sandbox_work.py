@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Never
@@ -11,6 +12,7 @@ import aiohttp
 
 from mercato.cli import FAILED
 from mercato.cli.output import sanitize
+from mercato.platform.texts import count_of
 from mercato_client.testing.browsing import Purchase
 from mercato_client.testing.caller import Caller, ServiceError
 from mercato_client.testing.merchant import MerchantDouble
@@ -18,6 +20,7 @@ from mercato_client.testing.opening import Opening
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.shops import SHOPS
 from mercato_client.testing.storefront import StorefrontDouble
+from mercato_client.testing.subscription import Subscription
 
 Say = Callable[[str], object]
 
@@ -33,6 +36,23 @@ OPEN_POLLS: Final = 20
 OPEN_POLL_SECONDS: Final = 0.5
 
 
+@asynccontextmanager
+async def hearing(subscription: Subscription, *, endpoint: bool, feed: bool) -> AsyncIterator[None]:
+    """Have a webhook endpoint, and read the feed from now on, while the block runs. Raises ServiceError."""
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        if endpoint:
+            await stack.enter_async_context(subscription.endpoint())
+        if feed:
+            await subscription.skip()
+        following = group.create_task(subscription.follow()) if feed else None
+        yield
+        if following is not None:
+            following.cancel()
+            await subscription.drain()
+            gaps = count_of(subscription.gaps, "gap")
+            subscription.say(f"The feed had {count_of(subscription.read, 'event')}, with {gaps}.")
+
+
 async def trade(
     double: MerchantDouble,
     say: Say,
@@ -43,6 +63,8 @@ async def trade(
     public: str,
     step: float,
     catalog: str | None,
+    endpoint: bool = False,
+    feed: bool = False,
 ) -> Never:
     """Go live at the service (its address and a key), and work until cancelled.
 
@@ -56,7 +78,8 @@ async def trade(
         opening = Opening(double, caller, say, public=public)
         await opening.open(opened)
         simulator = OrderSimulator(double, caller, step_seconds=step, say=say)
-        async with asyncio.TaskGroup() as work:
+        subscription = Subscription(double, caller, "commerce", say, public)
+        async with hearing(subscription, endpoint=endpoint, feed=feed), asyncio.TaskGroup() as work:
             work.create_task(simulator.run(workers=ORDERS_AT_ONCE))
             if file is not None:
                 work.create_task(_follow(file, double, opening, published=published))
@@ -95,6 +118,27 @@ def _version(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
+
+
+async def shop_and_listen(
+    double: StorefrontDouble,
+    say: Say,
+    *,
+    service: tuple[str, str],
+    public: str,
+    endpoint: bool,
+    feed: bool,
+    orders: int,
+    **customers: Any,
+) -> int:
+    """Hear of events while the customers buy, or until cancelled without any; return the exit code of `buy`."""
+    async with aiohttp.ClientSession() as session:
+        subscription = Subscription(double, Caller(*service, session), "marketfront", say, public)
+        async with hearing(subscription, endpoint=endpoint, feed=feed):
+            if not orders:
+                await asyncio.Event().wait()
+            code = await buy(double, say, orders=orders, **customers)
+    return code
 
 
 async def buy(

@@ -15,6 +15,8 @@ from mercato.tools.sandbox.context import DemoContext
 from mercato.tools.sandbox.storefront import ORDERS, WAY, change_cart, order_of, placed_order, validated
 from mercato_client.testing import shops
 from mercato_client.testing.merchant import DECLINED_CARD
+from mercato_client.testing.subscription import Subscription
+from mercato_contract.events import EventType
 from mercato_contract.orders import PICKUP_PATH, OrderState, OrderStatus
 
 NEWER_PRICE: Final = "11.00"
@@ -164,11 +166,21 @@ async def cancel(context: DemoContext) -> None:
 
 
 async def refund(context: DemoContext) -> None:
-    """Refund a part of a completed order, and repeat the request."""
-    order_id = placed_order(context)["orderId"]
-    first, again = [await context.order_simulator.refund(order_id, REFUND) for _ in range(2)]
-    context.expect(first, 201, "A merchant refunds a part of an order")
-    order = await context.storefront.read_order(order_id)
+    """Refund a part of a completed order, and repeat the request; the storefront has an endpoint that is told."""
+    order_id, front = placed_order(context)["orderId"], context.storefront
+    async with Subscription(front, context.front, "marketfront", context.say).endpoint():
+        first, again = [await context.order_simulator.refund(order_id, REFUND) for _ in range(2)]
+        context.expect(first, 201, "A merchant refunds a part of an order")
+
+        async def newest() -> Any:
+            return front.events[order_id][max(front.events[order_id])].json()
+
+        claim = "The storefront hears of the refund"
+        told = await context.proofs.until(
+            claim, newest, lambda event: event["type"] == EventType.ORDER_ADJUSTED
+        )
+    order = await front.read_order(order_id)
+    context.prove(claim, f"{told['type']}, at its endpoint", told["data"]["order"] == order)
     total, after = (order["amounts"][name] for name in ("total", "totalAfterAdjustments"))
     context.prove(
         "A refund is made once, to the cent",
@@ -238,6 +250,19 @@ async def verify(context: DemoContext) -> None:
     fault = front.inbox.fault_of(event.headers, forged)
     holds = forged != event.body and fault is not None
     context.prove("A forged order event does not verify", fault or "it verified", holds)
+
+
+async def read_feed(context: DemoContext) -> None:
+    """Read the storefront's feed from its start, and compare it with the events that were sent."""
+    subscription = Subscription(context.storefront, context.front, "marketfront")
+    await subscription.drain()
+    told = {event.webhook_id for events in context.storefront.events.values() for event in events.values()}
+    read = {seen.answer["eventId"] for seen in context.storefront.journal.of("feed")}
+    context.prove(
+        "The feed has each event, without a gap",
+        f"{count_of(subscription.read, 'event')}, {count_of(subscription.gaps, 'gap')}",
+        read == told and subscription.read == len(read) and not subscription.gaps,
+    )
 
 
 async def keep_out(context: DemoContext) -> None:

@@ -294,6 +294,7 @@ STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] =
     ("A customer cancels an order, and one that is begun", failures.cancel),
     ("A part of an order is refunded", failures.refund),
     ("Every order webhook and event is verified", failures.verify),
+    ("The events are read again, from the feed", failures.read_feed),
     ("Other storefronts and other keys", failures.keep_out),
 )
 

@@ -5,6 +5,7 @@ Here are the checks of order events: it acknowledges each, in any order, and sho
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -27,7 +28,7 @@ from mercato.tools.certify.storefront.cancellations import CANCEL
 from mercato.tools.certify.storefront.context import STATUSES, Storefront, StorefrontContext
 from mercato.tools.certify.storefront.drivers import Driver
 from mercato.tools.certify.storefront.failures import REFUSAL, RETRY
-from mercato.tools.certify.storefront.purchases import CART, ORDER, REQUEST
+from mercato.tools.certify.storefront.purchases import CART, ORDER, REQUEST, is_amount
 from mercato.tools.certify.storefront.scenarios import ScenarioRunner
 from mercato.tools.certify.storefront.service import offer
 from mercato.tools.certify.suite import (
@@ -41,6 +42,7 @@ from mercato.tools.certify.suite import (
     Suite,
     without_credentials,
 )
+from mercato_contract.events import EventType
 from mercato_contract.orders import OrderStatus
 
 TIMES: Final = 5
@@ -62,7 +64,7 @@ def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> R
                 events[number] = context.event(order_id, number, **options)
             age = len(sequences) - 1 - index
             result = acknowledged(await context.send(events[number].but(age=age)))
-        return result if shown is None else await _shown(context, order_id, STATUSES[shown])
+        return result if shown is None else _shown(await _read(context, order_id), STATUSES[shown])
 
     return run
 
@@ -74,26 +76,55 @@ async def _at_once(context: Context) -> str:
     return f"acknowledged {TIMES} times"
 
 
-async def _shown(context: Context, order_id: UUID, status: OrderStatus) -> str:
-    """Read the order where the storefront shows it. Raises Failed when it has another status."""
+def adjusted(*, shown: bool = False) -> Run[Context]:
+    """Return a check that a refund of all is acknowledged; with `shown` the storefront must then show it."""
+
+    async def run(context: Context) -> str:
+        order_id = new_id()
+        acknowledged(await context.send(context.event(order_id, 1).but(age=1)))
+        result = acknowledged(await context.send(context.event(order_id, 2, kind=EventType.ORDER_ADJUSTED)))
+        return _refund_shown(await _read(context, order_id)) if shown else result
+
+    return run
+
+
+def _refund_shown(order: Any) -> str:
+    """Return that the order costs nothing any more. Raises Failed, or Skipped where no amounts are shown."""
+    if not isinstance(amounts := order.get("amounts"), dict):
+        raise Skipped("The order that --order-url shows has no `amounts`.")
+    after = amounts.get("totalAfterAdjustments")
+    if not is_amount(after, "0"):
+        raise Failed(f"All was refunded. It shows {after!r} as `amounts.totalAfterAdjustments`.")
+    return f"shown as {after}"
+
+
+def _shown(order: Any, status: OrderStatus) -> str:
+    """Return that the order is shown with its status. Raises Failed when it has another one."""
+    if str(found := order["status"]).lower() != status.value.lower():
+        raise Failed(f"It shows the status {found!r}, not {status.value!r}.")
+    return f"shown as {status.value}"
+
+
+async def _read(context: Context, order_id: UUID) -> Any:
+    """Return an order as the storefront shows it, with its `status`. Raises Failed, or Skipped without a URL."""
     template = context.storefront.order_url
     if template is None:
         raise Skipped("Say where an order can be seen as JSON: --order-url 'http://…/orders/{orderId}'.")
     url = template.replace("{orderId}", str(order_id))
     reply = await context.request("GET", url)
-    try:
-        found: Any = msgspec.json.decode(reply.body)["status"]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
-        shown = without_credentials(url)
-        raise Failed(f"{shown} answered {reply.status}, without JSON that has a `status`.") from None
-    if str(found).lower() != status.value.lower():
-        raise Failed(f"It shows the status {found!r}, not {status.value!r}.")
-    return f"shown as {status.value}"
+    order: Any = None
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        order = msgspec.json.decode(reply.body)
+    if not isinstance(order, dict) or "status" not in order:
+        where = without_credentials(url)
+        raise Failed(f"{where} answered {reply.status}, without JSON that has a `status`.")
+    return order
 
 
 EVENTS: Final[Mapping[str, Run[Context]]] = {
     "created": acknowledges(1),
     "updated": acknowledges(1, 2),
+    "adjusted": adjusted(),
     "unknown-order": acknowledges(4),
     "repeat": acknowledges(1, 1),
     "at-once": _at_once,
@@ -103,8 +134,9 @@ EVENTS: Final[Mapping[str, Run[Context]]] = {
     "state": acknowledges(1, 2, shown=2),
     "late-changes-nothing": acknowledges(1, 3, 2, shown=3),
     "repeat-changes-nothing": acknowledges(1, 2, 3, 1, shown=3),
+    "refund-shown": adjusted(shown=True),
 }
-"""The sequences of the events that are sent, and what must come back."""
+"""Which events are sent, and what must come back."""
 
 
 SECONDS: Final = 180.0

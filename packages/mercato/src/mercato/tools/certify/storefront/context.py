@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from mercato.features.certification.report import Exchange
 from mercato.features.orders.record import order_amounts, storefront_cart
@@ -18,7 +19,14 @@ from mercato.tools.certify.storefront.scenarios import ScenarioResult, ScenarioR
 from mercato.tools.certify.suite import Failed, Run, Skipped
 from mercato_contract.carts import LineItem
 from mercato_contract.events import EventType, OrderEventData
-from mercato_contract.orders import PICKUP_PATH, Order, OrderState, OrderStatus
+from mercato_contract.orders import (
+    PICKUP_PATH,
+    AdjustmentType,
+    Order,
+    OrderAdjustment,
+    OrderState,
+    OrderStatus,
+)
 from mercato_contract.wire import instant
 
 MAX_SHOWN: Final = 4
@@ -81,7 +89,7 @@ class StorefrontContext(ReceiverContext):
         """Return an event of an order. Raises Skipped when there is no receiver."""
         if not self.receiver.url:
             raise Skipped(NO_RECEIVER)
-        order = self._order(order_id, STATUSES[sequence])
+        order = self._order(order_id, STATUSES[sequence], refunded=kind == EventType.ORDER_ADJUSTED)
         data = OrderEventData(
             order_id=order_id,
             store_id=order.store_id,
@@ -92,9 +100,18 @@ class StorefrontContext(ReceiverContext):
         name = kind or (EventType.ORDER_CREATED if sequence == 1 else EventType.ORDER_UPDATED)
         return self.message("", name, data, change=change)
 
-    def _order(self, order_id: UUID, status: OrderStatus) -> Order:
+    def _order(self, order_id: UUID, status: OrderStatus, *, refunded: bool) -> Order:
+        """Return an order; `refunded`: all that it costs."""
         store, priced = self.storefront.sample.store, self.storefront.sample.order().order
-        now = instant(clock.now()) or ""
+        now, total = instant(clock.now()) or "", priced.amounts.total
+        refund = OrderAdjustment(
+            adjustment_id=clock.new_id(),
+            type=AdjustmentType.REFUND,
+            amount=total,
+            reason="It was cold",
+            line_item_ids=(),
+            created_at=now,
+        )
         return Order(
             order_id=order_id,
             store_id=store.id,
@@ -107,7 +124,10 @@ class StorefrontContext(ReceiverContext):
             cart=storefront_cart(priced.cart),
             client_context=CONTEXT,
             fulfillment=priced.fulfillment,
-            amounts=order_amounts(priced.amounts),
+            amounts=order_amounts(
+                priced.amounts, after_adjustments=str(Decimal(total) * 0) if refunded else UNSET
+            ),
+            adjustments=(refund,) if refunded else (),
             customer=CUSTOMER,
             created_at=now,
             updated_at=now,

@@ -65,14 +65,15 @@ def _amount_differs(name: str, default: str | None) -> Compare:
     def compare(validate: Call, place: Call) -> str | None:
         expected = member(validate.answer(), "order", "amounts", name)
         sent = member(body(place), "amounts", name) or default
-        if expected is None or sent is None or _is_amount(sent, expected):
+        if expected is None or sent is None or is_amount(sent, expected):
             return None
         return f"`amounts.{name}` is {sent!r}; the validation's was {expected!r}."
 
     return compare
 
 
-def _is_amount(text: Any, expected: str) -> bool:
+def is_amount(text: Any, expected: str) -> bool:
+    """Tell whether a value is a decimal string of that amount."""
     try:
         return isinstance(text, str) and Decimal(text) == Decimal(expected)
     except InvalidOperation:
