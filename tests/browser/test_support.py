@@ -60,6 +60,11 @@ async def test_a_merchant_records_a_refund_of_an_order(
     await page.get_by_role("heading", name="Adjust order A-1", exact=True).wait_for()
     assert await violations(page) == []
     assert await widest(page) <= 0
+    # An item may have a long name.
+    await page.eval_on_selector_all("option", "all => all.forEach(one => one.text = 'Tea '.repeat(25))")
+    assert await widest(page) <= 0
+    box = await page.get_by_role("combobox", name="Type", exact=True).bounding_box()
+    assert box["x"] + box["width"] <= WINDOWS[scheme]
     await page.get_by_role("combobox", name="Type", exact=True).select_option("refund")
     await page.get_by_role("textbox", name="Amount in USD, such as 4.50", exact=True).fill("1.50")
     await page.get_by_role("textbox", name="Reason, which the storefront sees", exact=True).fill("Cold")
@@ -69,3 +74,32 @@ async def test_a_merchant_records_a_refund_of_an_order(
     await amounts.get_by_text("Total after adjustments").wait_for()
     path = f"/v1/commerce/orders/{order['orderId']}"
     assert (await deal.pos.get(path)).json()["amounts"]["totalAfterAdjustments"] == "4.30"
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_a_merchant_who_goes_back_and_confirms_again_records_the_refund_once(
+    chromium: Any, mercato: Service, shop: Merchant, scripts: bool
+):
+    deal = await trade(mercato, shop, name=f"Back {scripts}")
+    order = await deal.placed()
+    context = await chromium.new_context(java_script_enabled=scripts)
+    page = await context.new_page()
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
+    await page.get_by_role("button", name="Adjust order", exact=True).click()
+    amount, reason = page.get_by_label("Amount in USD"), page.get_by_label("Reason")
+    await amount.fill("1.50")
+    await reason.fill("Cold")
+    await page.get_by_role("button", name="Confirm", exact=True).click()
+    done = page.get_by_role("status").get_by_text("It costs 4.30 USD now.")
+    await done.wait_for()
+    await page.go_back()
+    await page.get_by_role("heading", name="Adjust order A-1", exact=True).wait_for()
+    assert await amount.input_value() == "", "what was confirmed isn't offered again"
+    await amount.fill("1.50")
+    await reason.fill("Cold")
+    await page.get_by_role("button", name="Confirm", exact=True).click()
+    await page.get_by_role("status").get_by_text("This adjustment was recorded already, once.").wait_for()
+    path = f"/v1/commerce/orders/{order['orderId']}"
+    assert len((await deal.pos.get(path)).json()["adjustments"]) == 1
+    await context.close()

@@ -106,7 +106,7 @@ class Secret(Struct, frozen=True):
 class Field(Struct, frozen=True, kw_only=True):
     """A field of a question, for a text. `options` make it a choice: what is sent, with what is read of it.
 
-    Without a label it is hidden, and sends its value.
+    Without a label it is hidden, and sends its value. `fault` is what is wrong with the value that was sent.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Field(Struct, frozen=True, kw_only=True):
     value: str = ""
     options: Mapping[str, str] = {}
     is_required: bool = False
+    fault: str | None = None
 
 
 class Question(Struct, frozen=True):
@@ -128,6 +129,11 @@ class Question(Struct, frozen=True):
     names: tuple[str, ...] = ()
     choice: tuple[str, str] | None = None
     fields: tuple[Field, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is asked again, because of what was sent."""
+        return any(field.fault is not None for field in self.fields)
 
 
 @dataclass(slots=True)
@@ -207,7 +213,7 @@ class Visit:
 
 
 Show = Callable[[Visit], Awaitable[Page]]
-Act = Callable[[Visit], Awaitable[Done | Page]]
+Act = Callable[[Visit], Awaitable[Done | Page | Question]]
 Ask = Callable[[Visit], Awaitable[Question]]
 
 

@@ -307,7 +307,8 @@ def _redirect(cookies: Cookies, done: Done, headers: Headers) -> Answer[str]:
 def _page(result: Page | Question, visit: Visit, view: Mapping[str, Any], headers: Headers) -> Answer[str]:
     if isinstance(result, Question):
         values: dict[str, Any] = {"question": result, "path": f"/console/{visit.path}"}
-        return render("confirm.html", headers=headers, title=result.title, **values, **view)
+        status = 422 if result.is_refused else 200
+        return render("confirm.html", status=status, headers=headers, title=result.title, **values, **view)
     return render(
         result.template,
         status=result.status,
