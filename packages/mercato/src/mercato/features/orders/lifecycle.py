@@ -31,7 +31,7 @@ from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato_contract.events import ON_REQUEST, EventType, OrderCancelledData, OrderEventData
+from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
 from mercato_contract.money import to_text
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, CancellationStatus, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError
@@ -373,8 +373,7 @@ class Lifecycle(Struct, frozen=True):
                 if order.storefront_id not in event_urls:
                     event_urls[order.storefront_id] = await find_event_url(tx, order.storefront_id)
                 type_ = EventType.ORDER_CREATED if changed.sequence == 1 else change.event
-                url = None if type_ in ON_REQUEST else event_urls[order.storefront_id]
-                to = Recipient(order.storefront_id, Surface.MARKETFRONT, url)
+                to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_urls[order.storefront_id])
                 events.append((self._event(changed, type_, event_data(changed)), to))
             if change.tells_store:
                 to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)

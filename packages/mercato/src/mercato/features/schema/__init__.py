@@ -29,4 +29,9 @@ TABLES: Final = (
 )
 """The modules that register the features' tables, beside those of the platform."""
 
-SCHEMA: Final = Schema(head="0018", revisions=Path(__file__).parent, undescribed=discovery.WORDS_COLUMN)
+_HERE: Final = Path(__file__).parent
+
+# The names of the files say it, so that an up-to-date start doesn't import Alembic.
+_HEAD: Final = max(path.name.partition("_")[0] for path in (_HERE / "versions").glob("[0-9]*.py"))
+
+SCHEMA: Final = Schema(head=_HEAD, revisions=_HERE, undescribed=discovery.WORDS_COLUMN)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from functools import cache
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from mercato.features.catalogs.runs import Run
 from mercato.platform.errors import Problem
@@ -24,6 +25,30 @@ class SoldOut(Struct, frozen=True):
 
     item_id: UUID
     until: datetime | None
+
+
+_Shape = TypeVar("_Shape", bound=Struct)
+
+
+def fill(shape: type[_Shape], source: Struct, **own: Any) -> _Shape:
+    """Return a shape with the members in `own`, and all others that the source has from there, by their names.
+
+    A member that the shape may leave out is left out where the source has None or an empty text.
+    """
+    for name, optional in _same_named(shape, type(source)):
+        if name not in own:
+            value = getattr(source, name)
+            own[name] = UNSET if optional and (value is None or value == "") else value
+    return shape(**own)
+
+
+@cache
+def _same_named(shape: type[Struct], source: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """Return the members that both have, and whether the shape may leave each of them out."""
+    theirs = {field.name for field in structs.fields(source)}
+    return tuple(
+        (field.name, field.default is UNSET) for field in structs.fields(shape) if field.name in theirs
+    )
 
 
 # --- onboarding -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from mercato.features.stores.model import (
     OnboardingNotReady,
     StoreAlreadyRegistered,
     StoreRow,
+    fill,
     first_error,
     state_of,
 )
@@ -156,19 +157,17 @@ class Onboardings(Struct, frozen=True):
     def _new(self, caller: Caller, request: OnboardingRequest, found: Location) -> Onboarding:
         sent = request.address.coordinates
         latitude, longitude = (sent.lat, sent.lng) if sent else found.coordinates or (None, None)
-        return Onboarding(
+        return fill(
+            Onboarding,
+            request,
             id=self.new_id(),
             store_id=self.new_id(),
             partner_id=caller.partner_id,
-            partner_store_id=request.partner_store_id,
-            name=request.name,
             address=address_of(request.address),
             latitude=latitude,
             longitude=longitude,
             timezone=request.timezone or found.timezone or places.UNKNOWN_ZONE,
             timezone_given=request.timezone is not None,
-            catalog_callback_url=request.catalog_callback_url,
-            webhook_url=request.webhook_url,
             created_at=self.clock(),
             activated_at=None,
             cancelled_at=None,

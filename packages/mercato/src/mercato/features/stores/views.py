@@ -15,13 +15,13 @@ Each shape that is left has a reader of its own, and nothing else in it:
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, json
 from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.words import WEEK, merge_windows
 from mercato.features.discovery.hours import HoursChange, edges_of, next_change
-from mercato.features.stores.model import Onboarding, StoreRow
+from mercato.features.stores.model import Onboarding, StoreRow, fill
 from mercato.platform.clock import zone
 from mercato.platform.geo.gazetteer import AddressParts, locate
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
@@ -53,25 +53,14 @@ def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
 def store_of(row: StoreRow, now: datetime) -> Store:
     """Return a store as its merchant sees it at an instant."""
     status = status_of(row, now)
-    return Store(
+    return fill(
+        Store,
+        row,
         store_id=row.id,
-        onboarding_id=row.onboarding_id,
-        partner_store_id=row.partner_store_id,
-        catalog_set_id=row.catalog_set_id,
-        name=row.name,
-        address=row.address,
-        phone=row.phone or UNSET,
-        timezone=row.timezone,
-        logo_url=row.logo_url or UNSET,
-        description=row.description or UNSET,
         status=status.status,
         pause_reason=status.pause_reason,
         resume_at=status.resume_at,
-        webhook_url=row.webhook_url or UNSET,
         minimum_order_amount=row.minimum_text or UNSET,
-        delivery_allowed=row.delivery_allowed,
-        pickup_allowed=row.pickup_allowed,
-        categories=row.categories,
         unavailable_item_ids=row.unavailable_at(now),
         warnings=warnings_of(row),
         created_at=rfc3339(row.created_at),
@@ -140,23 +129,27 @@ def _text_or_empty(value: str | UnsetType) -> str:
     return "" if value is UNSET else value.strip()
 
 
-CARD_VERSION: Final = 1
-"""The version of a stored StoreCard. Increment it with every change of the shape: stored cards are then rewritten."""
+_RESHAPED: Final = -22
+"""Raise it by one with a change of the card that adds no member; the first shape has version 1."""
+
+CARD_VERSION: Final = _RESHAPED + sum(
+    len(shape.get("properties", ())) for shape in json.schema(StoreCard)["$defs"].values()
+)
+"""The version of a stored StoreCard and what is in it: each member that is added raises it.
+
+Stored cards of an earlier version are rewritten. A number, as a server of the previous release has to see that a card
+is newer than its own, and leave it alone.
+"""
 
 
 def card_of(row: StoreRow, spans: Windows) -> StoreCard:
     """Return the store's card; `spans` of the week in which some catalog of its set is available."""
-    return StoreCard(
+    return fill(
+        StoreCard,
+        row,
         store_id=row.id,
-        catalog_set_id=row.catalog_set_id,
-        name=row.name,
-        description=row.description or UNSET,
-        phone=row.phone or UNSET,
-        logo_url=row.logo_url or UNSET,
-        timezone=row.timezone,
         address=address_shown(row),
         availability=windows_in(spans),
-        categories=row.categories,
         fulfillment_types=modes_of(row),
         minimum_order_amount=row.minimum_text or UNSET,
     )

@@ -36,7 +36,14 @@ from mercato.platform.db.engine import Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
-from mercato_contract.events import NOT_IN_FEEDS, SUFFIXES, EndpointChangedData, EndpointKind, EventType
+from mercato_contract.events import (
+    NOT_IN_FEEDS,
+    ON_REQUEST,
+    SUFFIXES,
+    EndpointChangedData,
+    EndpointKind,
+    EventType,
+)
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -49,6 +56,9 @@ class Recipient(Struct, frozen=True):
     base_url: str | None
 
     def url(self, event_type: EventType) -> str | None:
+        """Return where events of that type go; None if nowhere: some types go to endpoints that ask for them alone."""
+        if event_type in ON_REQUEST:
+            return None
         if self.base_url is None or self.surface is Surface.MARKETFRONT:
             return self.base_url
         return target(self.base_url, SUFFIXES[event_type])

@@ -53,7 +53,7 @@ class Schema(Struct, frozen=True, kw_only=True):
     """The tables of this version, which are all in the metadata, and how those of earlier ones become them."""
 
     head: str
-    """The newest revision. Written here so that an up-to-date start doesn't import Alembic."""
+    """The newest revision."""
     revisions: Path
     """Alembic's directory, with `env.py` and `versions`."""
     undescribed: Mapping[str, tuple[str, str]]
