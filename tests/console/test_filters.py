@@ -1,6 +1,7 @@
 """Filters take names as well as ids; one that nothing matches says so beside its field and keeps the rest."""
 
 from itertools import product
+from urllib.parse import urlencode
 
 from tests.api.trade import trade
 from tests.console.browser import Browser, Page
@@ -137,6 +138,11 @@ async def test_values_that_cannot_be_read_are_reported_beside_their_fields(merca
     for label in ("State", "Type", "Code", "Since"):
         assert fault(page, label), label
     assert page.field("Code").attributes["value"] == "9x"
+    assert fault(page, "Code") == "The code must be a number from 100 to 599."
+    assert fault(page, "State") == "No delivery is in this state. Choose pending, sent, failed or all."
+    for code, is_known in (("099", False), ("600", False), ("²00", False), ("-10", False), ("410", True)):
+        found = await operator.open(f"/console/webhooks?{urlencode({'code': code})}")
+        assert (found.status, fault(found, "Code") == "") == (200, is_known), code
     assert count(page, "webhooks") == 0
     page = await operator.open("/console/refused-requests?errorCode=NO_SUCH")
     assert fault(page, "Code") == "No code has this name."
@@ -149,6 +155,9 @@ async def test_values_that_cannot_be_read_are_reported_beside_their_fields(merca
     merchant, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert fault(await merchant.open("/console/catalogs?status=lost"), "State")
     assert fault(await merchant.open("/console/stores?status=lost"), "Status")
+    page = await merchant.open("/console/stores?name=Nowhere&status=paused")
+    assert fault(page, "Name") == "No store has this name."
+    assert page.field("Name").attributes["value"] == "Nowhere"
 
 
 async def test_resend_failed_sends_nothing_if_a_filter_fits_nothing(mercato: Service, shop: Merchant):

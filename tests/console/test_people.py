@@ -94,6 +94,11 @@ async def test_the_audit_names_keys_and_passkeys_rather_than_their_ids(mercato: 
     await add(operator, key, name="Anna's laptop")
     await use(Browser(mercato.base, mercato.session), key)
     actors = {row[1] for row in (await operator.open("/console/audit")).rows("Audit entries")}
+    assert (
+        await operator.press(await operator.open("/console/people"), "Invite person", name="Ben")
+    ).status == 200
+    listed = (await operator.open("/console/people")).rows("People")
+    assert [row[3].startswith("the operator ") for row in listed] == [True]
     async with mercato.app.db.read() as tx:
         prefix = (await find_prefixes(tx, [made.keys[0].id]))[made.keys[0].id]
     assert {f"key {prefix}\N{HORIZONTAL ELLIPSIS}", "passkey Anna's laptop"} <= actors

@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.api.trade import trade
+from aiohttp import web
+from tests.api.trade import VALIDATE, trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
@@ -18,6 +19,8 @@ from mercato.features.stores.search import Opening
 from mercato.features.webhooks.endpoints import FailingStore
 from mercato.platform import clock
 from mercato_contract.stores import StoreStatusValue
+
+CALLS = "/v1/commerce/webhook-deliveries"
 
 NOW = datetime(2026, 1, 30, 18, 20, tzinfo=UTC)
 """A Friday."""
@@ -71,6 +74,34 @@ def test_a_store_is_open_closed_until_paused_or_unreachable(
     assert (state.words, state.is_trouble) == (words, is_trouble)
     assert why in state.why
     assert (state.advice is not None) == is_trouble, "what to do about it"
+    assert ("by itself" in (state.advice or "")) == ("paused until" in words)
+
+
+async def test_a_store_is_unreachable_from_its_third_failed_call_until_one_succeeds(
+    mercato: Service, shop: Merchant
+):
+    deal = await trade(mercato, shop)
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    operator, _ = await enter_as_operator(mercato)
+    path = f"/console/stores/{deal.store['storeId']}"
+    working = shop.answers["validate"]
+    shop.answers["validate"] = broken
+    for calls in range(1, 4):
+        assert "unreachable" not in (await merchant.open(path)).region("Now"), calls
+        await deal.front.post(VALIDATE, deal.order())
+        await mercato.until(deal.pos, f"{CALLS}?status=failed", lambda page: len(page["deliveries"]) == calls)  # noqa: B023
+    assert "unreachable" in (await merchant.open(path)).region("Now")
+    for browser in (merchant, operator):
+        assert (await browser.open("/console/stores")).rows("Stores")[0][0] == "unreachable"
+    assert "unreachable" in (await operator.open("/console/health")).text
+    shop.answers["validate"] = working
+    await deal.validate(deal.order())
+    await mercato.until(deal.pos, f"{CALLS}?status=succeeded", lambda page: page["deliveries"])
+    assert "unreachable" not in (await merchant.open(path)).region("Now"), "the last call succeeded"
+
+
+async def broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
 
 
 async def test_stores_are_listed_with_their_state_first_and_found_by_it(
@@ -100,6 +131,8 @@ async def test_stores_are_listed_with_their_state_first_and_found_by_it(
             query = "&".join(f"{name}={value}" for name, value in filters.items()).replace("%", "%25")
             found = await browser.open(f"/console/stores?{query}")
             assert [row[1] for row in found.rows("Stores") if len(row) > 1] == names, filters
+            said = [one.text for one in found.root.all("span", **{"class": "fault"})]
+            assert said == (["No store has this name."] if filters == {"name": "%"} else []), filters
         shown = await browser.open(f"/console/stores/{paused['storeId']}")
         assert "paused" in shown.region("Now")
         assert "Holiday" in shown.region("Now")

@@ -121,13 +121,18 @@ async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service
         (timedelta(hours=2), "2 h ago"),
         (timedelta(days=3), "3 d ago"),
         (timedelta(days=61), "2026-01-01 00:00:00"),
-        (timedelta(seconds=-1), "2026-01-01 00:00:00"),
+        (timedelta(seconds=-1), "now"),
+        (timedelta(minutes=-25), "in 25 min"),
+        (timedelta(hours=-3), "in 3 h"),
+        (timedelta(days=-61), "2026-01-01 00:00:00"),
     ],
 )
-def test_the_age_of_an_instant_is_told_while_it_is_short(age: timedelta, words: str):
+def test_how_long_ago_or_ahead_an_instant_is_is_told_while_it_is_short(age: timedelta, words: str):
     at = datetime(2026, 1, 1, tzinfo=UTC)
     context: Any = {"console": {"now": at + age, "timezone": "UTC"}}
-    assert f">{words}</time>" in times.since(context, at)
+    shown = times.since(context, at)
+    assert f">{words}</time>" in shown
+    assert 'title="2026-01-01 00:00:00 UTC"' in shown
 
 
 async def test_operators_see_the_catalogs_of_all_merchants_without_what_is_theirs(

@@ -18,6 +18,9 @@ from mercato_contract.stores import StoreStatusValue
 MAX_REASON: Final = 120
 """Characters of a merchant's reason for a pause that a list shows."""
 
+MIN_CALLS: Final = 3
+"""With fewer calls in the last minutes a store isn't called unreachable: one time-out isn't a dead store."""
+
 _WEEK: Final = 7
 
 
@@ -42,7 +45,8 @@ def state_of(store: StoreSummary, opening: Opening | None, *, failing: bool, now
         zone = "UTC" if opening is None else opening.timezone
         until = "" if store.resume_at is None else f" until {_clock(store.resume_at, zone, now)}"
         reason = (store.pause_reason or "no reason was given")[:MAX_REASON]
-        return StoreState(f"paused{until}", "waiting", reason, "It takes orders again once it is resumed.")
+        advice = f"It takes orders again once it is resumed{', which it is by itself then' if until else ''}."
+        return StoreState(f"paused{until}", "waiting", reason, advice)
     if failing:
         why = "Its webhook address didn't answer most calls of the last 10 minutes."
         return StoreState(
@@ -89,4 +93,5 @@ async def find_states(
 
 async def find_failing(tx: Read, now: datetime) -> Collection[UUID]:
     """Return the stores to which most calls of the last minutes failed, those with the most failures first."""
-    return {one.store_id: None for one in await list_failing_stores(tx, since=now - FAILING_WINDOW)}
+    found = await list_failing_stores(tx, since=now - FAILING_WINDOW, min_calls=MIN_CALLS)
+    return {one.store_id: None for one in found}

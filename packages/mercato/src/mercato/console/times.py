@@ -84,24 +84,31 @@ def hour(context: Context, value: datetime) -> str:
 
 @pass_context
 def since(context: Context, value: datetime | str | None) -> Markup:
-    """Return a `time` element that tells how long ago an instant was, with the instant as its title."""
+    """Return a `time` element that tells how long ago, or ahead, an instant is, with the instant as its title."""
     if value is None:
         return _NOTHING
     text = value if isinstance(value, str) else rfc3339(value)
     at, view = parse_instant(text), _view(context)
     local = _local(context, text)
-    if at is None or view is None or not timedelta(0) <= view["now"] - at < _OLD:
+    if at is None or view is None:
         return _time(text, local, None)
-    return _time(text, _age(view["now"] - at), f"{local} {view['timezone']}")
+    age, title = view["now"] - at, f"{local} {view['timezone']}"
+    return _time(text, _age(age) if abs(age) < _OLD else local, title)
 
 
 def _age(age: timedelta) -> str:
-    if age < _JUST_NOW:
-        return "just now"
+    """Return an age in words; a negative one is of what is still to come."""
+    if abs(age) < _JUST_NOW:
+        return "just now" if age >= timedelta(0) else "now"
+    length = _length(abs(age))
+    return f"{length} ago" if age > timedelta(0) else f"in {length}"
+
+
+def _length(length: timedelta) -> str:
     for least, unit, letter in _SHORT:
-        if age >= least:
-            return f"{round(age / unit)} {letter} ago"
-    return f"{max(1, round(age / timedelta(minutes=1)))} min ago"
+        if length >= least:
+            return f"{round(length / unit)} {letter}"
+    return f"{max(1, round(length / timedelta(minutes=1)))} min"
 
 
 def _view(context: Context) -> Mapping[str, Any] | None:

@@ -15,6 +15,7 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
+from mercato.features.webhooks.calls import MIN_CALLS
 from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
@@ -313,7 +314,7 @@ async def _orders(tx: Read) -> Check:
 
 
 async def _stores(tx: Read) -> Check:
-    found = await list_failing_stores(tx, since=clock.now() - FAILING_WINDOW)
+    found = await list_failing_stores(tx, since=clock.now() - FAILING_WINDOW, min_calls=MIN_CALLS)
     if not found:
         return _check("stores", "none is failing")
     named = ", ".join(f"{store.store_id} ({store.failed} of {store.calls} calls)" for store in found[:SHOWN])

@@ -221,6 +221,11 @@ class InvitationForm(Wire):
     role: Role
 
 
+def _inviter(actor: str, name: str) -> str:
+    """Return who invited somebody: of a command, whose user isn't one of the account, that it was the operator."""
+    return "the operator" if actor.removeprefix("console:").startswith("cli:") else name
+
+
 @people_screens.get("people", needs=Permission.SEE_PEOPLE)
 async def show_people(visit: Visit) -> Page:
     partner_id = visit.session.grant.partner_id
@@ -230,7 +235,7 @@ async def show_people(visit: Visit) -> Page:
     roles = people.roles_of(partner_id)
     values = {
         "people": found,
-        "actors": actors,
+        "actors": {actor: _inviter(actor, name) for actor, name in actors.items()},
         "roles": roles,
         "powers": _powers(visit, roles),
         "refusal": _refusal(visit),

@@ -113,8 +113,9 @@ async def list_stores(visit: Visit) -> Page:
             status=query.status,
             before=read_cursor(query.cursor),
         )
-        rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, query, wanted, now)
-        states = await find_states(tx, rows, now, failing=await find_failing(tx, now))
+        rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, filters, wanted, now)
+        failing = await find_failing(tx, now) if rows else ()
+        states = await find_states(tx, rows, now, failing=failing)
     chosen = [row for row in rows if _is_chosen(query, states[row.id])]
     filters.listed(chosen, cursor)
     values = {
@@ -129,14 +130,17 @@ async def list_stores(visit: Visit) -> Page:
 
 
 async def _examine(
-    tx: Read, visit: Visit, query: StoresQuery, wanted: StoreFilter, now: datetime
+    tx: Read, visit: Visit, filters: Filters[StoresQuery], wanted: StoreFilter, now: datetime
 ) -> tuple[Sequence[StoreSummary], str | None]:
     """Return the stores of a page before what depends on the present time, and the cursor of the next one."""
+    query = filters.query
     if query.name is not None:
         scope = scope_of(visit, Surface.COMMERCE)
         found = await find_stores(tx, query.name, scope, limit=PAGE)
         rows = await operators.list_stores_of(tx, found, now=now)
         own = [row for row in rows if wanted.partner_id in {None, row.partner_id}]
+        if not rows:
+            filters.faults["name"] = "No store has this name."
         return [row for row in own if wanted.status in {None, row.status}], None
     limit = MAX_EXAMINED if query.open_now or query.in_trouble else PAGE
     rows = await operators.list_stores(tx, wanted, limit=limit + 1, now=now)

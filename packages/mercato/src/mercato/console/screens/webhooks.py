@@ -16,7 +16,7 @@ from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
-from mercato.features.webhooks.model import TYPES, DeliveryNotFound, EndpointNotFound
+from mercato.features.webhooks.model import DELIVERY_WORDS, TYPES, DeliveryNotFound, EndpointNotFound
 from mercato.features.webhooks.partner_endpoints import get_endpoint, list_endpoints
 from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
@@ -63,6 +63,22 @@ def _type_fault(text: str) -> str | None:
     return None if known else "No type has this name."
 
 
+def _status_fault(text: str) -> str | None:
+    """Return why no delivery is in the state, in the words that lists have for it."""
+    known = text in list(DeliveryStatus)
+    return (
+        None
+        if known
+        else f"No delivery is in this state. Choose {', '.join(DELIVERY_WORDS.values())} or all."
+    )
+
+
+def _code_fault(text: str) -> str | None:
+    """Return why no receiver answers so."""
+    known = text.isascii() and text.isdigit() and 100 <= int(text[:4]) <= 599  # noqa: PLR2004
+    return None if known else "The code must be a number from 100 to 599."
+
+
 class DeliveriesQuery(Wire):
     """The filters of the list and of `Resend failed`, besides store, order and, for operators, partner.
 
@@ -70,9 +86,9 @@ class DeliveriesQuery(Wire):
     """
 
     side: Surface | None = None
-    status: DeliveryStatus | None = None
+    status: Annotated[str, Meta(extra=validator(_status_fault))] | None = None
     type: Annotated[str, Meta(extra=validator(_type_fault))] | None = None
-    code: Annotated[int, Meta(ge=100, le=599)] | None = None
+    code: Annotated[str, Meta(max_length=3, extra=validator(_code_fault))] | None = None
     since: Instant | None = None
     cursor: Cursor | None = None
 
@@ -248,10 +264,10 @@ async def _criteria(tx: Read, visit: Visit, filters: Filters[DeliveriesQuery]) -
     return DeliveryFilter(
         partner_id=await partner_of(tx, visit, filters),
         surface=query.side if visit.is_operator else visit.caller_of(query.side).surface,
-        http_status=query.code,
+        http_status=None if query.code is None else int(query.code),
         store_id=await store_of(tx, visit, filters, query.side),
         order_id=await order_of(tx, visit, filters, query.side),
-        status=query.status,
+        status=None if query.status is None else DeliveryStatus(query.status),
         types=query.type,
         since=None if query.since is None else parse_instant(query.since),
         before=read_cursor(query.cursor),

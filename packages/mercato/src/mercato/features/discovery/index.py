@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, select, text, update
 
 from mercato.features.catalogs import words as names
+from mercato.features.discovery.geometry import cell_of, point_of
 from mercato.features.discovery.hours import key_of, pack_spans
-from mercato.features.discovery.places import cell_of, point_of
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
 from mercato.features.discovery.text import Listing, document_of
 from mercato.platform.db.engine import AnyRow, Read, Write

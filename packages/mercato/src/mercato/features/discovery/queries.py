@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ARRAY, BigInteger, Double, Text, TextClause, bindparam, text
 from sqlalchemy.types import TypeEngine
 
-from mercato.features.discovery.places import RINGS, Circle, zones_of
+from mercato.features.discovery.geometry import RINGS, Circle, zones_of
 from mercato.features.discovery.text import TextQuery, exclude, render_query
 from mercato.platform.db.engine import Read
 from mercato.platform.db.statements import prepared

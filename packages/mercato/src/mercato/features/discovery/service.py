@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from mercato.features.discovery import queries
+from mercato.features.discovery.geometry import RINGS, Circle, circle_of, metres_of
 from mercato.features.discovery.hours import Openings
-from mercato.features.discovery.places import RINGS, Circle, circle_of, metres_of
 from mercato.features.discovery.queries import Hit, Search
 from mercato.features.discovery.text import EncodedDiscoverResponse, text_query_of
 from mercato.platform import errors

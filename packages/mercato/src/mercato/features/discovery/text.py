@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.catalogs.model import Windows
 from mercato.features.catalogs.words import MAX_VARIANTS, MIN_PREFIX, Term, terms_of, variants_of, words_of
-from mercato.features.discovery.places import COLUMNS, Circle, cell_of
+from mercato.features.discovery.geometry import COLUMNS, Circle, cell_of
 from mercato.platform.db.types import Dialect
 from mercato_contract.wire import Wire
 

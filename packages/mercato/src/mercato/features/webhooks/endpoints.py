@@ -8,7 +8,6 @@ from sqlalchemy import Text, and_, bindparam, case, delete, func, literal_column
 
 from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import partners
-from mercato.features.webhooks.calls import MIN_CALLS
 from mercato.features.webhooks.tables import deliveries, endpoints
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
@@ -84,7 +83,7 @@ def disabled_error(reason: str) -> str:
 
 
 class FailingStore(NamedTuple):
-    """A store at least half of whose order calls failed, the last one too."""
+    """A store at least half of whose calls about orders failed, the last one too."""
 
     store_id: UUID
     calls: int
@@ -161,11 +160,12 @@ async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
     return (0, 0) if row is None else (row[0], row[1])
 
 
-async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore]:
-    """Return the stores that circuit breakers stop, as far as the recorded calls since then show it.
+async def list_failing_stores(tx: Read, *, since: datetime, min_calls: int) -> list[FailingStore]:
+    """Return the stores of which half of the calls since then failed, of at least `min_calls`, and the last one.
 
-    Each process has breakers of its own, in memory; they count the same calls as the delivery log. Only calls of
-    stores with enough failures are read: those that failed have an index, by partner.
+    With the breakers' own minimum they are those that circuit breakers stop, as far as the recorded calls show it: each
+    process has breakers in memory, which count the same calls. Only calls of stores with enough failures are read:
+    those that failed have an index, by partner.
     """
     c = deliveries.c
     calls = (
@@ -185,7 +185,7 @@ async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore
         .join(deliveries, c.partner_id == partners.c.id)
         .where(*calls, *unsuccessful)
         .group_by(c.partner_id, c.store_id)
-        .having(func.count() * 2 >= MIN_CALLS)
+        .having(func.count() * 2 >= min_calls)
         .order_by(func.count().desc())
         .limit(MAX_STORES)
         .subquery()
@@ -203,7 +203,7 @@ async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore
         )
         .where(*calls)
         .group_by(c.store_id)
-        .having(func.count() >= MIN_CALLS, failed * 2 >= func.count())
+        .having(func.count() >= min_calls, failed * 2 >= func.count())
         .order_by(failed.desc(), c.store_id)
     )
     return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.discovery.store_index import StoreIndex, haversine
 
-from mercato.features.discovery.places import RINGS, cell_of, circle_of, metres_of, point_of, zones_of
+from mercato.features.discovery.geometry import RINGS, cell_of, circle_of, metres_of, point_of, zones_of
 from mercato_contract.discovery import MAX_RADIUS
 
 latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.999, 0.0, 89.999, 90.0])
