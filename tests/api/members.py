@@ -81,6 +81,8 @@ def _text(name: str, metas: list[Meta], turn: int, base: str) -> str:
     if any((meta.extra_json_schema or {}).get("format") == "uri" for meta in metas):
         return f"{base}/{name}/{turn}"
     rules = [meta.extra["rule"] for meta in metas if meta.extra]
+    if any((meta.extra_json_schema or {}).get("format") == "date-time" for meta in metas):
+        return f"209{turn}-01-01T12:00:00.000Z"
     candidates = (f"{name} {turn}", f"{name}-{turn}", f"{turn}.50", ZONES[turn % len(ZONES)])
     allowed = [text for text in candidates if all(rule(text) is None for rule in rules)]
     assert allowed, f"This test has no text that {name} allows: add one here."

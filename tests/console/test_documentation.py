@@ -11,9 +11,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from tests.console.browser import Browser
+from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Client, Service
 
 from mercato.console import guides
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in import sessions
+from mercato.platform.db.errors import DatabaseUnavailable
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packages/mercato"
@@ -162,6 +167,41 @@ async def test_the_guides_fit_who_reads(browser: Client, reader: str):
     page = Parsed((await browser.get(f"/documentation?for={reader}")).body.decode())
     listed = set(page.values("href"))
     assert [f"/documentation/{name}" in listed for name in READERS[reader]] == [True, True, False, False]
+
+
+async def test_who_is_signed_in_sees_the_guides_of_their_role_until_they_choose_others(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch
+):
+    merchant, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    storefront, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
+    operator, _ = await enter_as_operator(mercato)
+    everything = Browser(mercato.base, mercato.session)
+    for browser, current in (
+        (merchant, "Merchants"),
+        (storefront, "Storefronts"),
+        (operator, "Operators"),
+        (everything, "Everybody"),
+    ):
+        page = await browser.open("/documentation")
+        assert [one.text for one in page.root.all("a", **{"aria-current": "page"})] == [current]
+        every = await browser.open("/documentation?for=everybody")
+        assert [one.text for one in every.root.all("a", **{"aria-current": "page"})] == ["Everybody"]
+
+    async def unavailable(*_args: object, **_options: object) -> None:
+        raise DatabaseUnavailable("no connection")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(sessions, "find_session", unavailable)
+        page = await merchant.open("/documentation")
+        assert (page.status, "Take orders" in page.text, "Find stores" in page.text) == (200, True, True)
+    await merchant.post("/console/sign-out")
+    page = await merchant.open("/documentation")
+    assert [one.text for one in page.root.all("a", **{"aria-current": "page"})] == ["Everybody"]
+
+
+async def test_no_guide_names_the_port_of_another_installation(browser: Client):
+    for path in PAGES:
+        assert b"localhost:8000" not in (await browser.get(path)).body, path
 
 
 async def test_an_unknown_reader_sees_every_guide(browser: Client):

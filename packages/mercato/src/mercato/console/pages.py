@@ -68,7 +68,7 @@ async def documentation(call: Call[None, None]) -> Answer[str]:
     name = call.texts.get("path", "")
     # In a thread: a first rendering takes longer than a request may, and a picture is read from the disk.
     if not name:
-        return await asyncio.to_thread(site.documentation_page, call)
+        return await asyncio.to_thread(site.documentation_page, call, await site.find_reader(call))
     if name.startswith("pictures/"):
         return await asyncio.to_thread(site.serve_picture, name.removeprefix("pictures/"))
     if name not in guides.names():

@@ -74,6 +74,7 @@ from mercato.http.browsers import NOSNIFF, prefix_links
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.routing import Routes
 from mercato.platform import errors
+from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
 from mercato_contract.problems import PROBLEMS
@@ -126,10 +127,23 @@ def landing_page(call: Call[Any, None]) -> Answer[str]:
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-def documentation_page(call: Call[Any, None]) -> Answer[str]:
-    """Return the page that leads to every part of the documentation: `for` names a kind of reader, `text` searches."""
+async def find_reader(call: Call[Any, None]) -> str | None:
+    """Return whose guides are read: those that `for` in the query names, or else those of who is signed in."""
+    chosen = read_query(call.head.query).get("for")
+    if chosen is not None:
+        return chosen if chosen in guides.READERS else None
+    try:
+        session, _ = await _session(call, Cookies(call.head, call.app.settings))
+    except Exception as error:
+        if not is_unavailable(error):
+            raise
+        return None  # the guides are for outages, too
+    return None if session is None else _READERS.get(audiences_of(session))
+
+
+def documentation_page(call: Call[Any, None], reader: str | None) -> Answer[str]:
+    """Return the page that leads to every part of the documentation: `text` searches."""
     fields = read_query(call.head.query)
-    reader = fields.get("for") if fields.get("for") in guides.READERS else None
     text = fields.get("text", "")[: guides.MAX_SEARCH]
     page = render(
         "documentation.html",
