@@ -47,8 +47,12 @@ class Client(Caller):
 
 
 @dataclass
-class Merchant:
-    """A merchant's web server: documents by path, and every webhook that it received."""
+class MerchantServer:
+    """A merchant's web server, which does as the test says: documents and answers by path, and what it received.
+
+    It believes nothing and checks nothing, so that a test can send and answer anything. `MerchantDouble` of
+    `mercato_client.testing` is a merchant: it verifies signatures, keeps orders and takes cancellations as one does.
+    """
 
     base: str
     documents: dict[str, Any] = field(default_factory=dict)
@@ -69,9 +73,9 @@ class Merchant:
 
 
 @asynccontextmanager
-async def merchant() -> AsyncIterator[Merchant]:
+async def merchant() -> AsyncIterator[MerchantServer]:
     """Run a merchant's web server on a free loopback port."""
-    here = Merchant("")
+    here = MerchantServer("")
 
     async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
         said = here.answers.get(request.path.rpartition("/")[2])

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from tests.api.trade import Time
 from tests.api.world import World, make_world
-from tests.service import Client, Merchant, Service, merchant, service
+from tests.service import Client, MerchantServer, Service, merchant, service
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Merchant]:
+async def shop() -> AsyncIterator[MerchantServer]:
     async with merchant() as server:
         yield server
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     # The merchant outlives the service, so that the last pulls end at once rather than time out.
     assert shop.base
     async with service(database_url, tmp_path / "data") as running:
@@ -30,7 +30,7 @@ async def pos(mercato: Service) -> Client:
 
 
 @pytest.fixture
-async def world(mercato: Service, shop: Merchant) -> World:
+async def world(mercato: Service, shop: MerchantServer) -> World:
     return await make_world(mercato, shop)
 
 

@@ -5,13 +5,13 @@ import json
 import pytest
 from tests.api.test_metrics import figures
 from tests.api.trade import Trade, line, trade
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.platform.clock import new_id
 
 
 @pytest.fixture
-async def market(mercato: Service, shop: Merchant) -> Trade:
+async def market(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 

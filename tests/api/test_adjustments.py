@@ -13,7 +13,7 @@ from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_postgresql
-from tests.service import Client, Merchant, Reply, Service, service
+from tests.service import Client, MerchantServer, Reply, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import queries
@@ -28,7 +28,7 @@ UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ee"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 
@@ -91,7 +91,7 @@ async def listed(client: Client, path: str) -> list[Any]:
 
 
 async def test_the_storefront_reads_the_event_in_its_feed_and_its_event_url_is_not_called(
-    here: Trade, shop: Merchant
+    here: Trade, shop: MerchantServer
 ):
     placed = await here.placed()
     await adjusted(here, placed)
@@ -119,7 +119,7 @@ async def test_the_storefront_reads_the_event_in_its_feed_and_its_event_url_is_n
     assert (await here.pos.get("/v1/commerce/events?types=order.adjusted")).json()["events"] == []
 
 
-async def test_a_webhook_endpoint_that_asks_for_it_gets_the_event(here: Trade, shop: Merchant):
+async def test_a_webhook_endpoint_that_asks_for_it_gets_the_event(here: Trade, shop: MerchantServer):
     body = {"url": shop.base + "/adjusted", "types": ["order.adjusted"]}
     assert (await here.front.post("/v1/marketfront/webhook-endpoints", body)).status == 200
     placed = await here.placed()
@@ -285,7 +285,9 @@ async def test_an_open_or_completed_order_can_be_adjusted_and_a_cancelled_one_no
     assert money(await read(here, gone)) == ("5.80", "4.80")
 
 
-async def test_an_order_that_its_store_has_not_answered_is_not_adjusted_yet(mercato: Service, shop: Merchant):
+async def test_an_order_that_its_store_has_not_answered_is_not_adjusted_yet(
+    mercato: Service, shop: MerchantServer
+):
     trading = await trade(mercato, shop)
     shop.answers["place"] = "no answer"
     waiting = (await trading.place(trading.order())).json()
@@ -309,7 +311,7 @@ async def test_an_order_has_a_bounded_number_of_adjustments(here: Trade):
     [("JPY", "290", "25", "265", "0.5"), ("KWD", "2.905", "0.125", "2.780", "0.0001")],
 )
 async def test_adjustments_are_exact_in_every_currency(
-    mercato: Service, shop: Merchant, currency: str, price: str, amount: str, after: str, wrong: str
+    mercato: Service, shop: MerchantServer, currency: str, price: str, amount: str, after: str, wrong: str
 ):
     menu = cafe()
     menu["currency"] = currency
@@ -392,7 +394,7 @@ async def test_an_adjustment_that_commits_while_its_customer_is_erased_is_kept_w
     assert b"Zqlovelace" not in (await here.front.get("/v1/marketfront/events")).body
 
 
-async def test_a_key_can_be_used_again_after_a_day(database_url: str, shop: Merchant, tmp_path: Any):
+async def test_a_key_can_be_used_again_after_a_day(database_url: str, shop: MerchantServer, tmp_path: Any):
     time = Time()
     async with service(database_url, tmp_path, now=time) as mercato:
         trading = await trade(mercato, shop)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from tests.api.table import GUARDED, call, target
 from tests.api.world import World, ids_for, make_endpoint, place
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.callers import Callers
 from mercato.http.operations import Access, Operation, Rate
@@ -25,7 +25,7 @@ async def entries(mercato: Service, **wanted: str) -> Sequence[AuditEntry]:
         return await list_entries(tx, limit=1000, **wanted)  # type: ignore[arg-type]
 
 
-async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, dict[str, str]]:
+async def in_state(world: World, mercato: Service, shop: MerchantServer) -> dict[str, dict[str, str]]:
     """Return, for the operations that need one, the id of a resource in the required state."""
     client = world.owner[Access.COMMERCE]
     synced = "/v1/commerce/webhook-deliveries?type=catalog.sync.succeeded"
@@ -56,7 +56,7 @@ async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, 
 
 
 async def test_every_writing_operation_leaves_one_entry_and_every_other_none(
-    world: World, mercato: Service, shop: Merchant
+    world: World, mercato: Service, shop: MerchantServer
 ):
     prepared = await in_state(world, mercato, shop)
     ids = {operation.id: await ids_for(world, operation) for operation in GUARDED}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.partners.model import PartnerKind
@@ -70,7 +70,9 @@ async def test_a_client_that_sends_all_of_a_large_body_first_reads_the_refusal(
     assert (answered, problem["status"]) == (status, status)
 
 
-async def test_an_operation_without_a_body_accepts_a_large_one(mercato: Service, pos: Client, shop: Merchant):
+async def test_an_operation_without_a_body_accepts_a_large_one(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
     ready = await mercato.onboard(pos, shop.host(CATALOG))
     head = f"POST {ONBOARDING}/{ready['onboardingId']}/activate HTTP/1.1\r\n{key_of(pos)}"
     status, store = await exchange(mercato, head, b"Content-Length: %d\r\n\r\n" % LARGE + b"x" * LARGE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -26,7 +26,7 @@ BODY = 64 * KiB
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     async with service(
         database_url, tmp_path / "data", body_limit=BODY, body_memory=SHARES * BODY, body_seconds=5
     ) as running:

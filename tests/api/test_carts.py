@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, HOT, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 
@@ -15,7 +15,7 @@ CARTS = "/v1/marketfront/carts"
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(cafe()))
 
 
@@ -87,7 +87,7 @@ async def test_a_new_cart_without_store_or_set_is_refused_with_its_code(front: C
 
 
 async def test_an_unknown_store_and_a_set_that_is_not_the_stores_are_404(
-    mercato: Service, front: Client, store: Any, shop: Merchant
+    mercato: Service, front: Client, store: Any, shop: MerchantServer
 ):
     _, rival = await mercato.partner()
     other = await mercato.live(rival, shop.host(CATALOG, "/other.json"))
@@ -106,7 +106,7 @@ async def test_an_unknown_store_and_a_set_that_is_not_the_stores_are_404(
 
 
 async def test_a_cart_of_a_superseded_set_is_rebased_while_every_line_resolves(
-    mercato: Service, pos: Client, front: Client, store: Any, shop: Merchant
+    mercato: Service, pos: Client, front: Client, store: Any, shop: MerchantServer
 ):
     old = await add(front, store, line(TEA, 1, extras(line(MILK))))
     old = await add(front, store, line(CAKE), old)

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from backports import zstd
 from tests.databases import only_sqlite
-from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 STORES = "/v1/commerce/stores"
@@ -32,7 +32,7 @@ async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(CATALOG))
 
 
@@ -140,7 +140,7 @@ async def fail(mercato: Service, pos: Client, store: Any, url: str, words: str) 
 
 
 async def test_a_misbehaving_server_fails_the_run_with_a_readable_message(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     for server, words in SERVERS.values():
         async with asyncio.timeout(PATIENCE):
@@ -149,7 +149,7 @@ async def test_a_misbehaving_server_fails_the_run_with_a_readable_message(
 
 @only_sqlite
 async def test_a_dry_run_ends_at_every_misbehaving_server_too(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     for server, words in SERVERS.values():
         url = shop.host(server(), "/new.json")
@@ -192,7 +192,7 @@ ITEMS = [
 
 
 async def test_a_hostile_document_fails_the_run_with_a_readable_message(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     for items, words in ITEMS:
         body = b'{"items":' + items + b"}"
@@ -202,7 +202,9 @@ async def test_a_hostile_document_fails_the_run_with_a_readable_message(
         assert_said(reply["errors"], words)
 
 
-async def test_an_onboarding_whose_pull_failed_can_be_retried(mercato: Service, pos: Client, shop: Merchant):
+async def test_an_onboarding_whose_pull_failed_can_be_retried(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
     status = await mercato.onboard(pos, shop.host(redirect("file:///etc/passwd"), "/new.json"))
     assert status["status"] == "catalog_failed"
     assert_said(status["errors"], "http:// or https://")
@@ -216,7 +218,9 @@ async def test_an_onboarding_whose_pull_failed_can_be_retried(mercato: Service, 
 
 
 @asynccontextmanager
-async def tagged(shop: Merchant, etag: str | None, status: int = 304) -> AsyncIterator[list[str | None]]:
+async def tagged(
+    shop: MerchantServer, etag: str | None, status: int = 304
+) -> AsyncIterator[list[str | None]]:
     """Host a catalog with an ETag, and the answer to a request with any ETag."""
     seen: list[str | None] = []
 
@@ -234,7 +238,7 @@ async def tagged(shop: Merchant, etag: str | None, status: int = 304) -> AsyncIt
 @only_sqlite
 @pytest.mark.parametrize("etag", ['W/"1"', '"' + "x" * 250 + '"', '""'])
 async def test_an_etag_of_any_form_is_sent_back_unchanged(
-    mercato: Service, pos: Client, shop: Merchant, store: Any, etag: str
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any, etag: str
 ):
     async with tagged(shop, etag) as seen:
         for _ in range(2):
@@ -246,7 +250,7 @@ async def test_an_etag_of_any_form_is_sent_back_unchanged(
 @only_sqlite
 @pytest.mark.parametrize("etag", ["unquoted", '"', '"a"b"', '"' + "x" * 5000 + '"', "*", None])
 async def test_an_invalid_etag_is_not_sent_back(
-    mercato: Service, pos: Client, shop: Merchant, store: Any, etag: str | None
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any, etag: str | None
 ):
     async with tagged(shop, etag) as seen:
         for _ in range(2):
@@ -257,14 +261,14 @@ async def test_an_invalid_etag_is_not_sent_back(
 
 @only_sqlite
 async def test_304_to_a_request_without_a_tag_fails_the_run(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     await fail(mercato, pos, store, shop.host(answers(304), "/new.json"), "304")
 
 
 @only_sqlite
 async def test_a_tag_is_not_sent_once_the_store_serves_another_document(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     other = CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": "Other", "basePrice": "1"}}}
     async with tagged(shop, '"v1"') as seen:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
-from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods
@@ -27,7 +27,7 @@ def renamed(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(CATALOG))
 
 
@@ -45,14 +45,14 @@ async def activate(pos: Client, store: Any, set_id: object) -> Any:
     return await pos.post(f"{STORES}/{store['storeId']}/catalog-sets/{set_id}/activate")
 
 
-async def switched(mercato: Service, pos: Client, shop: Merchant, store: Any, name: str) -> str:
+async def switched(mercato: Service, pos: Client, shop: MerchantServer, store: Any, name: str) -> str:
     run = await mercato.run(pos, store["storeId"], shop.host(renamed(name), f"/{name}.json"))
     assert run["status"] == "succeeded"
     return await current(pos, store)
 
 
 async def test_the_history_has_every_set_with_its_run_and_its_time(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     second = await switched(mercato, pos, shop, store, "Broth")
     newer, older = (await history(pos, store))["catalogSets"]
@@ -68,7 +68,9 @@ async def test_the_history_has_every_set_with_its_run_and_its_time(
     assert (rest["catalogSets"], rest["nextCursor"]) == ([older], None)
 
 
-async def test_an_earlier_set_is_served_again_and_the_partner_is_notified(mercato: Service, shop: Merchant):
+async def test_an_earlier_set_is_served_again_and_the_partner_is_notified(
+    mercato: Service, shop: MerchantServer
+):
     made, pos = await mercato.partner()
     store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
     first, second = store["catalogSetId"], await switched(mercato, pos, shop, store, "Broth")
@@ -94,7 +96,7 @@ async def test_an_earlier_set_is_served_again_and_the_partner_is_notified(mercat
 
 
 async def test_activating_the_set_that_is_served_gives_the_same_answer_and_no_event(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     assert (await activate(pos, store, store["catalogSetId"])).json() == {
         "catalogSetId": store["catalogSetId"],
@@ -108,7 +110,7 @@ async def test_activating_the_set_that_is_served_gives_the_same_answer_and_no_ev
 
 
 async def test_orders_are_priced_from_the_set_that_is_served_again(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     _, storefront = await mercato.partner(PartnerKind.MARKETFRONT)
     dearer = CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": "Soup", "basePrice": "9.00"}}}
@@ -125,7 +127,7 @@ async def test_orders_are_priced_from_the_set_that_is_served_again(
 
 
 async def test_sets_of_others_and_unknown_ones_are_404(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     other = await mercato.live(pos, shop.host(renamed("Other"), "/other.json"), name="store-2")
     stranger = (await mercato.partner())[1]
@@ -142,7 +144,7 @@ async def test_sets_of_others_and_unknown_ones_are_404(
 
 
 async def test_a_set_that_is_no_longer_kept_is_409_and_stays_in_the_history(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     first = store["catalogSetId"]
     second = await switched(mercato, pos, shop, store, "Broth")
@@ -163,7 +165,7 @@ async def test_a_set_that_is_no_longer_kept_is_409_and_stays_in_the_history(
 
 
 async def test_a_run_that_ends_after_a_switch_back_switches_again(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     second = await switched(mercato, pos, shop, store, "Broth")
     go, begun = asyncio.Event(), asyncio.Event()
@@ -202,7 +204,7 @@ async def test_a_run_that_ends_after_a_switch_back_switches_again(
 
 
 async def test_switches_at_the_same_time_leave_one_set_and_an_unbroken_history(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     known = [store["catalogSetId"]]
     known += [await switched(mercato, pos, shop, store, name) for name in ("Broth", "Bisque")]
@@ -217,7 +219,7 @@ async def test_switches_at_the_same_time_leave_one_set_and_an_unbroken_history(
 
 
 async def test_switches_of_two_processes_leave_one_set_and_never_a_half(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     data = tmp_path / "data"
     async with service(database_url, data) as one, service(database_url, data) as two:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
-from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato_contract.catalogs import CatalogFault, PartnerWarning
@@ -20,7 +20,7 @@ BROKEN = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": [ITEM, "go
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(CATALOG))
 
 
@@ -29,7 +29,7 @@ def renamed(name: str) -> dict[str, Any]:
 
 
 async def test_notify_answers_202_with_the_status_url_and_the_poll_interval(
-    pos: Client, shop: Merchant, store: Any
+    pos: Client, shop: MerchantServer, store: Any
 ):
     reply = await pos.post(f"{NOTIFY}?storeId={store['storeId']}", {"callbackUrl": shop.host(CATALOG)})
     body = reply.json()
@@ -39,7 +39,7 @@ async def test_notify_answers_202_with_the_status_url_and_the_poll_interval(
 
 
 async def test_a_run_succeeds_once_the_store_has_switched(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     run = await mercato.run(pos, store["storeId"], shop.host(renamed("Broth"), "/new.json"))
     assert (run["status"], run["errors"]) == ("succeeded", [])
@@ -48,7 +48,7 @@ async def test_a_run_succeeds_once_the_store_has_switched(
 
 
 async def test_a_run_that_fails_keeps_the_old_catalog_and_says_where(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     run = await mercato.run(pos, store["storeId"], shop.host(BROKEN, "/new.json"))
     assert run["status"] == "failed"
@@ -57,7 +57,7 @@ async def test_a_run_that_fails_keeps_the_old_catalog_and_says_where(
 
 
 async def test_identical_content_succeeds_without_a_new_set(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     spaced = json.dumps(CATALOG, indent=2).encode()
     run = await mercato.run(pos, store["storeId"], shop.host(spaced, "/new.json"))
@@ -66,7 +66,7 @@ async def test_identical_content_succeeds_without_a_new_set(
 
 
 async def test_the_etag_is_sent_only_to_the_url_it_came_from(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     seen: list[str | None] = []
 
@@ -83,7 +83,7 @@ async def test_the_etag_is_sent_only_to_the_url_it_came_from(
 
 
 async def test_500_three_times_and_then_200_ends_succeeded(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     answers = iter([500, 503, 429])
 
@@ -97,7 +97,7 @@ async def test_500_three_times_and_then_200_ends_succeeded(
 
 
 async def test_runs_of_a_store_go_one_at_a_time_in_the_order_of_notification(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     running = most = 0
     order: list[str] = []
@@ -127,7 +127,7 @@ async def test_runs_of_a_store_go_one_at_a_time_in_the_order_of_notification(
 
 
 async def test_the_eleventh_waiting_run_of_a_store_is_429_with_retry_after(
-    pos: Client, shop: Merchant, store: Any
+    pos: Client, shop: MerchantServer, store: Any
 ):
     go, begun = asyncio.Event(), asyncio.Event()
 
@@ -148,7 +148,7 @@ async def test_the_eleventh_waiting_run_of_a_store_is_429_with_retry_after(
 
 
 async def test_one_partners_backlog_delays_no_other(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     go = asyncio.Event()
 
@@ -166,7 +166,7 @@ async def test_one_partners_backlog_delays_no_other(
 
 
 async def test_a_failed_and_a_succeeded_run_are_pushed_signed_with_the_runs_id(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     partner, client = await mercato.partner(webhook_token="shop-token")
     store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks?tenant=7")
@@ -193,7 +193,7 @@ async def test_a_failed_and_a_succeeded_run_are_pushed_signed_with_the_runs_id(
 
 
 async def test_without_a_webhook_url_nothing_is_pushed(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     await mercato.run(pos, store["storeId"], shop.host(renamed("Quiet"), "/next.json"))
     assert (await pos.get("/v1/commerce/webhook-deliveries")).json()["deliveries"] == []
@@ -226,7 +226,9 @@ async def test_an_invalid_notification_is_refused_at_once(
     assert (reply.status, reply.json()["errorCode"]) == (status, code)
 
 
-async def test_a_run_of_another_store_is_not_found(mercato: Service, pos: Client, shop: Merchant, store: Any):
+async def test_a_run_of_another_store_is_not_found(
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
+):
     other = await mercato.live(pos, shop.host(CATALOG), name="other")
     run = await mercato.run(pos, store["storeId"], shop.host(CATALOG))
     path = f"{STORES}/{other['storeId']}/catalog-ingest/{run['catalogIngestId']}/status"
@@ -256,7 +258,7 @@ async def test_a_dry_run_names_the_ids_that_are_served_and_none_that_are_not(pos
 
 
 async def test_a_price_that_is_a_json_number_is_warned_of_by_dry_runs_and_runs(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     document = {"items": {ITEM: {"name": "Soup", "basePrice": 11.1}}}
     dry = (await pos.post("/v1/commerce/catalogset-validation", document)).json()
@@ -269,7 +271,7 @@ async def test_a_price_that_is_a_json_number_is_warned_of_by_dry_runs_and_runs(
 
 
 async def test_catalog_faults_warnings_and_dry_run_answers_have_one_shape(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     document = {"items": {ITEM: {"basePrice": "1.234"}}}
     dry = (await pos.post("/v1/commerce/catalogset-validation", document)).json()
@@ -301,7 +303,7 @@ def test_faults_and_warnings_that_were_stored_in_their_former_shapes_are_read():
     assert (warning.code, warning.path, warning.pointer) == ("no-name", "/items/a", "/items/a")
 
 
-async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):
+async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: MerchantServer):
     path = "/v1/commerce/catalogset-validation"
     assert (await pos.post(path, {"callbackUrl": shop.host(CATALOG)})).json()["valid"] is True
     failed = (await pos.post(path, {"callbackUrl": shop.base + "/none"})).json()
@@ -319,7 +321,9 @@ async def test_a_dry_run_of_neither_a_document_nor_a_callback_url_is_400(pos: Cl
     assert refused.json()["errors"][0]["pointer"] == ("/callbackUrl" if body.startswith(b"{") else "")
 
 
-async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service, pos: Client, shop: Merchant):
+async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
     go = asyncio.Event()
 
     async def slowly(_request: web.Request) -> web.Response:
@@ -339,7 +343,7 @@ async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service,
 
 @pytest.mark.parametrize("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
 async def test_documents_that_are_not_catalogs_fail_the_run_with_a_readable_message(
-    mercato: Service, pos: Client, shop: Merchant, store: Any, document: bytes
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any, document: bytes
 ):
     run = await mercato.run(pos, store["storeId"], shop.host(document, "/bad.json"))
     assert run["status"] == "failed"

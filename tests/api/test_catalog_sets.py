@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import brotli
 import pytest
 from backports import zstd
-from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 
 from mercato.features.catalogs.building.packed import CODINGS
 from mercato.features.catalogs.queries import CompiledCatalogs
@@ -28,7 +28,7 @@ async def storefront(mercato: Service) -> Client:
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(CATALOG))
 
 
@@ -110,7 +110,7 @@ async def test_a_precondition_of_an_unknown_set_is_404(storefront: Client, store
 
 
 async def test_a_superseded_set_stays_readable_and_an_unknown_one_is_404(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client, store: Any
 ):
     await mercato.run(pos, store["storeId"], shop.host(CATALOG | {"note": "new"}, "/new.json"))
     assert (await storefront.get(f"{PATH}/{store['catalogSetId']}")).status == 200
@@ -119,7 +119,7 @@ async def test_a_superseded_set_stays_readable_and_an_unknown_one_is_404(
 
 
 async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activated(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     from sqlalchemy import select
@@ -155,7 +155,7 @@ def test_the_coding_is_the_one_that_the_client_prefers(accepted: str, coding: st
 
 
 async def test_a_catalog_that_many_carts_miss_at_once_is_unpacked_once(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     catalogs = CompiledCatalogs(mercato.app.db)

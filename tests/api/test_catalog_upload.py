@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import func, select
-from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods, uploads
@@ -29,7 +29,7 @@ def renamed(name: str, **members: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(CATALOG))
 
 
@@ -145,7 +145,7 @@ async def partner_of(mercato: Service, store: Any) -> UUID:
 
 
 async def test_a_document_survives_the_process_that_accepted_it(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data") as first:
         made, pos = await first.partner()
@@ -178,7 +178,7 @@ async def scheduled(mercato: Service, pos: Client, reply: Any) -> Any:
 
 
 async def test_a_catalog_is_built_at_once_and_served_at_its_instant(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     at = soon(seconds=4)
     reply = await pos.post(
@@ -230,7 +230,7 @@ async def test_a_document_with_faults_fails_at_once_also_with_an_instant(
     "at", ["2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z", "tomorrow", "2090-01-01T00:00:00", ""]
 )
 async def test_an_instant_that_is_past_too_far_or_none_is_422(
-    pos: Client, shop: Merchant, store: Any, at: str
+    pos: Client, shop: MerchantServer, store: Any, at: str
 ):
     body = {"callbackUrl": shop.host(CATALOG), "activateAt": at}
     reply = await pos.post(f"/v1/commerce/catalogset-notification?storeId={store['storeId']}", body)
@@ -240,7 +240,7 @@ async def test_an_instant_that_is_past_too_far_or_none_is_422(
 
 
 async def test_an_instant_of_another_type_is_400_and_null_is_none(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     path = f"/v1/commerce/catalogset-notification?storeId={store['storeId']}"
     body = {"callbackUrl": shop.host(renamed("Broth")), "unknown": 1}
@@ -281,7 +281,7 @@ async def test_what_has_switched_or_has_no_instant_cannot_be_cancelled(
 
 
 async def test_scheduled_switches_survive_a_restart_and_go_in_the_order_of_their_instants(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data") as first:
         made, pos = await first.partner()
@@ -302,7 +302,7 @@ async def test_scheduled_switches_survive_a_restart_and_go_in_the_order_of_their
 
 
 async def test_a_switch_waits_while_the_services_clock_is_before_its_instant(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     behind = timedelta()
     async with service(database_url, tmp_path / "data", now=lambda: clock.now() - behind) as running:

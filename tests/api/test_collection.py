@@ -12,7 +12,7 @@ from tests.catalog.documents import EXTRAS, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
 from tests.docs.test_links import leads_somewhere
-from tests.service import Client, Merchant, Reply, Service
+from tests.service import Client, MerchantServer, Reply, Service
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
@@ -43,7 +43,7 @@ def test_it_has_every_operation_that_is_not_for_browsers():
 
 
 @only_sqlite
-async def test_every_request_of_the_collection_is_accepted(mercato: Service, shop: Merchant):
+async def test_every_request_of_the_collection_is_accepted(mercato: Service, shop: MerchantServer):
     known = await variables(mercato, shop)
     # What replaces the catalog, and what deletes an endpoint, comes last: the others name them.
     last = {"Put Catalog", "Delete Webhook Endpoint"}
@@ -84,7 +84,7 @@ async def test_every_link_in_a_services_llms_txt_works(mercato: Service):
         assert (await front.get(target.removeprefix(mercato.base))).status == 200, target
 
 
-async def variables(mercato: Service, shop: Merchant) -> dict[str, str]:
+async def variables(mercato: Service, shop: MerchantServer) -> dict[str, str]:
     """Return what a reader has after Start here: keys, and ids of resources."""
     here = await trade(mercato, shop)
     shop.answers["cancel"] = {"accepted": True}

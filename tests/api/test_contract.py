@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
-from tests.service import Client, Merchant, Reply, service
+from tests.service import Client, MerchantServer, Reply, service
 
 from mercato.asgi import document
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
         yield await trade(mercato, shop)
 

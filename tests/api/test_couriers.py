@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.upkeep import Upkeep
 from mercato.platform import clock
@@ -17,7 +17,7 @@ AT = "2099-01-31T18:30:00.000Z"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from tests.api.table import GUARDED, call, target
 from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, only_sqlite, run
-from tests.service import CATALOG, Client, Merchant, Reply, service
+from tests.service import CATALOG, Client, MerchantServer, Reply, service
 from tests.waiting import loop_timeout
 
 from mercato.features.partners import callers
@@ -118,7 +118,7 @@ async def test_every_operation_is_503_while_the_database_is_unavailable_and_answ
 
 @only_postgresql
 async def test_known_keys_are_accepted_for_a_minute_while_the_database_is_unavailable(
-    wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    wire: tuple[Wire, str], tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     cable, url = wire
     async with service(url, tmp_path / "data") as mercato:
@@ -139,7 +139,7 @@ async def test_known_keys_are_accepted_for_a_minute_while_the_database_is_unavai
 
 @only_postgresql
 async def test_a_connection_that_is_lost_in_the_middle_of_a_request_is_503(
-    wire: tuple[Wire, str], database_url: str, tmp_path: Path, shop: Merchant
+    wire: tuple[Wire, str], database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     cable, url = wire
     async with service(url, tmp_path / "data") as mercato, Database.open(database_url) as other:
@@ -162,7 +162,7 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_request_is_503(
 
 @only_postgresql
 async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
-    wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    wire: tuple[Wire, str], tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(postgresql, "GRACE", timedelta(seconds=0.2))
     for module in (postgresql, servers):
@@ -195,7 +195,7 @@ async def test_a_silent_network_ends_requests_with_503_until_it_recovers(
 
 @only_postgresql
 async def test_a_statement_that_waits_too_long_for_a_lock_is_503(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data", database_lock_seconds=0.1) as mercato:
         _, pos = await mercato.partner()
@@ -221,7 +221,7 @@ async def test_a_connection_that_was_lost_unnoticed_fails_no_request(wire: tuple
 
 @only_postgresql
 async def test_a_request_that_the_operator_ends_is_503(
-    database_url: str, mercato: Any, pos: Client, shop: Merchant
+    database_url: str, mercato: Any, pos: Client, shop: MerchantServer
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"
@@ -235,7 +235,7 @@ async def test_a_request_that_the_operator_ends_is_503(
 
 @only_sqlite
 async def test_a_database_that_another_process_keeps_busy_is_503_for_writes_alone(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data", database_lock_seconds=0.05) as mercato:
         _, pos = await mercato.partner()

@@ -11,7 +11,7 @@ import structlog
 from tests.api.table import body_for, headers_for, takes_store, target
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
-from tests.service import Client, Merchant, Reply, Service, service
+from tests.service import Client, MerchantServer, Reply, Service, service
 
 from mercato.asgi import document, operations
 from mercato.features.partners.limits import Limiter, Quota
@@ -34,7 +34,7 @@ ALWAYS = {
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     """A service that sends every header: with limits, and with an allowed origin."""
     assert shop.base
     async with service(

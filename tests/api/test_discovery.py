@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -34,7 +34,7 @@ async def names(client: Client, **asked: Any) -> list[str]:
 class Shops:
     """Creates and changes live stores of one merchant."""
 
-    def __init__(self, mercato: Service, pos: Client, shop: Merchant) -> None:
+    def __init__(self, mercato: Service, pos: Client, shop: MerchantServer) -> None:
         self.mercato = mercato
         self.pos = pos
         self.shop = shop
@@ -62,7 +62,7 @@ class Shops:
 
 
 @pytest.fixture
-async def shops(mercato: Service, pos: Client, shop: Merchant) -> Shops:
+async def shops(mercato: Service, pos: Client, shop: MerchantServer) -> Shops:
     return Shops(mercato, pos, shop)
 
 
@@ -119,7 +119,7 @@ def named(item: str) -> Any:
 
 
 async def test_a_new_catalogs_items_are_found_from_the_switch_on_and_the_old_ones_are_not(
-    mercato: Service, shops: Shops, storefront: Client, shop: Merchant
+    mercato: Service, shops: Shops, storefront: Client, shop: MerchantServer
 ):
     store = await shops.open("A")
     assert await names(storefront, query="soup") == ["A"]
@@ -134,7 +134,7 @@ async def test_a_new_catalogs_items_are_found_from_the_switch_on_and_the_old_one
 
 
 async def test_a_new_catalogs_hours_count_from_the_switch_on(
-    mercato: Service, shops: Shops, storefront: Client, shop: Merchant
+    mercato: Service, shops: Shops, storefront: Client, shop: MerchantServer
 ):
     store = await shops.open("A")
     assert await names(storefront, openNow=True) == ["A"]
@@ -145,7 +145,7 @@ async def test_a_new_catalogs_hours_count_from_the_switch_on(
 
 
 async def test_a_failed_run_changes_nothing_of_what_is_found(
-    mercato: Service, shops: Shops, storefront: Client, shop: Merchant
+    mercato: Service, shops: Shops, storefront: Client, shop: MerchantServer
 ):
     store = await shops.open("A")
     run = await mercato.run(shops.pos, store["storeId"], shop.host(b"{", "/new.json"))
@@ -173,7 +173,7 @@ async def test_a_found_store_lists_its_sold_out_items(shops: Shops, storefront: 
 
 
 async def test_only_live_stores_are_found(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client, shops: Shops
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client, shops: Shops
 ):
     ready = await mercato.onboard(pos, shop.host(CATALOG), name="ready")
     assert ready["status"] == "ready_to_activate"
@@ -283,7 +283,7 @@ async def test_discovery_has_its_own_window_of_60_a_minute(database_url: str, tm
 
 
 async def test_concurrent_changes_leave_consistent_entries(
-    shops: Shops, storefront: Client, mercato: Service, shop: Merchant
+    shops: Shops, storefront: Client, mercato: Service, shop: MerchantServer
 ):
     store = await shops.open("A")
     await asyncio.gather(

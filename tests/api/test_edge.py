@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -186,14 +186,14 @@ async def test_another_media_type_or_coding_is_415(pos: Client, headers: dict[st
     assert reply.headers.get("Accept-Encoding") == accepted
 
 
-async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: Client, shop: Merchant):
+async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: Client, shop: MerchantServer):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"/v1/commerce/onboarding/stores/{status['onboardingId']}/activate"
     assert (await pos.post(path, b"not json", headers={"Content-Type": "text/plain"})).status == 200
 
 
 async def test_each_live_store_raises_the_limits_with_the_next_request_and_no_request_counts_it(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "d", rate_limits=True) as running:
         _, pos = await running.partner()

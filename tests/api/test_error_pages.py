@@ -17,7 +17,7 @@ import pytest_asyncio
 from sqlalchemy import update
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
-from tests.service import CATALOG, Merchant, Service, merchant, service
+from tests.service import CATALOG, MerchantServer, Service, merchant, service
 
 from mercato.features.catalogs import periods
 from mercato.features.events.sequencer import number
@@ -85,7 +85,7 @@ async def store_of(here: Trade) -> Any:
 @needs_a_shell
 @only_sqlite
 async def test_a_busy_database_is_reported_as_its_page_says(
-    database_url: str, database_kind: str, tmp_path: Path, shop: Merchant
+    database_url: str, database_kind: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data", database_lock_seconds=0.2) as mercato:
         here = await live(mercato, shop)
@@ -95,7 +95,9 @@ async def test_a_busy_database_is_reported_as_its_page_says(
 
 
 @needs_a_shell
-async def test_an_old_cursor_is_refused_as_its_page_says(mercato: Service, tmp_path: Path, shop: Merchant):
+async def test_an_old_cursor_is_refused_as_its_page_says(
+    mercato: Service, tmp_path: Path, shop: MerchantServer
+):
     here = await live(mercato, shop)
     cursor = (await here.pos.get("/v1/commerce/events")).json()["nextCursor"]
     async with mercato.app.db.write() as tx:
@@ -107,7 +109,11 @@ async def test_an_old_cursor_is_refused_as_its_page_says(mercato: Service, tmp_p
 @needs_a_shell
 @only_sqlite
 async def test_a_bug_is_reported_as_its_page_says(
-    mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service,
+    database_kind: str,
+    tmp_path: Path,
+    shop: MerchantServer,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     here = await live(mercato, shop)
 
@@ -121,7 +127,7 @@ async def test_a_bug_is_reported_as_its_page_says(
 @needs_a_shell
 @only_sqlite
 async def test_a_set_that_is_no_longer_kept_is_refused_as_its_page_says(
-    mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant
+    mercato: Service, database_kind: str, tmp_path: Path, shop: MerchantServer
 ):
     here = await live(mercato, shop)
     await mercato.run(here.pos, here.store["storeId"], shop.host(CATALOG, "/other.json"))
@@ -179,7 +185,7 @@ async def test_only_the_page_of_internal_error_mentions_the_log(mercato: Service
         assert ("`requestId`" in page) == (code == "INTERNAL_ERROR"), code
 
 
-async def live(mercato: Service, shop: Merchant) -> Trade:
+async def live(mercato: Service, shop: MerchantServer) -> Trade:
     """Bring a store live that takes every order by itself: no example may change it."""
     return await trade(mercato, shop, webhook=False)
 

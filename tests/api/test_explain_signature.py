@@ -6,7 +6,7 @@ from typing import Any
 
 from standardwebhooks import Webhook
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Reply, Service
+from tests.service import CATALOG, Client, MerchantServer, Reply, Service
 
 from mercato.features.partners import accounts
 from mercato.features.partners.accounts import NewPartner
@@ -18,7 +18,9 @@ PATH = "/v1/webhooks/explain"
 STRANGE = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
 
-async def received(mercato: Service, shop: Merchant) -> tuple[NewPartner, Client, dict[str, str], bytes]:
+async def received(
+    mercato: Service, shop: MerchantServer
+) -> tuple[NewPartner, Client, dict[str, str], bytes]:
     """Return a partner, its client, and a webhook that it was sent."""
     made, client = await mercato.partner(PartnerKind.BOTH)
     store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
@@ -33,7 +35,9 @@ async def ask(client: Client, headers: dict[str, str], body: bytes, **more: Any)
     return reply.json()
 
 
-async def test_a_genuine_webhook_is_valid_with_the_accounts_own_secret(mercato: Service, shop: Merchant):
+async def test_a_genuine_webhook_is_valid_with_the_accounts_own_secret(
+    mercato: Service, shop: MerchantServer
+):
     made, client, headers, body = await received(mercato, shop)
     Webhook(made.signing_secret).verify(body, headers)
     told = await ask(client, headers, body)
@@ -49,7 +53,7 @@ async def test_a_genuine_webhook_is_valid_with_the_accounts_own_secret(mercato: 
     assert (told["valid"], told["signedWith"], told["secretIndex"]) == (True, "given", 0)
 
 
-async def test_a_body_that_was_changed_is_compared_with_what_was_sent(mercato: Service, shop: Merchant):
+async def test_a_body_that_was_changed_is_compared_with_what_was_sent(mercato: Service, shop: MerchantServer):
     _, client, headers, body = await received(mercato, shop)
     told = await ask(client, headers, body.replace(b'"type":', b'"type": '))
     assert (told["code"], told["difference"]["offset"]) == ("BODY_RESERIALISED", body.index(b":") + 1)
@@ -58,7 +62,7 @@ async def test_a_body_that_was_changed_is_compared_with_what_was_sent(mercato: S
     assert told["deliveryId"] is not None
 
 
-async def test_the_old_secret_and_a_wrong_one_are_distinguished(mercato: Service, shop: Merchant):
+async def test_the_old_secret_and_a_wrong_one_are_distinguished(mercato: Service, shop: MerchantServer):
     made, client, headers, body = await received(mercato, shop)
     async with mercato.app.db.write() as tx:
         new = await accounts.rotate_signing_secret(tx, mercato.app.vault, made.id, overlap=OVERLAP)
@@ -71,7 +75,7 @@ async def test_the_old_secret_and_a_wrong_one_are_distinguished(mercato: Service
     assert made.signing_secret[6:] not in str(told)
 
 
-async def test_another_partners_delivery_is_404(mercato: Service, shop: Merchant):
+async def test_another_partners_delivery_is_404(mercato: Service, shop: MerchantServer):
     _, client, headers, body = await received(mercato, shop)
     _, stranger = await mercato.partner(PartnerKind.BOTH)
     told = await ask(stranger, headers, body.replace(b"succeeded", b"failed"))

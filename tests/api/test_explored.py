@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from tests.api.trade import tea, trade
 from tests.api.world import make_endpoint
-from tests.service import Client, Merchant, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.asgi import document
 from mercato.http.operations import Access
@@ -55,7 +55,7 @@ class Subject:
 
 
 @pytest.fixture
-async def subject(mercato: Service, shop: Merchant) -> Subject:
+async def subject(mercato: Service, shop: MerchantServer) -> Subject:
     here = await trade(mercato, shop, event_url=shop.base + "/events")
     shop.answers["cancel"] = {"accepted": True}
     placed = await here.placed()

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.trade import CUSTOMER, Time, Trade, trade
 from tests.catalog.documents import cafe
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features import offboarding
 from mercato.features.events import tables
@@ -29,7 +29,7 @@ CHANGES = "/v1/marketfront/stores/changes"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -62,7 +62,7 @@ async def test_every_event_of_a_partner_is_in_its_feed_whether_pushed_or_not(her
     assert (await page(here.pos, COMMERCE))["events"] == []
 
 
-async def test_an_event_has_the_id_of_its_webhook_and_its_data(mercato: Service, shop: Merchant):
+async def test_an_event_has_the_id_of_its_webhook_and_its_data(mercato: Service, shop: MerchantServer):
     pos = (await mercato.partner())[1]
     store = await mercato.live(pos, url := shop.host(cafe()), webhook=shop.base + "/hooks")
     accepted = await pos.post(
@@ -176,7 +176,7 @@ async def test_more_than_sixteen_readers_of_a_partner_are_answered_at_once(here:
 
 
 async def test_a_cursor_from_before_the_kept_events_has_expired(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     time = Time()
     async with service(database_url, tmp_path / "data", now=time) as mercato:

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
-from tests.service import Client, Merchant, Reply, service
+from tests.service import Client, MerchantServer, Reply, service
 
 from mercato.features.stores import queries
 from mercato.platform.db.changes import ChangeFeed
@@ -41,7 +41,7 @@ class Two:
 
 @pytest.fixture
 async def two(
-    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Two]:
     async def hear_nothing(_feed: ChangeFeed) -> None:
         await asyncio.Event().wait()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 from msgspec.structs import replace
-from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 
 from mercato.features.stores import queries
 from mercato.features.stores.model import Onboarding
@@ -45,7 +45,7 @@ def assert_silent(text: str, *secrets: str) -> None:
         assert secret not in text, f"{secret[:6]}… is in {text[:2000]}"
 
 
-def onboarding_request(shop: Merchant, url: str, name: str = "store-1") -> dict[str, Any]:
+def onboarding_request(shop: MerchantServer, url: str, name: str = "store-1") -> dict[str, Any]:
     return {
         "partnerStoreId": name,
         "name": "Sherlock's",
@@ -56,7 +56,10 @@ def onboarding_request(shop: Merchant, url: str, name: str = "store-1") -> dict[
 
 
 async def test_a_whole_onboarding_leaves_no_secret_in_the_logs(
-    mercato: Service, shop: Merchant, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    mercato: Service,
+    shop: MerchantServer,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ):
     partner, client = await mercato.partner(webhook_token=TOKEN)
     assert client.key is not None
@@ -82,7 +85,7 @@ async def test_a_whole_onboarding_leaves_no_secret_in_the_logs(
 
 
 async def test_a_bug_is_logged_in_full_and_without_the_requests_secrets(
-    mercato: Service, pos: Client, shop: Merchant, monkeypatch: pytest.MonkeyPatch,
+    mercato: Service, pos: Client, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):  # fmt: skip
     assert pos.key is not None

@@ -7,14 +7,14 @@ from uuid import uuid4
 import pytest
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.databases import only_postgresql
-from tests.service import CATALOG, Merchant, Reply, Service
+from tests.service import CATALOG, MerchantServer, Reply, Service
 
 ORDERS = f"{MERCHANT}/status"
 STORES = "/v1/commerce/stores"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 
@@ -36,7 +36,7 @@ def told(result: Any) -> Any:
 
 
 async def test_each_update_has_its_result_and_a_refusal_stops_no_other(
-    here: Trade, mercato: Service, shop: Merchant
+    here: Trade, mercato: Service, shop: MerchantServer
 ):
     other = await trade(mercato, shop)
     first, second, closed, theirs = [one["orderId"] for one in [
@@ -70,7 +70,7 @@ async def test_each_update_has_its_result_and_a_refusal_stops_no_other(
     assert (order["status"], order["estimatedReadyAt"]) == ("ready", "2099-01-31T18:30:00.000Z")
 
 
-async def test_updates_of_one_order_are_applied_one_after_the_other(here: Trade, shop: Merchant):
+async def test_updates_of_one_order_are_applied_one_after_the_other(here: Trade, shop: MerchantServer):
     one, two = [(await here.placed())["orderId"] for _ in range(2)]
     results = await send(
         here,
@@ -127,7 +127,7 @@ async def test_a_storefronts_key_updates_nothing(here: Trade):
 
 
 async def test_many_stores_are_paused_and_resumed_in_one_request(
-    here: Trade, mercato: Service, shop: Merchant
+    here: Trade, mercato: Service, shop: MerchantServer
 ):
     other = await mercato.live((await mercato.partner())[1], shop.host(CATALOG, "/other.json"))
     second = await mercato.live(here.pos, shop.host(CATALOG, "/second.json"), name="second")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.catalogs import queries
 
@@ -21,7 +21,7 @@ def files(broken: bool) -> list[Path]:
 
 
 @pytest.mark.parametrize("path", files(broken=False), ids=lambda path: path.stem)
-async def test_a_good_menu_goes_live_and_is_served(mercato: Service, shop: Merchant, path: Path):
+async def test_a_good_menu_goes_live_and_is_served(mercato: Service, shop: MerchantServer, path: Path):
     _, client = await mercato.partner()
     store = await mercato.live(client, shop.host(path.read_bytes()))
     async with mercato.app.db.read() as tx:
@@ -46,7 +46,7 @@ def references(name: str) -> set[str]:
 @only_sqlite
 @pytest.mark.parametrize("path", files(broken=True), ids=lambda path: path.stem)
 async def test_a_broken_menu_fails_with_exactly_its_broken_references(
-    mercato: Service, shop: Merchant, path: Path
+    mercato: Service, shop: MerchantServer, path: Path
 ):
     _, client = await mercato.partner()
     status = await mercato.onboard(client, shop.host(path.read_bytes()))

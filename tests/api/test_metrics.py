@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.databases import only_sqlite
 from tests.processes.test_serve import MERCATO, environment
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.metrics import CommerceMetrics
@@ -34,7 +34,7 @@ async def figures(mercato: Service) -> dict[str, dict[tuple[str, ...], float]]:
     return read((await mercato.anonymous().get("/metrics")).body.decode())
 
 
-async def lived(mercato: Service, shop: Merchant, pos: Client) -> None:
+async def lived(mercato: Service, shop: MerchantServer, pos: Client) -> None:
     """Do a little of everything: a run that succeeds, one that changes nothing, one that fails, and their webhooks."""
     store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
     for document, path in ((CATALOG, "/catalog.json"), (b"{", "/broken.json")):
@@ -46,7 +46,7 @@ async def lived(mercato: Service, shop: Merchant, pos: Client) -> None:
 
 
 async def test_every_declared_metric_is_exposed_and_none_names_a_partner(
-    mercato: Service, shop: Merchant, pos: Client
+    mercato: Service, shop: MerchantServer, pos: Client
 ):
     await lived(mercato, shop, pos)
     text = (await mercato.anonymous().get("/metrics")).body.decode()
@@ -60,7 +60,7 @@ async def test_every_declared_metric_is_exposed_and_none_names_a_partner(
 
 
 async def test_requests_runs_jobs_deliveries_and_caches_are_counted(
-    mercato: Service, shop: Merchant, pos: Client
+    mercato: Service, shop: MerchantServer, pos: Client
 ):
     await lived(mercato, shop, pos)
 

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, urlencode
 
 import pytest
 from tests.databases import only_sqlite
-from tests.service import Client, Merchant, Reply, Service, service
+from tests.service import Client, MerchantServer, Reply, Service, service
 from tests.waiting import loop_timeout
 
 from mercato.features.partners import credentials, limits, queries
@@ -267,7 +267,7 @@ async def test_a_token_that_was_tampered_with_is_401(mercato: Service, key: NewK
 
 
 @pytest.fixture
-async def limited(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def limited(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     async with service(database_url, tmp_path / "data", rate_limits=True) as running:
         yield running
 

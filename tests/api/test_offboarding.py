@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select
 from tests.api.trade import ORDERS, VALIDATE, Trade, trade
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features import offboarding
@@ -25,7 +25,7 @@ STORES = "/v1/commerce/stores"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -186,7 +186,7 @@ async def test_the_name_of_a_deleted_partner_is_free_again(here: Trade):
 
 
 async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_discarded(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     asked, release = asyncio.Event(), asyncio.Event()
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import update
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs.tables import catalog_runs
@@ -20,7 +20,7 @@ def request(url: str, name: str = "store-1", **more: object) -> dict[str, object
 
 
 async def test_a_store_is_registered_pulled_validated_and_activated(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     reply = await pos.post(PATH, request(shop.host(CATALOG), webhookUrl=shop.base + "/hooks"))
     assert reply.status == 201
@@ -40,7 +40,7 @@ async def test_a_store_is_registered_pulled_validated_and_activated(
 
 
 async def test_a_catalog_that_fails_leaves_catalog_failed_with_every_error(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     broken = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": ["x", "y"]}}}
     status = await mercato.onboard(pos, shop.host(broken))
@@ -53,7 +53,7 @@ async def test_a_catalog_that_fails_leaves_catalog_failed_with_every_error(
 
 
 async def test_a_failed_pull_is_catalog_failed_and_names_no_host(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     status = await mercato.onboard(pos, shop.base + "/nothing.json")
     assert status["status"] == "catalog_failed"
@@ -62,7 +62,7 @@ async def test_a_failed_pull_is_catalog_failed_and_names_no_host(
 
 
 async def test_a_second_register_of_a_live_store_answers_409_and_where_it_is(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     first = await mercato.onboard(pos, shop.host(CATALOG))
     again = await pos.post(PATH, request(shop.host(CATALOG)))
@@ -73,7 +73,7 @@ async def test_a_second_register_of_a_live_store_answers_409_and_where_it_is(
     assert (await pos.post(PATH, request(shop.host(CATALOG)))).status == 409
 
 
-async def test_of_concurrent_registers_of_one_store_exactly_one_wins(pos: Client, shop: Merchant):
+async def test_of_concurrent_registers_of_one_store_exactly_one_wins(pos: Client, shop: MerchantServer):
     url = shop.host(CATALOG)
     replies = await asyncio.gather(*(pos.post(PATH, request(url)) for _ in range(8)))
     assert sorted(reply.status for reply in replies) == [201] + [409] * 7
@@ -82,7 +82,7 @@ async def test_of_concurrent_registers_of_one_store_exactly_one_wins(pos: Client
 
 
 async def test_after_a_failure_or_a_cancel_register_starts_a_new_onboarding(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     failed = await mercato.onboard(pos, shop.base + "/nothing.json")
     second = await mercato.onboard(pos, shop.host(CATALOG))
@@ -93,7 +93,7 @@ async def test_after_a_failure_or_a_cancel_register_starts_a_new_onboarding(
 
 
 async def test_a_cancelled_onboarding_answers_404_and_its_pull_is_discarded(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     pulled, go = asyncio.Event(), asyncio.Event()
 
@@ -115,7 +115,7 @@ async def test_a_cancelled_onboarding_answers_404_and_its_pull_is_discarded(
     assert (await mercato.onboard(pos, shop.host(CATALOG, "/second.json")))["status"] == "ready_to_activate"
 
 
-async def test_an_active_onboarding_cannot_be_cancelled(mercato: Service, pos: Client, shop: Merchant):
+async def test_an_active_onboarding_cannot_be_cancelled(mercato: Service, pos: Client, shop: MerchantServer):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     await pos.post(f"{PATH}/{status['onboardingId']}/activate")
     reply = await pos.call("DELETE", f"{PATH}/{status['onboardingId']}")
@@ -123,7 +123,7 @@ async def test_an_active_onboarding_cannot_be_cancelled(mercato: Service, pos: C
 
 
 async def test_retry_pulls_a_failed_onboarding_again_from_a_new_url(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     failed = await mercato.onboard(pos, shop.base + "/nothing.json")
     path = f"{PATH}/{failed['onboardingId']}"
@@ -135,7 +135,7 @@ async def test_retry_pulls_a_failed_onboarding_again_from_a_new_url(
 
 
 async def test_retry_of_a_failed_onboarding_whose_store_was_registered_again_is_refused(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     failed = await mercato.onboard(pos, shop.base + "/nothing.json")
     second = await mercato.onboard(pos, shop.host(CATALOG))
@@ -145,7 +145,7 @@ async def test_retry_of_a_failed_onboarding_whose_store_was_registered_again_is_
 
 
 async def test_activate_before_ready_is_refused_and_names_the_state(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     failed = await mercato.onboard(pos, shop.base + "/nothing.json")
     reply = await pos.post(f"{PATH}/{failed['onboardingId']}/activate")
@@ -153,7 +153,7 @@ async def test_activate_before_ready_is_refused_and_names_the_state(
     assert "catalog_failed" in reply.json()["detail"]
 
 
-async def test_concurrent_activates_create_one_store(mercato: Service, pos: Client, shop: Merchant):
+async def test_concurrent_activates_create_one_store(mercato: Service, pos: Client, shop: MerchantServer):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"{PATH}/{status['onboardingId']}/activate"
     replies = await asyncio.gather(*(pos.post(path) for _ in range(8)))
@@ -192,7 +192,7 @@ async def test_an_invalid_registration_is_refused_with_pointers(
     assert all(fault["pointer"].startswith(f"/{member}") for fault in reply.json()["errors"])
 
 
-async def test_onboardings_are_listed_newest_first_in_pages(pos: Client, shop: Merchant):
+async def test_onboardings_are_listed_newest_first_in_pages(pos: Client, shop: MerchantServer):
     for number in range(3):
         await pos.post(PATH, request(shop.host(CATALOG), f"store-{number}"))
     first = (await pos.get(f"{PATH}?limit=2")).json()
@@ -202,7 +202,7 @@ async def test_onboardings_are_listed_newest_first_in_pages(pos: Client, shop: M
     assert second["nextCursor"] is None
 
 
-async def test_another_partners_onboarding_is_not_found(mercato: Service, pos: Client, shop: Merchant):
+async def test_another_partners_onboarding_is_not_found(mercato: Service, pos: Client, shop: MerchantServer):
     mine = await mercato.onboard(pos, shop.host(CATALOG))
     _, other = await mercato.partner()
     path = f"{PATH}/{mine['onboardingId']}"
@@ -215,7 +215,9 @@ async def test_another_partners_onboarding_is_not_found(mercato: Service, pos: C
     assert (await other.get(f"{PATH}/not-a-uuid")).json()["errorCode"] == "ONBOARDING_NOT_FOUND"
 
 
-async def test_a_us_postal_code_gives_the_store_its_time_zone(mercato: Service, pos: Client, shop: Merchant):
+async def test_a_us_postal_code_gives_the_store_its_time_zone(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
     body = request(shop.host(CATALOG)) | {"address": {"postalCode": "90210", "country": "US"}}
     onboarding = (await pos.post(PATH, body)).json()["onboardingId"]
     await mercato.until(pos, f"{PATH}/{onboarding}", lambda s: s["status"] == "ready_to_activate")
@@ -241,7 +243,7 @@ async def test_a_time_zone_or_uri_that_only_looks_like_one_is_422(pos: Client, m
 
 
 async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_that_holds_it(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     for number in range(5):
         name = f"free-{number}"
@@ -257,7 +259,7 @@ async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_th
 
 
 async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     status = await mercato.onboard(pos, shop.host(b"[]"))
     ahead = clock.new_id().int + (60_000 << 80)
@@ -271,7 +273,7 @@ async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
 
 
 async def test_activating_an_active_onboarding_again_returns_its_store_unchanged(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"{PATH}/{status['onboardingId']}/activate"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service
 
 from mercato.asgi import document
 
@@ -59,7 +59,7 @@ def test_a_stores_urls_are_uris():
 
 @only_sqlite
 async def test_a_delivery_has_a_delivery_id_and_its_id_is_deprecated(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     for name in ("WebhookDelivery", "WebhookDeliveryDetail"):
         assert {"deliveryId", "id"} <= set(SCHEMAS[name]["required"])

@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.api.test_metrics import figures
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.partners.test_commands import Shell, shell
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
@@ -43,7 +43,7 @@ class Operator:
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 
@@ -57,7 +57,7 @@ def operator(shell: Shell, here: Trade, monkeypatch: pytest.MonkeyPatch) -> Oper
     return Operator(shell)
 
 
-async def cancel_notices(shop: Merchant) -> tuple[Any, Any]:
+async def cancel_notices(shop: MerchantServer) -> tuple[Any, Any]:
     """Return the bodies of the next order.cancelled to the store and of the storefront's event of it, in any order."""
     told = event = None
     while told is None or event is None:

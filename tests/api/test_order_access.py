@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, line, trade
-from tests.service import CATALOG, ITEM, Client, Merchant, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, service
 
 from mercato.features.partners.model import PartnerKind
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data") as mercato:
         yield await trade(mercato, shop)
 
@@ -149,7 +149,7 @@ async def test_the_list_of_orders_is_filtered_and_paged(here: Trade):
 
 
 async def test_validate_counts_as_a_read_and_place_as_a_write(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     limits: dict[str, Any] = {"rate_limits": True, "rate_limit_reads": 3, "rate_limit_writes": 2}
     async with service(database_url, tmp_path / "data") as mercato:

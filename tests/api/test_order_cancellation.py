@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
-from tests.service import Merchant, Reply, Service, service
+from tests.service import MerchantServer, Reply, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import cancellation
@@ -43,7 +43,7 @@ def refused(reply: Reply, code: str) -> str:
     return detail
 
 
-async def calls_to(shop: Merchant, suffix: str, count: int) -> list[tuple[dict[str, str], Any]]:
+async def calls_to(shop: MerchantServer, suffix: str, count: int) -> list[tuple[dict[str, str], Any]]:
     """Wait until so many webhooks came to this path; return them."""
     found: list[tuple[dict[str, str], Any]] = []
     async with asyncio.timeout(PATIENCE):
@@ -55,12 +55,12 @@ async def calls_to(shop: Merchant, suffix: str, count: int) -> list[tuple[dict[s
 
 
 @pytest.fixture
-async def trading(mercato: Service, shop: Merchant) -> Trade:
+async def trading(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
 async def test_a_store_that_consents_cancels_the_order_and_the_answer_is_pinned_to_the_key(
-    trading: Trade, shop: Merchant
+    trading: Trade, shop: MerchantServer
 ):
     order = await trading.placed()
     shop.answers["cancel"] = {"accepted": True}
@@ -91,7 +91,7 @@ async def test_a_store_that_consents_cancels_the_order_and_the_answer_is_pinned_
 
 @pytest.mark.parametrize("body", [{"accepted": False, "reason": "In the oven"}, None])
 async def test_a_store_that_refuses_keeps_the_order_open_and_says_why(
-    trading: Trade, shop: Merchant, body: Any
+    trading: Trade, shop: MerchantServer, body: Any
 ):
     async def conflict(_request: web.Request, _body: bytes) -> web.Response:
         return web.json_response({"detail": "In the oven"}, status=409)
@@ -112,7 +112,7 @@ async def test_a_store_that_refuses_keeps_the_order_open_and_says_why(
 
 
 async def test_a_store_without_a_webhook_is_not_asked_and_pending_orders_are_cancelled(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     trading = await trade(mercato, shop, webhook=False)
     pending, begun = await trading.placed(), await trading.placed()
@@ -151,7 +151,7 @@ async def test_what_is_not_an_own_open_order_with_a_reason_and_a_key_is_refused(
     refused(await cancel(trading, order), "ORDER_CLOSED")
 
 
-async def test_a_key_that_came_with_another_reason_is_refused(trading: Trade, shop: Merchant):
+async def test_a_key_that_came_with_another_reason_is_refused(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     shop.answers["cancel"] = {"accepted": True}
     await cancel(trading, order, key="k-1")
@@ -159,7 +159,7 @@ async def test_a_key_that_came_with_another_reason_is_refused(trading: Trade, sh
     assert (other.status, other.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: Trade, shop: Merchant):
+async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
 
     async def complete(_request: web.Request, _body: bytes) -> web.Response:
@@ -172,7 +172,7 @@ async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: T
     assert (now["state"], now["cancellation"]["status"]) == ("completed", "refused")
 
 
-async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, shop: Merchant):
+async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     asked, go = asyncio.Event(), asyncio.Event()
 
@@ -195,7 +195,9 @@ async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, s
     assert len({body for _, body in calls}) == 1
 
 
-async def test_a_key_whose_cancellation_ended_meanwhile_joins_the_newer_one(trading: Trade, shop: Merchant):
+async def test_a_key_whose_cancellation_ended_meanwhile_joins_the_newer_one(
+    trading: Trade, shop: MerchantServer
+):
     order = await trading.placed()
     calls = [asyncio.Event() for _ in range(3)]
     go = {1: asyncio.Event(), 3: asyncio.Event()}
@@ -232,7 +234,7 @@ async def test_a_key_whose_cancellation_ended_meanwhile_joins_the_newer_one(trad
 
 
 @asynccontextmanager
-async def impatient(database_url: str, data: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+async def impatient(database_url: str, data: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
     async with service(database_url, data, now=time, place_seconds=0.5) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 
@@ -250,7 +252,7 @@ async def broken(_request: web.Request, _body: bytes) -> web.Response:
 
 
 async def test_a_store_that_does_not_answer_is_asked_again_with_the_same_bytes_until_it_does(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         order = await trading.placed()
@@ -273,7 +275,7 @@ async def test_a_store_that_does_not_answer_is_asked_again_with_the_same_bytes_u
 
 
 async def test_a_store_that_never_answers_ends_the_cancellation_and_the_order_goes_on(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         order = await trading.placed()
@@ -291,7 +293,7 @@ async def test_a_store_that_never_answers_ends_the_cancellation_and_the_order_go
 
 
 async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_time(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         order = await trading.placed()
@@ -309,7 +311,7 @@ async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_
 
 
 async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         shop.answers["place"] = broken
@@ -325,7 +327,7 @@ async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_
 
 
 async def test_each_change_of_a_cancellation_is_in_the_events_and_in_the_timeline(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         order = await trading.placed()
@@ -344,7 +346,7 @@ async def test_each_change_of_a_cancellation_is_in_the_events_and_in_the_timelin
         ]
 
 
-async def test_an_erased_customers_cancellation_has_no_message_any_more(trading: Trade, shop: Merchant):
+async def test_an_erased_customers_cancellation_has_no_message_any_more(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     shop.answers["cancel"] = {"accepted": True}
     await cancel(trading, order)
@@ -357,7 +359,7 @@ async def test_an_erased_customers_cancellation_has_no_message_any_more(trading:
 
 
 async def test_an_order_that_is_closed_otherwise_while_the_store_is_silent_ends_its_cancellation(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         shop.answers["cancel"] = broken
@@ -377,7 +379,7 @@ async def test_an_order_that_is_closed_otherwise_while_the_store_is_silent_ends_
 
 
 async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
         order = await trading.placed()
@@ -406,7 +408,7 @@ async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
 
 
 async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_the_log_of_the_call(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, monkeypatch: pytest.MonkeyPatch
 ):
     # So that no background work comes first.
     monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
@@ -425,7 +427,7 @@ async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_th
 
 
 async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_as_the_stores_answer(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
     async with impatient(database_url, tmp_path / "data", shop, time) as trading:
@@ -448,7 +450,7 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
 
 
-async def test_the_call_about_an_erased_customers_order_ends_in_the_log(trading: Trade, shop: Merchant):
+async def test_the_call_about_an_erased_customers_order_ends_in_the_log(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     await erase_all(trading.mercato.app.db, "ada@example.com")
     shop.answers["cancel"] = {"accepted": True, "reason": "Ada called"}

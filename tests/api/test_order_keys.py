@@ -13,7 +13,7 @@ from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE
-from tests.service import Merchant, Reply, service
+from tests.service import MerchantServer, Reply, service
 from tests.waiting import PATIENCE
 
 from mercato.features.compression import compress, decompress
@@ -27,7 +27,7 @@ CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "st
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", now=time, place_seconds=15.0) as mercato:
         yield await trade(mercato, shop)
 
@@ -47,7 +47,7 @@ def refused(reply: Reply, status: int, code: str) -> Any:
     return said
 
 
-def placed_at(shop: Merchant) -> list[str]:
+def placed_at(shop: MerchantServer) -> list[str]:
     """Return the webhook-ids of the place calls that the merchant got so far."""
     calls = []
     while not shop.received.empty():

@@ -11,7 +11,7 @@ from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import CATALOG, NOWHERE, TEA
-from tests.service import Merchant, service
+from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders.tables import idempotency_keys
@@ -20,7 +20,7 @@ STORE = "/v1/commerce/stores/{}"
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", now=time) as mercato:
         yield await trade(mercato, shop)
 

@@ -8,14 +8,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
-from tests.service import Client, Merchant, service
+from tests.service import Client, MerchantServer, service
 
 from mercato.features.partners.model import PartnerKind
 from mercato_contract.pages import cursor_of
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data") as mercato:
         yield await trade(mercato, shop)
 

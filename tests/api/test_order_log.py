@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.api.trade import Time, Trade, trade
-from tests.service import Merchant, service
+from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", now=time, place_seconds=0.8) as mercato:
         yield await trade(mercato, shop)
 

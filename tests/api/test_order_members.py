@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 from tests.api.members import differences, members_of, sample
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato_contract.orders import CommerceOrder, Order
 from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, PlaceOrderRequest
@@ -16,7 +16,7 @@ NOT_SHOWN = {"payment": "only the store's webhook has it", "validatedOrderToken"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 

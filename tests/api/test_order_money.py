@@ -8,7 +8,7 @@ import pytest
 from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service, service
+from tests.service import MerchantServer, Service, service
 
 MOST = 2**63 - 1
 
@@ -24,7 +24,7 @@ def priced(currency: str, tea_: str, milk: str, lemon: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     assert shop.base
     async with service(database_url, tmp_path / "data", place_seconds=1.4) as running:
         yield running
@@ -49,7 +49,7 @@ async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIte
     ids=["JPY", "KWD", "BHD"],
 )  # fmt: skip
 async def test_an_order_is_in_the_scale_of_its_currency(
-    mercato: Service, shop: Merchant, currency: str, prices: Any, tip: str, said: Any, expected: Any
+    mercato: Service, shop: MerchantServer, currency: str, prices: Any, tip: str, said: Any, expected: Any
 ):
     here = await trade(mercato, shop, catalog=priced(currency, *prices))
     shop.answers["validate"] = {"amounts": said}
@@ -76,7 +76,7 @@ async def test_an_order_is_in_the_scale_of_its_currency(
     ("currency", "tip", "fee"), [("JPY", "0.5", "0.5"), ("KWD", "0.0001", "0.0001"), ("USD", "0.001", 0.001)]
 )
 async def test_digits_beyond_the_scale_are_never_rounded(
-    mercato: Service, shop: Merchant, database_kind: str, currency: str, tip: str, fee: Any
+    mercato: Service, shop: MerchantServer, database_kind: str, currency: str, tip: str, fee: Any
 ):
     here = await trade(mercato, shop, catalog=priced(currency, "250", "30", "10"))
     reply = await here.front.post(VALIDATE, here.order(amounts={"tip": tip}))
@@ -90,7 +90,9 @@ async def test_digits_beyond_the_scale_are_never_rounded(
     assert checked["isValid"] is True
 
 
-async def test_an_order_may_cost_all_that_an_int64_holds_and_not_one_more(mercato: Service, shop: Merchant):
+async def test_an_order_may_cost_all_that_an_int64_holds_and_not_one_more(
+    mercato: Service, shop: MerchantServer
+):
     here = await trade(mercato, shop, catalog=priced("JPY", str(MOST - 1), "0", "0"))
     order = here.order(line(TEA), amounts={"tip": "1"})
     placed = await here.place(order | {"amounts": {"tip": "1", "total": str(MOST)}})
@@ -112,7 +114,7 @@ async def test_an_order_may_cost_all_that_an_int64_holds_and_not_one_more(mercat
 
 @only_sqlite
 async def test_a_deep_cart_with_a_huge_total_is_refused_and_never_a_500(
-    mercato: Service, shop: Merchant, database_kind: str
+    mercato: Service, shop: MerchantServer, database_kind: str
 ):
     here = await trade(
         mercato, shop, catalog=priced("USD", "92233720368547758.06", "92233720368547758.06", "0")
@@ -124,7 +126,7 @@ async def test_a_deep_cart_with_a_huge_total_is_refused_and_never_a_500(
 
 @only_sqlite
 async def test_the_minimum_is_the_cart_alone_and_what_it_costs_exactly_is_enough(
-    mercato: Service, shop: Merchant, database_kind: str
+    mercato: Service, shop: MerchantServer, database_kind: str
 ):
     here = await trade(mercato, shop)
     path = f"/v1/commerce/stores/{here.store['storeId']}"
@@ -136,7 +138,7 @@ async def test_the_minimum_is_the_cart_alone_and_what_it_costs_exactly_is_enough
 
 
 @only_sqlite
-async def test_what_is_free_can_be_ordered(mercato: Service, shop: Merchant, database_kind: str):
+async def test_what_is_free_can_be_ordered(mercato: Service, shop: MerchantServer, database_kind: str):
     here: Trade = await trade(mercato, shop, catalog=priced("USD", "0", "0", "0"))
     placed = await here.placed(here.order(amounts={"total": "0.00"}))
     assert placed["amounts"]["total"] == "0.00"

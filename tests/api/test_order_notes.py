@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.api.test_carts import CARTS
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, tea, trade
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 MILK_NOTE = "Oat milk,\nif you have some, danke! 🙏"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 

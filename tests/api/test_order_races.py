@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
-from tests.service import Client, Merchant, Reply, service
+from tests.service import Client, MerchantServer, Reply, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.orders import queries
@@ -25,13 +25,13 @@ MANY = 50
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", place_seconds=10.0) as mercato:
         yield await trade(mercato, shop)
 
 
 @pytest.fixture
-async def two(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[tuple[Trade, Client]]:
+async def two(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[tuple[Trade, Client]]:
     """A trade, and its storefront's client at another service on the same database."""
     async with AsyncExitStack() as stack:
         services = [
@@ -56,7 +56,7 @@ async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
     return reply
 
 
-def calls_of(shop: Merchant) -> Counter[str]:
+def calls_of(shop: MerchantServer) -> Counter[str]:
     """Return how often the merchant got each order."""
     calls = [shop.received.get_nowait() for _ in range(shop.received.qsize())]
     return Counter(headers["webhook-id"] for path, headers, _ in calls if path.endswith("/place"))
@@ -206,7 +206,7 @@ async def test_orders_placed_after_a_concurrent_pause_are_refused(here: Trade):
 
 
 async def test_concurrent_updates_move_an_order_only_forward_and_number_each_event(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data") as mercato:
         here = await trade(mercato, shop, event_url=shop.base + "/events")

@@ -12,7 +12,7 @@ import pytest
 from tests.api.trade import ADDRESS, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, CATALOG, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
-from tests.service import Merchant, service
+from tests.service import MerchantServer, service
 
 CARTS = "/v1/marketfront/carts"
 NEVER = "cccccccc-cccc-5ccc-8ccc-cccccccccccc"
@@ -31,7 +31,7 @@ def document() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
         yield await trade(mercato, shop, catalog=document())
 
@@ -114,7 +114,7 @@ async def test_errors_of_an_order_are_listed_by_validate_and_refuse_place(
     await check_errors(here, order, case.reasons, case.status)
 
 
-def was_not_called(shop: Merchant) -> bool:
+def was_not_called(shop: MerchantServer) -> bool:
     """Tell whether only catalog webhooks arrived."""
     calls = [shop.received.get_nowait()[0] for _ in range(shop.received.qsize())]
     return set(calls) <= {"/hooks/catalog-sync"}

@@ -11,7 +11,7 @@ import pytest
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
 from tests.servers import Script, drip, drop, endless, hang, head, raw, redirect, reply, serve
-from tests.service import Merchant, Reply, Service, service
+from tests.service import MerchantServer, Reply, Service, service
 from tests.waiting import PATIENCE
 
 SECONDS = 1.4
@@ -25,7 +25,7 @@ def timeouts() -> dict[str, Any]:
 
 @pytest.fixture
 async def mercato(
-    database_url: str, tmp_path: Path, shop: Merchant, timeouts: dict[str, Any]
+    database_url: str, tmp_path: Path, shop: MerchantServer, timeouts: dict[str, Any]
 ) -> AsyncIterator[Service]:
     assert shop.base
     limits = {"validate_seconds": PATIENCE, "place_seconds": PATIENCE} | timeouts
@@ -34,7 +34,7 @@ async def mercato(
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 

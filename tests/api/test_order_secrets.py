@@ -15,7 +15,7 @@ from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service, service
+from tests.service import MerchantServer, Service, service
 from tests.stored import text_of
 
 from mercato.features.orders import queries
@@ -53,14 +53,16 @@ def _everything_is_logged(request: pytest.FixtureRequest, caplog: pytest.LogCapt
 
 
 @asynccontextmanager
-async def trading(database_url: str, tmp_path: Path, shop: Merchant, **options: Any) -> AsyncIterator[Trade]:
+async def trading(
+    database_url: str, tmp_path: Path, shop: MerchantServer, **options: Any
+) -> AsyncIterator[Trade]:
     settings = {"place_seconds": 1.4, "validate_seconds": 1.4} | options
     async with service(database_url, tmp_path / "data", **settings) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with trading(database_url, tmp_path, shop) as made:
         yield made
 
@@ -204,7 +206,7 @@ async def test_the_reply_to_a_call_without_a_payment_is_stored(here: Trade):
 @only_sqlite
 @pytest.mark.usefixtures("_everything_is_logged")
 async def test_no_log_contains_a_card_or_a_customer_after_any_fault(
-    database_url: str, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch,
+    database_url: str, database_kind: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
 ):  # fmt: skip
     async with trading(database_url, tmp_path, shop) as here:

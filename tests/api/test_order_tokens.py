@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
-from tests.service import Merchant, Reply, service
+from tests.service import MerchantServer, Reply, service
 
 from mercato.features.partners.model import PartnerKind
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", now=time, place_seconds=15.0) as mercato:
         yield await trade(mercato, shop)
 

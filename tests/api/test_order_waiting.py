@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import delete, insert, or_, select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
-from tests.service import Merchant, Reply, service
+from tests.service import MerchantServer, Reply, service
 
 from mercato.features.orders import placement, queries, submission
 from mercato.features.orders.privacy import erase_customer
@@ -34,14 +34,16 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(database_url: str, data: Path, shop: Merchant, **options: Any) -> AsyncIterator[Trade]:
+async def running(
+    database_url: str, data: Path, shop: MerchantServer, **options: Any
+) -> AsyncIterator[Trade]:
     settings = {"place_seconds": 1.4, "place_resend_seconds": 600.0} | options
     async with service(database_url, data, **settings) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 
 
 @pytest.fixture
-async def foreground(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def foreground(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     """A trade without background work once the store is live."""
     async with running(database_url, tmp_path / "data", shop) as here:
         await here.mercato.app.worker.stop(grace=placement.SLACK)
@@ -49,13 +51,13 @@ async def foreground(database_url: str, tmp_path: Path, shop: Merchant) -> Async
 
 
 @pytest.fixture
-async def patient(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def patient(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     """A trade in which the store may be slow."""
     async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         yield here
 
 
-def is_silent(shop: Merchant) -> None:
+def is_silent(shop: MerchantServer) -> None:
     """Make the store's answers unusable."""
 
     async def broken(_request: web.Request, _body: bytes) -> web.Response:
@@ -71,7 +73,7 @@ def unreachable(reply: Reply) -> str:
     return order_id
 
 
-async def received(shop: Merchant, path: str, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
+async def received(shop: MerchantServer, path: str, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
     """Wait until so many webhooks arrived at the path; return them all."""
     found: list[tuple[dict[str, str], bytes]] = []
     while len(found) < count:
@@ -164,7 +166,7 @@ async def test_an_order_that_the_previous_release_has_stored_is_joined_with_the_
 
 
 async def test_background_work_resends_an_order_that_the_previous_release_has_stored(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with running(database_url, tmp_path / "data", shop) as here:
         await here.mercato.app.worker.stop(grace=placement.SLACK)
@@ -222,7 +224,7 @@ async def test_a_rejected_resend_cancels_the_order(foreground: Trade):
 
 
 async def test_within_one_request_a_failing_store_is_called_again(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with running(database_url, tmp_path / "data", shop, place_seconds=5.0) as here:
         calls = []
@@ -247,7 +249,7 @@ async def test_within_one_request_a_failing_store_is_called_again(
 
 
 async def test_background_work_resends_the_order_until_it_is_accepted(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with running(database_url, tmp_path / "data", shop) as here:
         is_silent(here.shop)
@@ -265,7 +267,7 @@ async def test_background_work_resends_the_order_until_it_is_accepted(
 
 
 async def test_the_storefront_gets_an_event_of_a_late_rejection(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with running(database_url, tmp_path / "data", shop) as here:
         is_silent(here.shop)
@@ -284,7 +286,7 @@ async def test_the_storefront_gets_an_event_of_a_late_rejection(
 
 
 async def test_an_order_that_its_store_never_accepted_is_cancelled_and_both_partners_are_notified(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with running(database_url, tmp_path / "data", shop, place_resend_seconds=0.5) as here:
         is_silent(here.shop)
@@ -318,7 +320,7 @@ async def test_an_order_that_its_store_never_accepted_is_cancelled_and_both_part
 
 
 async def test_a_store_gets_no_order_after_the_notice_of_its_cancellation(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     """A repeat joins the order just before it is given up, and has time left for more attempts than that."""
     async with running(database_url, tmp_path / "data", shop, place_seconds=3.0) as here:
@@ -339,7 +341,9 @@ async def test_a_store_gets_no_order_after_the_notice_of_its_cancellation(
         assert (await here.place(here.order(), key="k")).json()["errorCode"] == "ORDER_CLOSED"
 
 
-async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_path: Path, shop: Merchant):
+async def test_an_answer_after_the_cancel_comes_too_late(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
     """The store's answer hangs while the order is given up: it stays cancelled, and the store is notified."""
     async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         go, calls = asyncio.Event(), 0
@@ -366,7 +370,7 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
 
 @pytest.mark.parametrize("attempted_at", [None, LONG_AGO])
 async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
-    database_url: str, tmp_path: Path, shop: Merchant, attempted_at: datetime | None
+    database_url: str, tmp_path: Path, shop: MerchantServer, attempted_at: datetime | None
 ):
     """It expires before the first background attempt, or long after one."""
     async with running(database_url, tmp_path / "data", shop) as here:
@@ -388,7 +392,7 @@ async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
 
 
 async def test_a_first_resend_does_not_wait_for_later_attempts(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with running(database_url, tmp_path / "data", shop, resend_concurrency=1) as here:
         hangs, go = asyncio.Event(), asyncio.Event()
@@ -481,7 +485,7 @@ async def test_a_store_that_repeats_its_answer_changes_nothing_the_second_time(f
     assert len(set(calls)) == 1
 
 
-async def test_a_store_that_moves_gets_the_orders_that_wait(foreground: Trade, shop: Merchant):
+async def test_a_store_that_moves_gets_the_orders_that_wait(foreground: Trade, shop: MerchantServer):
     here = foreground
     is_silent(here.shop)
     order_id = unreachable(await here.place(here.order(), key="k"))
@@ -494,7 +498,7 @@ async def test_a_store_that_moves_gets_the_orders_that_wait(foreground: Trade, s
 
 
 async def test_a_store_without_a_webhook_takes_orders_by_itself(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data") as mercato:
         here = await trade(mercato, shop, webhook=False)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.api.trade import ORDERS, Trade, trade
-from tests.service import Merchant, service
+from tests.service import MerchantServer, service
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
         yield await trade(mercato, shop)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.api.test_catalog_sets import read
 from tests.api.trade import MERCHANT, ORDERS, Trade, line, trade
 from tests.catalog.documents import TEA, cafe
-from tests.service import Merchant, Service, service
+from tests.service import MerchantServer, Service, service
 
 from mercato.features.catalogs.tables import catalog_bodies, catalog_sets
 
@@ -69,7 +69,7 @@ def partner_ids(lines: Any) -> Any:
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, catalog=MENU)
 
 
@@ -110,7 +110,7 @@ async def test_an_order_keeps_the_ids_of_the_set_it_was_placed_from(here: Trade)
 
 
 async def test_a_store_that_never_answered_gets_the_cancellation_with_its_own_ids(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data", place_seconds=0.5, place_resend_seconds=1) as mercato:
         here = await trade(mercato, shop, catalog=MENU)
@@ -138,7 +138,7 @@ async def test_a_store_reads_which_id_each_of_its_own_is_served_under(here: Trad
     assert list(served["items"]) == list((await ids(here))["items"].values())
 
 
-async def test_ids_that_are_uuids_are_mapped_to_themselves(mercato: Service, shop: Merchant):
+async def test_ids_that_are_uuids_are_mapped_to_themselves(mercato: Service, shop: MerchantServer):
     here = await trade(mercato, shop)
     known = await ids(here)
     assert known["items"] == {key: key for key in cafe()["items"]}

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -51,7 +51,7 @@ async def register(pos: Client, url: str, address: object, **more: object) -> An
 )
 async def test_registration_warns_of_an_unknown_place(
     pos: Client,
-    shop: Merchant,
+    shop: MerchantServer,
     address: object,
     timezone: str | None,
     expected: list[tuple[str, str]],
@@ -64,7 +64,7 @@ async def test_registration_warns_of_an_unknown_place(
 
 
 async def test_a_store_outside_the_united_states_has_its_place_and_its_time_zone(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     status = await register(pos, shop.host(CATALOG), {"city": "京都", "country": "日本"})
     path = f"{ONBOARDINGS}/{status['onboardingId']}"
@@ -74,7 +74,7 @@ async def test_a_store_outside_the_united_states_has_its_place_and_its_time_zone
 
 
 async def test_a_warning_of_the_place_ends_when_the_merchant_sends_coordinates(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"
@@ -88,7 +88,7 @@ async def test_a_warning_of_the_place_ends_when_the_merchant_sends_coordinates(
     assert codes((await pos.get(ONBOARDINGS)).json()["onboardings"][0]) == []
 
 
-async def test_update_store_warns_of_an_unknown_address(mercato: Service, pos: Client, shop: Merchant):
+async def test_update_store_warns_of_an_unknown_address(mercato: Service, pos: Client, shop: MerchantServer):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"
     found = (await pos.call("PUT", path, {"address": {"city": "Oslo", "country": "NO"}})).json()
@@ -100,7 +100,7 @@ async def test_update_store_warns_of_an_unknown_address(mercato: Service, pos: C
 
 
 async def test_a_catalogs_warnings_are_in_its_run_its_history_and_its_onboarding(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     place = {"city": "Lyon", "country": "FR"}
     status = await register(pos, shop.host(NO_NAME), place)
@@ -120,7 +120,7 @@ async def test_a_catalogs_warnings_are_in_its_run_its_history_and_its_onboarding
 
 
 async def test_a_run_of_a_document_that_was_not_modified_has_the_warnings_of_the_set_that_is_served(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     statuses: list[int] = []
 
@@ -137,7 +137,7 @@ async def test_a_run_of_a_document_that_was_not_modified_has_the_warnings_of_the
 
 
 async def test_the_event_of_a_run_has_the_warnings_of_the_place_and_of_the_catalog(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
     run = await mercato.run(pos, store["storeId"], shop.host(NO_NAME, "/new.json"))
@@ -148,7 +148,7 @@ async def test_the_event_of_a_run_has_the_warnings_of_the_place_and_of_the_catal
 
 
 async def test_a_run_keeps_a_hundred_warnings_of_which_every_rule_has_its_share(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     many: dict[str, Any] = {"items": {str(UUID(int=number)): {"tags": []} for number in range(1, 301)}}
     store = await mercato.live(pos, shop.host(CATALOG))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.api.trade import Trade, trade
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato import cli
@@ -28,7 +28,7 @@ SECRET = new_secret(b"\xfb".__mul__)
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 

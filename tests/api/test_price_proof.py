@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import EXTRAS, cafe
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato import cli
 
@@ -35,7 +35,7 @@ async def exported(
 
 
 async def test_an_order_with_a_stores_fees_and_a_tip_equals_its_catalog_set_on_both_surfaces(
-    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     trading = await trade(mercato, shop)
     shop.answers["validate"] = {
@@ -62,7 +62,7 @@ async def test_an_order_with_a_stores_fees_and_a_tip_equals_its_catalog_set_on_b
 
 
 async def test_an_order_of_a_release_without_amounts_on_modifiers_equals_its_catalog_set(
-    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     trading = await trade(mercato, shop)
     order = deepcopy(await trading.placed())
@@ -75,7 +75,7 @@ async def test_an_order_of_a_release_without_amounts_on_modifiers_equals_its_cat
 
 
 async def test_a_changed_number_of_free_units_is_a_difference(
-    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     catalog = cafe()
     catalog["modifierGroups"][EXTRAS]["freeQuantity"] = 1
@@ -107,7 +107,7 @@ async def test_a_changed_number_of_free_units_is_a_difference(
     ],
 )
 async def test_every_amount_that_was_changed_is_named_with_both_values(
-    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str
 ):
     trading = await trade(mercato, shop)
     order = deepcopy(await trading.placed())
@@ -129,7 +129,7 @@ async def test_every_amount_that_was_changed_is_named_with_both_values(
 
 
 async def test_an_order_of_another_set_and_documents_that_are_neither_exit_with_2(
-    mercato: Service, shop: Merchant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     trading = await trade(mercato, shop)
     order = await trading.placed()

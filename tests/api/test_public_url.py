@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from tests.console.browser import Browser
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service
 
 from mercato_client.testing.server import app_of, listening
 
@@ -28,7 +28,9 @@ HOPS = {
 
 
 @pytest.fixture
-async def below(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[tuple[Service, Client]]:
+async def below(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+) -> AsyncIterator[tuple[Service, Client]]:
     """A service behind a proxy that removes the prefix, and a partner's client of the proxy's origin."""
     assert shop.base
     target: list[Service] = []
@@ -56,7 +58,7 @@ async def below(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncItera
 
 
 async def test_locations_and_status_urls_lead_through_the_proxy(
-    below: tuple[Service, Client], shop: Merchant
+    below: tuple[Service, Client], shop: MerchantServer
 ):
     mercato, pos = below
     path = f"{PREFIX}/v1/commerce/onboarding/stores"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.service import CATALOG, ITEM, Client, Merchant, Reply, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Reply, Service
 from tests.waiting import PATIENCE
 
 PATH = "/v1/commerce/onboarding/stores"
@@ -27,7 +27,7 @@ async def codes(*calls: Awaitable[Reply]) -> Counter[tuple[int, str | None]]:
 
 
 async def test_of_fifty_registers_at_once_one_wins_and_every_other_is_shown_to_it(
-    pos: Client, shop: Merchant
+    pos: Client, shop: MerchantServer
 ):
     url = shop.host(CATALOG)
     replies = await asyncio.gather(*(pos.post(PATH, request(url)) for _ in range(MANY)))
@@ -36,7 +36,9 @@ async def test_of_fifty_registers_at_once_one_wins_and_every_other_is_shown_to_i
     assert len((await pos.get(PATH)).json()["onboardings"]) == 1
 
 
-async def test_of_fifty_activates_at_once_one_makes_the_store(mercato: Service, pos: Client, shop: Merchant):
+async def test_of_fifty_activates_at_once_one_makes_the_store(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"{PATH}/{status['onboardingId']}/activate"
     assert await codes(*(pos.post(path) for _ in range(MANY))) == {(200, None): MANY}
@@ -44,7 +46,7 @@ async def test_of_fifty_activates_at_once_one_makes_the_store(mercato: Service, 
 
 
 async def test_of_fifty_concurrent_notifications_as_many_are_accepted_as_may_wait(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     begun, go = asyncio.Event(), asyncio.Event()
@@ -65,7 +67,7 @@ async def test_of_fifty_concurrent_notifications_as_many_are_accepted_as_may_wai
 
 
 async def test_cancel_and_activate_at_once_leave_a_live_store_or_none(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     url = shop.host(CATALOG)
     ready = [await mercato.onboard(pos, url, name=f"s{number}") for number in range(6)]
@@ -88,7 +90,7 @@ async def test_cancel_and_activate_at_once_leave_a_live_store_or_none(
 
 
 async def test_retry_and_register_at_once_leave_one_that_holds_the_name(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     failed = await mercato.onboard(pos, shop.base + "/none")
     url, path = shop.host(CATALOG), f"{PATH}/{failed['onboardingId']}/retry"
@@ -102,7 +104,7 @@ async def test_retry_and_register_at_once_leave_one_that_holds_the_name(
     assert len(waiting) == 1
 
 
-async def test_of_fifty_retries_at_once_one_pulls_again(mercato: Service, pos: Client, shop: Merchant):
+async def test_of_fifty_retries_at_once_one_pulls_again(mercato: Service, pos: Client, shop: MerchantServer):
     failed = await mercato.onboard(pos, shop.base + "/none")
     go = asyncio.Event()
 
@@ -117,7 +119,7 @@ async def test_of_fifty_retries_at_once_one_pulls_again(mercato: Service, pos: C
     assert counted == {(200, None): 1, (409, "ONBOARDING_NOT_FAILED"): MANY - 1}
 
 
-async def test_fifty_cancels_at_once_cancel_once(mercato: Service, pos: Client, shop: Merchant):
+async def test_fifty_cancels_at_once_cancel_once(mercato: Service, pos: Client, shop: MerchantServer):
     ready = await mercato.onboard(pos, shop.host(CATALOG))
     replies = await asyncio.gather(
         *(pos.call("DELETE", f"{PATH}/{ready['onboardingId']}") for _ in range(MANY))
@@ -125,7 +127,9 @@ async def test_fifty_cancels_at_once_cancel_once(mercato: Service, pos: Client, 
     assert Counter(reply.status for reply in replies) == {204: 1, 404: MANY - 1}
 
 
-async def test_pauses_and_updates_at_once_all_take_effect(mercato: Service, pos: Client, shop: Merchant):
+async def test_pauses_and_updates_at_once_all_take_effect(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"
     calls = []
@@ -146,7 +150,7 @@ async def test_pauses_and_updates_at_once_all_take_effect(mercato: Service, pos:
 
 
 async def test_delivery_and_pickup_are_never_both_switched_off_by_two_at_once(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"
@@ -159,7 +163,7 @@ async def test_delivery_and_pickup_are_never_both_switched_off_by_two_at_once(
 
 @pytest.mark.parametrize("round_", range(2))
 async def test_a_switch_keeps_a_concurrent_pause_and_sold_out_items(
-    mercato: Service, pos: Client, shop: Merchant, round_: int
+    mercato: Service, pos: Client, shop: MerchantServer, round_: int
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"

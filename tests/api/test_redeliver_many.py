@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import redelivery
@@ -22,7 +22,7 @@ MANY = "/v1/marketfront/webhook-deliveries/redeliver"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from tests.api.trade import MERCHANT, PLACE, Time, Trade, trade
 from tests.databases import only_sqlite
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, MerchantServer, Service, service
 from tests.stored import text_of
 
 from mercato.features import offboarding
@@ -31,7 +31,7 @@ MEMBERS = {
 
 
 @pytest.fixture
-async def house(mercato: Service, shop: Merchant) -> Trade:
+async def house(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -238,7 +238,7 @@ async def test_queued_requests_are_stored_when_the_process_ends(database_url: st
 
 
 async def test_refused_requests_are_deleted_after_7_days(
-    database_url: str, tmp_path: Path, time: Time, shop: Merchant
+    database_url: str, tmp_path: Path, time: Time, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data", now=time) as mercato:
         _, client = await mercato.partner()

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 import pytest
 from sqlalchemy import select, update
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.discovery.tables import store_cards
@@ -87,7 +87,7 @@ async def reindexed(mercato: Service, expected: Any) -> None:
 
 
 @pytest.fixture
-async def network(mercato: Service, pos: Client, shop: Merchant) -> dict[UUID, tuple[int, bytes]]:
+async def network(mercato: Service, pos: Client, shop: MerchantServer) -> dict[UUID, tuple[int, bytes]]:
     """Three live stores, and their cards."""
     for number in range(3):
         await mercato.live(pos, shop.host(CATALOG, f"/{number}.json"), name=f"shop-{number}")

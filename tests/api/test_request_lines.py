@@ -12,7 +12,7 @@ import pytest
 import structlog
 from aiohttp import web
 from tests.api.trade import CUSTOMER, PLACE, Trade, trade
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
@@ -42,7 +42,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
 
 
 @pytest.fixture
-async def house(mercato: Service, shop: Merchant) -> Trade:
+async def house(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -69,7 +69,7 @@ async def test_a_suspended_partners_refusal_is_logged_with_partner_and_key(merca
 
 
 async def test_requests_that_change_something_have_a_line_and_quick_reads_have_none(
-    mercato: Service, pos: Client, shop: Merchant, lines: Lines
+    mercato: Service, pos: Client, shop: MerchantServer, lines: Lines
 ):
     await pos.get(STORES)
     await pos.post("/v1/commerce/onboarding/stores", {
@@ -133,7 +133,7 @@ async def test_an_order_has_a_line_for_each_milestone(house: Trade, lines: Lines
 
 
 async def test_a_store_without_an_answer_leaves_the_line_order_unanswered(
-    database_url: str, tmp_path: Path, shop: Merchant, lines: Lines
+    database_url: str, tmp_path: Path, shop: MerchantServer, lines: Lines
 ):
     async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
         house = await trade(mercato, shop)
@@ -145,7 +145,7 @@ async def test_a_store_without_an_answer_leaves_the_line_order_unanswered(
 
 
 async def test_an_order_that_is_sent_again_and_given_up_has_a_line_for_both(
-    database_url: str, tmp_path: Path, shop: Merchant, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: MerchantServer, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
     monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
@@ -165,7 +165,7 @@ async def test_an_order_that_is_sent_again_and_given_up_has_a_line_for_both(
     assert found[0]["action"] == "order.submission"
 
 
-async def test_an_endpoint_that_is_disabled_has_a_line(mercato: Service, shop: Merchant, lines: Lines):
+async def test_an_endpoint_that_is_disabled_has_a_line(mercato: Service, shop: MerchantServer, lines: Lines):
     async def gone(*_: Any) -> web.Response:
         return web.Response(status=410)
 

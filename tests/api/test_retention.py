@@ -18,7 +18,7 @@ from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service, service
+from tests.service import MerchantServer, Service, service
 from tests.stored import text_of
 from tests.waiting import PATIENCE
 
@@ -54,7 +54,7 @@ async def silent(_request: web.Request, _body: bytes) -> web.Response:
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 

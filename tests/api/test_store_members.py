@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from tests.api.members import differences, members_of, sample
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato_contract.discovery import DiscoveredStore
@@ -24,7 +24,7 @@ NOT_SHOWN = {
 """Members of a request that no reader gets, and why."""
 
 
-def sent_as(shape: type[Struct], turn: int, shop: Merchant) -> dict[str, Any]:
+def sent_as(shape: type[Struct], turn: int, shop: MerchantServer) -> dict[str, Any]:
     """Return a request with every member; its street is sent under one of its two names."""
     body = sample(shape, turn, shop.base)
     del body["address"]["address1"]
@@ -71,7 +71,7 @@ def test_a_merchant_sees_every_member_that_it_may_send(request_type: type[Struct
 
 
 async def test_each_member_that_is_sent_comes_back_to_every_reader(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ) -> None:
     body = sent_as(OnboardingRequest, 0, shop) | {"catalogCallbackUrl": shop.host(CATALOG)}
     made = await pos.post(ONBOARDINGS, body)

@@ -11,7 +11,7 @@ from aiohttp import web
 from sqlalchemy import func, select
 from tests.api.trade import PLACE, VALIDATE, Time, Trade, trade
 from tests.catalog.documents import cafe
-from tests.service import Client, Merchant, Reply, Service, service
+from tests.service import Client, MerchantServer, Reply, Service, service
 
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
@@ -32,7 +32,7 @@ async def mercato(database_url: str, tmp_path: Path, time: Time) -> AsyncIterato
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -143,7 +143,7 @@ async def test_counts_of_days_that_are_over_are_deleted(here: Trade, time: Time)
 
 @pytest.mark.parametrize("settings", [{"stored_bytes_per_day": 0}, {"rate_limits": False}])
 async def test_nothing_is_counted_without_a_quota(
-    database_url: str, tmp_path: Path, shop: Merchant, time: Time, settings: dict[str, Any]
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, settings: dict[str, Any]
 ):
     async with limited(database_url, tmp_path, time, **settings) as mercato:
         here = await trade(mercato, shop)

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 
@@ -33,7 +33,7 @@ async def at(client: Client, store: Any, instant: str) -> tuple[bool, str]:
 
 
 async def test_a_store_is_shown_with_shape_b_hours_and_what_is_sold_out(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"/v1/commerce/stores/{store['storeId']}"
@@ -67,7 +67,7 @@ async def test_a_store_is_shown_with_shape_b_hours_and_what_is_sold_out(
 
 
 async def test_a_paused_store_is_closed_and_says_so(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     pause = {"status": "paused", "resumeAt": "2099-01-01T00:00:00Z"}
@@ -81,7 +81,7 @@ async def test_a_paused_store_is_closed_and_says_so(
 
 
 async def test_hours_are_local_across_midnight_and_changes_of_the_clock(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
     store = await mercato.live(pos, shop.host(with_hours(LUNCH, NIGHT)))
     await pos.call("PUT", f"/v1/commerce/stores/{store['storeId']}", {"timezone": "America/New_York"})
@@ -110,7 +110,7 @@ async def test_hours_are_local_across_midnight_and_changes_of_the_clock(
 
 
 async def test_windows_of_all_catalogs_are_shown_merged(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
     late = [{"dayOfWeek": "Monday", "start": "13:00:00", "end": "00:00:00"}]
     store = await mercato.live(pos, shop.host(with_hours(LUNCH, late)))
@@ -122,7 +122,7 @@ async def test_windows_of_all_catalogs_are_shown_merged(
 
 
 async def test_an_unknown_store_is_404_and_an_instant_without_offset_422(
-    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
     assert (await storefront.get(f"{STORES}/{uuid4()}")).json()["errorCode"] == "STORE_NOT_FOUND"
     store = await mercato.live(pos, shop.host(CATALOG))
@@ -132,7 +132,7 @@ async def test_an_unknown_store_is_404_and_an_instant_without_offset_422(
 
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
 async def test_an_instant_at_the_end_of_the_calendar_is_422_in_every_zone(
-    mercato: Service, pos: Client, storefront: Client, shop: Merchant, at: str
+    mercato: Service, pos: Client, storefront: Client, shop: MerchantServer, at: str
 ):
     store = await mercato.live(pos, shop.host(CATALOG))
     for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):

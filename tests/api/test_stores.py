@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select
 from tests.calibration import cpu_within
-from tests.service import CATALOG, ITEM, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.stores import places, queries
@@ -46,7 +46,7 @@ def late_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LateZone]:
 
 
 @pytest.fixture
-async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
     return await mercato.live(pos, shop.host(CATALOG))
 
 
@@ -166,7 +166,7 @@ async def test_a_change_that_is_not_allowed_changes_nothing(
 
 
 async def test_stores_are_listed_by_status_and_by_the_partners_own_id(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     one = await mercato.live(pos, shop.host(CATALOG), name="one")
     two = await mercato.live(pos, shop.host(CATALOG), name="two")
@@ -197,7 +197,7 @@ async def test_an_item_is_sold_out_until_an_instant_or_until_it_is_available(pos
 
 
 async def test_an_item_is_sold_out_by_the_id_of_the_merchants_document(
-    mercato: Service, pos: Client, shop: Merchant
+    mercato: Service, pos: Client, shop: MerchantServer
 ):
     menu = {
         "items": {"soup": {"name": "Soup", "basePrice": "4.50"}, ITEM: {"name": "Tea", "basePrice": "2.00"}}
@@ -233,7 +233,7 @@ async def test_an_unknown_item_is_422_and_nothing_changes(pos: Client, store: An
 
 
 async def test_sold_out_items_survive_a_new_catalog(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     await pos.post(
         f"{STORES}/{store['storeId']}/item-availability", {"items": [{"itemId": ITEM, "available": False}]}
@@ -246,7 +246,7 @@ async def test_sold_out_items_survive_a_new_catalog(
 
 
 async def test_an_item_that_a_new_catalog_lacks_can_be_marked_available_again(
-    mercato: Service, pos: Client, shop: Merchant, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
     path = f"{STORES}/{store['storeId']}/item-availability"
     await pos.post(path, {"items": [{"itemId": ITEM, "available": False}]})
@@ -296,7 +296,7 @@ async def test_another_partners_store_is_not_found(mercato: Service, pos: Client
 
 
 async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
-    mercato: Service, pos: Client, shop: Merchant, late_zone: LateZone
+    mercato: Service, pos: Client, shop: MerchantServer, late_zone: LateZone
 ):
     store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
     path = f"{STORES}/{store['storeId']}"
@@ -314,7 +314,7 @@ async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
 async def test_a_time_zone_that_is_set_during_its_lookup_is_kept(
     mercato: Service,
     pos: Client,
-    shop: Merchant,
+    shop: MerchantServer,
     late_zone: LateZone,
     moves: bool,  # a column of the table
     timezone: str,
@@ -336,7 +336,7 @@ async def test_a_time_zone_that_is_set_during_its_lookup_is_kept(
 
 
 async def test_coordinates_without_a_time_zone_give_it(
-    mercato: Service, pos: Client, shop: Merchant, late_zone: LateZone
+    mercato: Service, pos: Client, shop: MerchantServer, late_zone: LateZone
 ):
     store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
     path = f"{STORES}/{store['storeId']}"
@@ -354,7 +354,7 @@ async def waiting_jobs(mercato: Service) -> int:
     return int(count or 0)
 
 
-async def live_at(mercato: Service, pos: Client, shop: Merchant, coordinates: object) -> Any:
+async def live_at(mercato: Service, pos: Client, shop: MerchantServer, coordinates: object) -> Any:
     """Bring a store live that has coordinates and no time zone."""
     body = {"partnerStoreId": "at", "name": "At", "catalogCallbackUrl": shop.host(CATALOG)}
     reply = await pos.post(ONBOARDINGS, body | {"address": {"coordinates": coordinates}})

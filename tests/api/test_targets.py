@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.http.head import MOST_HOSTS
@@ -105,7 +105,7 @@ async def test_every_character_that_a_query_may_hold_is_read(mercato: Service):
 
 
 @pytest.fixture
-async def open_to(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def open_to(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     assert shop.base
     async with service(
         database_url, tmp_path / "data", cors_origins=f"{SHOP}, http://localhost:5173"

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.api.table import GUARDED, call
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Merchant, Service, service
+from tests.service import CATALOG, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -35,7 +35,7 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 @pytest.fixture
 async def traced(
-    spans: InMemorySpanExporter, database_url: str, tmp_path: Path, shop: Merchant
+    spans: InMemorySpanExporter, database_url: str, tmp_path: Path, shop: MerchantServer
 ) -> AsyncIterator[Service]:
     async with service(database_url, tmp_path / "data") as running:
         yield running
@@ -63,7 +63,7 @@ def parent(span: ReadableSpan) -> str:
 
 
 async def test_a_trace_goes_from_the_request_through_the_run_to_the_webhook(
-    traced: Service, spans: InMemorySpanExporter, shop: Merchant
+    traced: Service, spans: InMemorySpanExporter, shop: MerchantServer
 ):
     partner, pos = await traced.partner()
     store = await traced.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks?signed=hush")
@@ -88,7 +88,7 @@ async def test_a_trace_goes_from_the_request_through_the_run_to_the_webhook(
 
 @only_sqlite
 async def test_a_placed_order_calls_its_store_in_the_requests_trace(
-    traced: Service, spans: InMemorySpanExporter, shop: Merchant
+    traced: Service, spans: InMemorySpanExporter, shop: MerchantServer
 ):
     made, pos = await traced.partner(PartnerKind.BOTH)
     store = await traced.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
@@ -167,7 +167,10 @@ def lines(text: str) -> list[dict[str, Any]]:
 @only_sqlite
 @pytest.mark.usefixtures("_as_lines")
 async def test_a_log_line_says_whose_request_it_belongs_to(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mercato: Service,
+    shop: MerchantServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     partner, pos = await mercato.partner()
     store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
@@ -189,7 +192,7 @@ async def test_a_log_line_says_whose_request_it_belongs_to(
 @only_sqlite
 @pytest.mark.usefixtures("_as_lines")
 async def test_a_jobs_log_lines_say_whose_they_are(
-    mercato: Service, shop: Merchant, capsys: pytest.CaptureFixture[str]
+    mercato: Service, shop: MerchantServer, capsys: pytest.CaptureFixture[str]
 ):
     partner, pos = await mercato.partner()
     store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 from tests.api.trade import CUSTOMER, VALIDATE, Trade, trade
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
 from mercato.features.stores.tables import stores
@@ -23,7 +23,7 @@ NO = {"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No buns today."}]}
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -122,7 +122,7 @@ async def test_a_validation_is_answered_while_the_log_cannot_be_written(
 
 
 async def test_validations_that_cannot_be_queued_are_dropped_and_counted(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     here = await trade(mercato, shop)
     monkeypatch.setattr(mercato.app.validation_log._waiting, "_max_size", 0)

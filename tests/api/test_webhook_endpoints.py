@@ -10,7 +10,7 @@ from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
-from tests.service import Client, Merchant, Service, merchant, service
+from tests.service import Client, MerchantServer, Service, merchant, service
 
 from mercato.features import offboarding
 from mercato.features.partners import accounts
@@ -27,7 +27,7 @@ POS = "/v1/commerce/webhook-endpoints"
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop)
 
 
@@ -46,7 +46,7 @@ async def put(client: Client, endpoint: Any, path: str = FRONT, **members: Any) 
     return reply.json()
 
 
-async def calls(shop: Merchant, path: str, *, count: int) -> list[tuple[dict[str, str], bytes]]:
+async def calls(shop: MerchantServer, path: str, *, count: int) -> list[tuple[dict[str, str], bytes]]:
     """Return the next calls to a path of the merchant's server."""
     found: list[tuple[dict[str, str], bytes]] = []
     while len(found) < count:
@@ -321,7 +321,7 @@ async def test_a_stores_webhook_url_is_listed_and_can_not_be_changed_here(here: 
     assert (await here.pos.call("PUT", one, {"url": "https://a.example"})).status == 409
 
 
-async def test_an_event_url_is_listed_and_not_registered_twice(mercato: Service, shop: Merchant):
+async def test_an_event_url_is_listed_and_not_registered_twice(mercato: Service, shop: MerchantServer):
     here = await trade(mercato, shop, event_url=shop.base + "/events")
     [listed] = (await here.front.get(FRONT)).json()["endpoints"]
     assert (listed["kind"], listed["url"]) == ("eventUrl", shop.base + "/events")
@@ -524,7 +524,7 @@ async def test_credentials_are_resealed_with_a_new_encryption_key(here: Trade):
         assert await accounts.count_unreadable(tx, Vault([b"n" * 32]), limit=10) == 0
 
 
-async def test_a_partners_endpoints_are_deleted_with_it(mercato: Service, shop: Merchant):
+async def test_a_partners_endpoints_are_deleted_with_it(mercato: Service, shop: MerchantServer):
     partner, client = await mercato.partner(PartnerKind.MARKETFRONT)
     await register(client, shop.base + "/mine")
     await offboarding.delete(mercato.app.db, partner.id, now=clock.now)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.api.trade import Trade, trade
-from tests.service import Client, Merchant, Reply, merchant, service
+from tests.service import Client, MerchantServer, Reply, merchant, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -18,13 +18,13 @@ REGISTER = "/v1/commerce/onboarding/stores"
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     async with service(database_url, tmp_path / "data") as mercato:
         yield await trade(mercato, shop)
 
 
 @pytest.fixture
-async def elsewhere() -> AsyncIterator[Merchant]:
+async def elsewhere() -> AsyncIterator[MerchantServer]:
     """Another host: another port of this one."""
     async with merchant() as other:
         other.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
@@ -39,7 +39,7 @@ async def put(client: Client, path: str, change: Any) -> Reply:
     return await client.call("PUT", path, change)
 
 
-def places(shop: Merchant) -> list[str | None]:
+def places(shop: MerchantServer) -> list[str | None]:
     """Return the Authorization header of each place webhook that arrived."""
     arrived = [shop.received.get_nowait() for _ in range(shop.received.qsize())]
     return [
@@ -47,7 +47,7 @@ def places(shop: Merchant) -> list[str | None]:
     ]
 
 
-async def event(shop: Merchant) -> tuple[str, Any, Any]:
+async def event(shop: MerchantServer) -> tuple[str, Any, Any]:
     """Wait for the next `endpoint.changed`; return its path, headers and data."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -57,7 +57,7 @@ async def event(shop: Merchant) -> tuple[str, Any, Any]:
 
 
 async def test_a_changed_host_gets_orders_without_the_token_until_it_is_given(
-    here: Trade, elsewhere: Merchant
+    here: Trade, elsewhere: MerchantServer
 ):
     await here.placed()
     assert places(here.shop) == ["Bearer from-pos"]
@@ -75,7 +75,7 @@ async def test_a_changed_host_gets_orders_without_the_token_until_it_is_given(
     assert places(here.shop) == ["Bearer from-pos"]
 
 
-async def test_a_change_that_carries_the_token_keeps_it(here: Trade, elsewhere: Merchant):
+async def test_a_change_that_carries_the_token_keeps_it(here: Trade, elsewhere: MerchantServer):
     change = {"webhookUrl": elsewhere.base + "/hooks", "webhookToken": "from-pos-2"}
     assert (await put(here.pos, of(here), change)).status == 200
     await here.placed()
@@ -83,7 +83,7 @@ async def test_a_change_that_carries_the_token_keeps_it(here: Trade, elsewhere: 
 
 
 async def test_a_second_store_on_another_host_gets_no_token_unless_its_registration_carries_one(
-    here: Trade, elsewhere: Merchant
+    here: Trade, elsewhere: MerchantServer
 ):
     for name, more, expected in (
         ("two", {}, None),
@@ -106,7 +106,7 @@ async def test_a_second_store_on_another_host_gets_no_token_unless_its_registrat
         assert (path, headers.get("authorization")) == ("/hooks/catalog-sync", expected)
 
 
-async def test_the_change_is_announced_below_the_previous_url(here: Trade, elsewhere: Merchant):
+async def test_the_change_is_announced_below_the_previous_url(here: Trade, elsewhere: MerchantServer):
     await put(here.pos, of(here), {"webhookUrl": here.shop.base + "/other?key=1"})
     await put(here.pos, of(here), {"webhookUrl": elsewhere.base + "/hooks?key=secret"})
     path, headers, data = await event(here.shop)
@@ -124,7 +124,7 @@ async def test_the_change_is_announced_below_the_previous_url(here: Trade, elsew
     assert (data["previousOrigin"], data["origin"]) == (elsewhere.base, None)
 
 
-async def test_a_partner_with_an_event_url_is_notified_there(here: Trade, elsewhere: Merchant):
+async def test_a_partner_with_an_event_url_is_notified_there(here: Trade, elsewhere: MerchantServer):
     _, both = await here.mercato.partner(PartnerKind.BOTH, event_url=elsewhere.base + "/events")
     store = await here.mercato.live(both, here.shop.host({"items": {}}), webhook=here.shop.base + "/hooks")
     await put(both, f"{STORES}/{store['storeId']}", {"webhookUrl": "https://thief.example/hooks"})

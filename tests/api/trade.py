@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
-from tests.service import Client, Merchant, Reply, Service
+from tests.service import Client, MerchantServer, Reply, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
@@ -44,7 +44,7 @@ class Trade:
     """A live store with its merchant's client, and a storefront's client."""
 
     mercato: Service
-    shop: Merchant
+    shop: MerchantServer
     pos: Client
     front: Client
     store: Any
@@ -88,7 +88,7 @@ class Trade:
 
 
 async def trade(
-    mercato: Service, shop: Merchant, *, webhook: bool = True, catalog: Any = None, **front_options: Any
+    mercato: Service, shop: MerchantServer, *, webhook: bool = True, catalog: Any = None, **front_options: Any
 ) -> Trade:
     """Bring a store live whose webhooks accept everything, and create a storefront."""
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True, "partnerOrderId": "A-1"}}

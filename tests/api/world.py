@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tests.api.table import GUARDED, call
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
@@ -22,7 +22,7 @@ class World:
     stranger: dict[Access, Client]
 
 
-async def make_world(mercato: Service, shop: Merchant) -> World:
+async def make_world(mercato: Service, shop: MerchantServer) -> World:
     """Create both partners, a live store, a catalog run, an order and a delivery on each surface."""
     partner_id, owner = await _both(mercato)
     _, stranger = await _both(mercato)
@@ -71,7 +71,7 @@ async def _both(mercato: Service) -> tuple[UUID, dict[Access, Client]]:
     return made.id, {Access.COMMERCE: client, Access.MARKETFRONT: other, Access.ANY: other}
 
 
-async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Merchant) -> str:
+async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: MerchantServer) -> str:
     """Push one event on each surface; return the marketfront one's id (the run has made a Commerce one)."""
     made = new_id()
     async with mercato.app.db.write() as tx:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 from tests.databases import sqlite_template
-from tests.service import Merchant, Service, merchant, service
+from tests.service import MerchantServer, Service, merchant, service
 
 CHROMIUM: Final = os.environ.get("MERCATO_TEST_CHROMIUM") or shutil.which("chromium")
 
@@ -54,7 +54,7 @@ async def chromium() -> AsyncIterator[Any]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shop() -> AsyncIterator[Merchant]:
+async def shop() -> AsyncIterator[MerchantServer]:
     """A merchant's web server."""
     async with merchant() as here:
         yield here

@@ -9,13 +9,13 @@ from tests.api.trade import trade
 from tests.browser.test_passkeys import plugged
 from tests.browser.test_screens import faults_of, sign_in
 from tests.console.visiting import operator_link, partner_link
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_manager_is_invited_signs_in_by_passkey_pauses_a_store_and_sells_an_item_out(
-    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+    page: Any, mercato: Service, shop: MerchantServer, look: tuple[str, int]
 ):
     scheme, width = look
     deal = await trade(mercato, shop)
@@ -64,7 +64,7 @@ async def test_a_manager_is_invited_signs_in_by_passkey_pauses_a_store_and_sells
 
 
 async def test_support_of_the_operator_asks_for_a_customer_and_the_audit_trail_says_so(
-    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+    page: Any, mercato: Service, shop: MerchantServer, look: tuple[str, int]
 ):
     scheme, width = look
     deal = await trade(mercato, shop)

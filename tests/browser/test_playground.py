@@ -9,13 +9,13 @@ from tests.api.trade import trade
 from tests.browser.test_screens import HOSTILE, faults_of, sign_in
 from tests.catalog.documents import CAKE, cafe
 from tests.console.visiting import partner_link
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_cart_is_filled_validated_and_placed(
-    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+    page: Any, mercato: Service, shop: MerchantServer, look: tuple[str, int]
 ):
     deal = await trade(mercato, shop)
     scheme, width = look
@@ -48,7 +48,7 @@ async def test_a_cart_is_filled_validated_and_placed(
 
 
 async def test_a_menu_leads_to_the_playground_and_discovery_finds_the_store(
-    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+    page: Any, mercato: Service, shop: MerchantServer, look: tuple[str, int]
 ):
     document = cafe()
     document["items"] = {

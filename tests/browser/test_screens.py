@@ -16,7 +16,7 @@ from tests.browser.accessibility import violations, widest
 from tests.catalog.documents import cafe
 from tests.console.test_certification import report, signed
 from tests.console.visiting import operator_link, partner_link
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.console.screen import path_of
 from mercato.features.partners.model import PartnerKind
@@ -53,7 +53,7 @@ class Story:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def story(mercato: Service, shop: Merchant) -> Story:
+async def story(mercato: Service, shop: MerchantServer) -> Story:
     """Orders that were completed, refused and cancelled, failed deliveries and runs, and refused requests.
 
     Every text is as long as the API accepts it.

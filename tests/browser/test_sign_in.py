@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.browser.accessibility import violations, widest
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,7 +33,7 @@ async def test_a_link_signs_in_once(page: Any, mercato: Service):
     await page.get_by_text("This link has been used").first.wait_for()
 
 
-async def test_another_origins_form_does_nothing(page: Any, mercato: Service, shop: Merchant):
+async def test_another_origins_form_does_nothing(page: Any, mercato: Service, shop: MerchantServer):
     _, client = await mercato.partner()
     link = (await client.post("/v1/console/links", {})).json()
     await page.goto(link["url"])

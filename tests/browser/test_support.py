@@ -7,7 +7,7 @@ from tests.api.trade import CUSTOMER, trade
 from tests.browser.accessibility import violations, widest
 from tests.browser.test_screens import sign_in
 from tests.console.visiting import operator_link, partner_link
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -16,7 +16,7 @@ WINDOWS = {"light": 1280, "dark": 360}
 
 @pytest.mark.parametrize("scheme", WINDOWS)
 async def test_support_finds_an_order_by_phone_tells_its_state_and_cancels_it(
-    page: Any, mercato: Service, shop: Merchant, scheme: str
+    page: Any, mercato: Service, shop: MerchantServer, scheme: str
 ):
     await page.emulate_media(color_scheme=scheme)
     await page.set_viewport_size({"width": WINDOWS[scheme], "height": 900})
@@ -48,7 +48,7 @@ async def test_support_finds_an_order_by_phone_tells_its_state_and_cancels_it(
 
 @pytest.mark.parametrize("scheme", WINDOWS)
 async def test_a_merchant_records_a_refund_of_an_order(
-    page: Any, mercato: Service, shop: Merchant, scheme: str
+    page: Any, mercato: Service, shop: MerchantServer, scheme: str
 ):
     await page.emulate_media(color_scheme=scheme)
     await page.set_viewport_size({"width": WINDOWS[scheme], "height": 900})
@@ -78,7 +78,7 @@ async def test_a_merchant_records_a_refund_of_an_order(
 
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_a_merchant_who_goes_back_and_confirms_again_records_the_refund_once(
-    chromium: Any, mercato: Service, shop: Merchant, scripts: bool
+    chromium: Any, mercato: Service, shop: MerchantServer, scripts: bool
 ):
     deal = await trade(mercato, shop, name=f"Back {scripts}")
     order = await deal.placed()

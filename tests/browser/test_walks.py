@@ -11,7 +11,7 @@ from tests.browser.test_screens import faults_of, sign_in
 from tests.catalog.documents import cafe
 from tests.console.test_catalogs import publish
 from tests.console.visiting import operator_link, partner_link
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.platform import clock
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_an_operator_sees_why_a_store_is_closed_and_when_it_opens(
-    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+    page: Any, mercato: Service, shop: MerchantServer, look: tuple[str, int]
 ):
     scheme, width = look
     busy = await trade(mercato, shop)
@@ -50,7 +50,7 @@ async def test_an_operator_sees_why_a_store_is_closed_and_when_it_opens(
 
 
 async def test_a_merchant_finds_the_failed_catalog_reads_the_excerpt_and_activates_the_earlier_set(
-    page: Any, mercato: Service, shop: Merchant, look: tuple[str, int]
+    page: Any, mercato: Service, shop: MerchantServer, look: tuple[str, int]
 ):
     scheme, width = look
     deal = await trade(mercato, shop)

@@ -10,7 +10,7 @@ import pytest
 from tests.catalog.documents import CAKE, TEA, cafe
 from tests.client.awaited import KINDS, Awaited, opened
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service, merchant, service
+from tests.service import MerchantServer, Service, merchant, service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
@@ -31,13 +31,13 @@ Kind = type[Client | AsyncClient]
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Merchant]:
+async def shop() -> AsyncIterator[MerchantServer]:
     async with merchant() as server:
         yield server
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     assert shop.base
     async with service(database_url, tmp_path / "data") as running:
         yield running
@@ -85,7 +85,7 @@ def item(item_id: str) -> types.LineItem:
     return types.LineItem(**line)
 
 
-async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, shop: Merchant):
+async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, shop: MerchantServer):
     store = await live(pos, shop.host(cafe()))
     assert store.status is types.StoreStatusValue.ONLINE
     onboarding_id = (await pos.list_onboardings()).onboardings[0].onboarding_id
@@ -115,7 +115,7 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, 
     ] == [run.catalog_ingest_id]
 
 
-async def test_a_catalog_is_sent_scheduled_cancelled_and_switched_back(pos: Awaited, shop: Merchant):
+async def test_a_catalog_is_sent_scheduled_cancelled_and_switched_back(pos: Awaited, shop: MerchantServer):
     store = await live(pos, shop.host(cafe()))
     menu = cafe()
     menu["items"][TEA]["basePrice"] = "2.75"
@@ -137,7 +137,7 @@ async def test_a_catalog_is_sent_scheduled_cancelled_and_switched_back(pos: Awai
 
 
 async def test_a_catalog_that_fails_is_reported_with_every_pointer_and_can_be_fixed(
-    pos: Awaited, shop: Merchant
+    pos: Awaited, shop: MerchantServer
 ):
     menu = cafe()
     menu["items"].pop(CAKE)
@@ -160,7 +160,7 @@ async def test_a_catalog_that_fails_is_reported_with_every_pointer_and_can_be_fi
 
 
 async def test_a_storefront_finds_prices_validates_places_and_follows(
-    pos: Awaited, front: Awaited, shop: Merchant
+    pos: Awaited, front: Awaited, shop: MerchantServer
 ):
     store = await live(pos, shop.host(cafe()))
     found = (await front.discover_stores(types.DiscoverRequest(query="tea"))).stores[0]
@@ -210,7 +210,7 @@ async def test_a_storefront_finds_prices_validates_places_and_follows(
     assert len(entries) == len((await pos.get_order_timeline(placed.order_id)).entries) > 2
 
 
-async def test_every_page_of_a_list_is_read(pos: Awaited, front: Awaited, shop: Merchant):
+async def test_every_page_of_a_list_is_read(pos: Awaited, front: Awaited, shop: MerchantServer):
     names = [str(number) for number in range(3)]
     url = shop.host(cafe())
     ids = [(await pos.register_store(onboarding(url, name))).onboarding_id for name in names]
@@ -223,7 +223,9 @@ async def test_every_page_of_a_list_is_read(pos: Awaited, front: Awaited, shop: 
     assert {one.store_id for one in await front.entries("discover_stores", requested)} == expected
 
 
-async def test_webhooks_are_verified_listed_and_redelivered(mercato: Service, shop: Merchant, kind: Kind):
+async def test_webhooks_are_verified_listed_and_redelivered(
+    mercato: Service, shop: MerchantServer, kind: Kind
+):
     made, plain = await mercato.partner()
     async with opened(kind, mercato.base, plain.key or "") as pos:
         store = await live(pos, shop.host(cafe()), webhook_url=shop.base + "/hooks")
@@ -267,7 +269,7 @@ async def test_a_refused_request_names_every_fault_by_its_pointer(pos: Awaited):
     assert (refused.value.status, refused.value.category) == (422, "validation")
 
 
-async def test_an_onboarding_can_be_cancelled(pos: Awaited, shop: Merchant):
+async def test_an_onboarding_can_be_cancelled(pos: Awaited, shop: MerchantServer):
     registered = await pos.register_store(onboarding(shop.host(cafe())))
     await pos.cancel_onboarding(registered.onboarding_id)
     with pytest.raises(errors.NotFoundError):

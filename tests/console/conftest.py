@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.api.trade import Time
-from tests.service import Merchant, Service, merchant, service
+from tests.service import MerchantServer, Service, merchant, service
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Merchant]:
+async def shop() -> AsyncIterator[MerchantServer]:
     async with merchant() as server:
         yield server
 
@@ -22,7 +22,7 @@ def clock_ahead() -> Time:
 
 @pytest.fixture
 async def mercato(
-    database_url: str, tmp_path: Path, shop: Merchant, clock_ahead: Time
+    database_url: str, tmp_path: Path, shop: MerchantServer, clock_ahead: Time
 ) -> AsyncIterator[Service]:
     # The merchant outlives the service, so that the last pulls end at once rather than time out.
     assert shop.base

@@ -11,7 +11,7 @@ from tests.catalog.documents import cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.catalogs import queries
 from mercato.platform import clock
@@ -29,7 +29,7 @@ async def first_run(browser: Browser) -> Page:
     return await browser.open(f"/console/catalogs/{listed.ids('Runs')[0]}")
 
 
-async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, shop: Merchant):
+async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     broken = cafe()
     key = next(iter(broken["items"]))
@@ -52,7 +52,7 @@ async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, s
 
 
 async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_breaks(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     broken = (json.dumps(cafe())[:-1] + ", <script>alert(1)</script>").encode()
@@ -63,7 +63,7 @@ async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_br
     assert page.rows("Errors")[0][2].endswith(", ▶<script>alert(1)</script>")
 
 
-async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop: Merchant):
+async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     ended = await publish(deal, b"{oops", "/broken.json")
     await publish(deal, cafe() | {"note": 1}, "/right.json")
@@ -74,7 +74,7 @@ async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop:
         assert await queries.find_excerpts(tx, run_id) == ()
 
 
-async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, shop: Merchant):
+async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     assert "no previous set" in (await first_run(browser)).text
@@ -89,7 +89,7 @@ async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, s
     assert (await browser.open("/console/catalogs")).rows("Runs")[0][0] == "succeeded"
 
 
-async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: Merchant):
+async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: MerchantServer):
     document = cafe()
     for item in document["items"].values():
         item["name"] += HOSTILE
@@ -112,7 +112,9 @@ async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: Merchant):
     assert (await browser.open(f"{page.url}?place=9999")).status == 404
 
 
-async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(mercato: Service, shop: Merchant):
+async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(
+    mercato: Service, shop: MerchantServer
+):
     ids = [str(UUID(int=2**100 + number)) for number in range(2000)]
     document = {
         "currency": "USD",
@@ -148,7 +150,7 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(mercat
     assert len(shown) == len(set(shown)) == 200
 
 
-async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Service, shop: Merchant):
+async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     run = (await browser.open("/console/catalogs")).ids("Runs")[0]
@@ -173,7 +175,7 @@ async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Se
 
 
 async def test_runs_are_listed_page_by_page(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("mercato.console.screens.catalogs.PAGE", 1)
     deal = await trade(mercato, shop)
@@ -184,7 +186,9 @@ async def test_runs_are_listed_page_by_page(
     assert len({page.ids("Runs")[0] for page in (first, second)}) == 2
 
 
-async def test_an_earlier_set_is_activated_after_its_differences_are_shown(mercato: Service, shop: Merchant):
+async def test_an_earlier_set_is_activated_after_its_differences_are_shown(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop)
     dearer = cafe()
     key = next(iter(dearer["items"]))
@@ -204,7 +208,7 @@ async def test_an_earlier_set_is_activated_after_its_differences_are_shown(merca
     assert store["catalogSetId"] == earlier["catalogSetId"]
 
 
-async def test_a_scheduled_switch_is_shown_and_cancelled(mercato: Service, shop: Merchant):
+async def test_a_scheduled_switch_is_shown_and_cancelled(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     at = rfc3339(clock.now() + timedelta(days=1))
     put = f"/v1/commerce/stores/{deal.store['storeId']}/catalog?activateAt={at}"

@@ -9,7 +9,7 @@ from tests.api.trade import trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
 from mercato.features.certification.report import Exchange, Outcome, Report, Verdict, count, sign
@@ -150,7 +150,7 @@ async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
         assert await tx.scalar(select(func.count()).select_from(certification_reports)) == 0
 
 
-async def test_a_session_for_one_store_sees_no_reports(mercato: Service, shop: Merchant):
+async def test_a_session_for_one_store_sees_no_reports(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
     assert "Certification" not in page.navigation

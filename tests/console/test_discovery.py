@@ -5,12 +5,12 @@ from tests.api.trade import trade
 from tests.console.test_playground import answer
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 DISCOVERY = "/console/playground/discovery"
 
 
-async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: Merchant):
+async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.front)
     page = await browser.open(f"{(await browser.open('/console/playground')).link('Discovery')}")
@@ -38,7 +38,7 @@ async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: Me
     ],
 )
 async def test_what_the_api_refuses_is_its_answer(
-    mercato: Service, shop: Merchant, fields: dict[str, str], pointer: str
+    mercato: Service, shop: MerchantServer, fields: dict[str, str], pointer: str
 ):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.front)
@@ -47,7 +47,7 @@ async def test_what_the_api_refuses_is_its_answer(
     assert not page.captions
 
 
-async def test_the_next_page_keeps_the_search(mercato: Service, shop: Merchant):
+async def test_the_next_page_keeps_the_search(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     other = await mercato.live(
         deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b"), name="b"
@@ -59,14 +59,14 @@ async def test_the_next_page_keeps_the_search(mercato: Service, shop: Merchant):
     assert found == {deal.store["storeId"], other["storeId"]}
 
 
-async def test_a_session_of_one_store_finds_no_others(mercato: Service, shop: Merchant):
+async def test_a_session_of_one_store_finds_no_others(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.front, storeId=deal.store["storeId"])
     assert (await browser.open(DISCOVERY)).status == 404
     assert "Discovery" not in (await browser.open("/console/playground")).text
 
 
-async def test_the_overview_counts_refused_requests_by_their_code(mercato: Service, shop: Merchant):
+async def test_the_overview_counts_refused_requests_by_their_code(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     for _ in range(2):
         await deal.front.post("/v1/marketfront/carts/add", {})

@@ -6,7 +6,7 @@ from tests.console.browser import Page
 from tests.console.test_keys import shown
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner, enter_whole_account
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client import verify_webhook
@@ -20,7 +20,9 @@ def id_of(page: Page) -> str:
     return cells[0].removeprefix("endpoint-")
 
 
-async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(mercato: Service, shop: Merchant):
+async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(
+    mercato: Service, shop: MerchantServer
+):
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
     browser, _ = await enter_as_partner(mercato, client)
     page = await browser.open((await browser.open("/console/webhooks")).link("Webhook endpoints"))
@@ -57,7 +59,7 @@ async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(mercato:
     assert "Your events go nowhere yet" in done.text
 
 
-async def test_addresses_that_are_set_elsewhere_have_no_buttons(mercato: Service, shop: Merchant):
+async def test_addresses_that_are_set_elsewhere_have_no_buttons(mercato: Service, shop: MerchantServer):
     here = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, here.pos)
     page = await browser.open(PATH)
@@ -66,7 +68,7 @@ async def test_addresses_that_are_set_elsewhere_have_no_buttons(mercato: Service
     assert (await browser.post(f"{PATH}/{here.store['storeId']}/disable")).status == 409
 
 
-async def test_another_partners_endpoint_is_not_found(mercato: Service, shop: Merchant):
+async def test_another_partners_endpoint_is_not_found(mercato: Service, shop: MerchantServer):
     owner, stranger = [(await mercato.partner(PartnerKind.MARKETFRONT))[1] for _ in range(2)]
     browser, _ = await enter_as_partner(mercato, owner)
     await browser.press(await browser.open(PATH), "Add endpoint", url=shop.base + "/mine")
@@ -77,7 +79,7 @@ async def test_another_partners_endpoint_is_not_found(mercato: Service, shop: Me
     assert "Your events go nowhere yet" in (await other.open(PATH)).text
 
 
-async def test_read_only_sessions_see_endpoints_and_change_none(mercato: Service, shop: Merchant):
+async def test_read_only_sessions_see_endpoints_and_change_none(mercato: Service, shop: MerchantServer):
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
     browser, _ = await enter_as_partner(mercato, client)
     await browser.press(await browser.open(PATH), "Add endpoint", url=shop.base + "/mine")
@@ -92,7 +94,7 @@ async def test_read_only_sessions_see_endpoints_and_change_none(mercato: Service
     ("side", "type_"), [("commerce", "order.cancelled"), ("marketfront", "order.created")]
 )
 async def test_a_partner_of_both_kinds_has_endpoints_of_each_side(
-    mercato: Service, shop: Merchant, side: str, type_: str
+    mercato: Service, shop: MerchantServer, side: str, type_: str
 ):
     browser, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     page = await browser.open(f"{PATH}?side={side}")
@@ -103,7 +105,7 @@ async def test_a_partner_of_both_kinds_has_endpoints_of_each_side(
     assert "Your events go nowhere yet" in (await browser.open(f"{PATH}?side={other}")).text
 
 
-async def test_a_form_that_makes_no_sense_is_refused(mercato: Service, shop: Merchant):
+async def test_a_form_that_makes_no_sense_is_refused(mercato: Service, shop: MerchantServer):
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
     browser, _ = await enter_as_partner(mercato, client)
     page = await browser.open(PATH)

@@ -3,7 +3,7 @@
 from tests.api.trade import MERCHANT, trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_whole_account
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
@@ -14,7 +14,9 @@ from mercato.platform.db.audit import list_entries
 ADA = "ada@example.com"
 
 
-async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(mercato: Service, shop: Merchant):
+async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
     browser, _ = await enter_as_operator(mercato)
@@ -53,7 +55,7 @@ async def test_an_erasure_names_its_customer(mercato: Service):
 
 
 async def test_neither_a_partner_nor_a_viewer_can_erase_or_look_for_a_customer(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     await deal.placed()

@@ -7,7 +7,7 @@ from tests.api.trade import trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, answer_gone, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 
@@ -43,7 +43,7 @@ async def filtered(browser: Browser, screen: str, **fields: str) -> Page:
 
 
 async def test_a_partners_name_is_found_in_any_letter_case_and_by_the_beginning_of_its_id(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, name="Café Zoë", event_url=shop.base + "/events")
     await deal.placed()
@@ -90,7 +90,7 @@ async def test_a_partner_that_does_not_exist_is_reported_beside_its_field_and_th
     assert fault(page, "Store") == "No store has this name or id."
 
 
-async def test_a_store_is_found_by_its_name_its_own_id_and_its_id(mercato: Service, shop: Merchant):
+async def test_a_store_is_found_by_its_name_its_own_id_and_its_id(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     path = f"/v1/commerce/stores/{deal.store['storeId']}"
     assert (await deal.pos.call("PUT", path, {"name": "Joe's Pizzeria"})).status == 200
@@ -116,7 +116,7 @@ async def test_a_store_is_found_by_its_name_its_own_id_and_its_id(mercato: Servi
 
 
 async def test_an_order_of_deliveries_is_found_by_the_beginning_of_its_id_by_both_sides_alone(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = (await deal.placed())["orderId"]
@@ -160,7 +160,7 @@ async def test_values_that_cannot_be_read_are_reported_beside_their_fields(merca
     assert page.field("Name").attributes["value"] == "Nowhere"
 
 
-async def test_resend_failed_sends_nothing_if_a_filter_fits_nothing(mercato: Service, shop: Merchant):
+async def test_resend_failed_sends_nothing_if_a_filter_fits_nothing(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     shop.answers["events"] = answer_gone
     await deal.placed()

@@ -9,7 +9,7 @@ from tests.api.trade import CUSTOMER, Time, trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_as_partner, enter_whole_account
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import privacy, search
@@ -41,7 +41,9 @@ def leads_to(page: Page, path: str) -> bool:
     return any(link.attributes["href"] == f"/console/{path}" for link in page.root.all("a"))
 
 
-async def test_an_order_is_found_by_every_word_that_people_have_for_it(mercato: Service, shop: Merchant):
+async def test_an_order_is_found_by_every_word_that_people_have_for_it(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     where = {"address": {"country": "NL", "city": "Utrecht"}}
     assert (await deal.pos.call("PUT", f"/v1/commerce/stores/{deal.store['storeId']}", where)).status == 200
@@ -75,7 +77,7 @@ async def test_an_order_is_found_by_every_word_that_people_have_for_it(mercato: 
     assert leads_to(await find(front, "front-77"), f"orders/{order}")
 
 
-async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop: Merchant):
+async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
     path = "/v1/marketfront/webhook-deliveries"
@@ -105,7 +107,7 @@ async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop:
     assert groups(await find(browser, "mine"))["Refused requests"][0][1] == "mine"
 
 
-async def test_a_search_never_tells_what_other_partners_have(mercato: Service, shop: Merchant):
+async def test_a_search_never_tells_what_other_partners_have(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = (await deal.placed())["orderId"]
     sent = (
@@ -141,7 +143,7 @@ async def test_a_search_never_tells_what_other_partners_have(mercato: Service, s
     assert (await find(both, "store-1")).captions == [], "but not by its merchant's own id"
 
 
-async def test_a_read_only_session_finds_no_order_by_its_customer(mercato: Service, shop: Merchant):
+async def test_a_read_only_session_finds_no_order_by_its_customer(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
     grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
@@ -156,7 +158,7 @@ async def test_a_read_only_session_finds_no_order_by_its_customer(mercato: Servi
         assert leads_to(await find(browser, order[-8:]), f"orders/{order}")
 
 
-async def test_a_session_for_one_store_finds_nothing_of_another(mercato: Service, shop: Merchant):
+async def test_a_session_for_one_store_finds_nothing_of_another(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
     second = await mercato.live(
@@ -174,7 +176,7 @@ async def entries(mercato: Service) -> dict[tuple[UUID, str], int]:
     return {(row.order_id, row.kind): row.key for row in rows}
 
 
-async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: Merchant, clock_ahead: Time):
+async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: MerchantServer, clock_ahead: Time):
     deal = await trade(mercato, shop)
     first = UUID((await deal.placed())["orderId"])
     browser, _ = await enter_as_operator(mercato)
@@ -196,7 +198,7 @@ async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: Mercha
 
 
 async def test_orders_of_an_earlier_release_are_indexed_in_the_background(
-    mercato: Service, shop: Merchant, monkeypatch: Any
+    mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):
     monkeypatch.setattr(search, "BATCH", 2)
     monkeypatch.setattr(search, "BATCHES", 1)
@@ -221,7 +223,7 @@ async def test_orders_of_an_earlier_release_are_indexed_in_the_background(
         assert await tx.scalar(waiting) == 0, "the oldest order has its entries"
 
 
-async def test_any_text_can_be_searched_for(mercato: Service, shop: Merchant):
+async def test_any_text_can_be_searched_for(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await deal.placed()
     browser, _ = await enter_as_operator(mercato)

@@ -10,7 +10,7 @@ from tests.console.browser import Browser
 from tests.console.test_hostile import FIELDS, path_of
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.asgi import application
 from mercato.console.forms import MAX_FORM
@@ -170,7 +170,9 @@ async def test_no_form_without_a_session_costs_more_than_a_body_of_the_api(merca
 
 
 @only_sqlite
-async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(mercato: Service, shop: Merchant):
+async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
     sender = Sender(mercato)

@@ -11,7 +11,7 @@ import pytest
 from tests.api.trade import Time, trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.orders import operators
@@ -33,7 +33,7 @@ async def test_health_shows_what_the_doctor_finds(mercato: Service):
 
 
 async def test_an_operator_lands_where_orders_stores_in_trouble_and_failing_webhooks_are_shown(
-    mercato: Service, shop: Merchant, clock_ahead: Time
+    mercato: Service, shop: MerchantServer, clock_ahead: Time
 ):
     browser, _ = await enter_as_operator(mercato)
     deal = await trade(mercato, shop, name="Zoe's front")
@@ -72,7 +72,7 @@ async def test_where_nothing_is_wrong_the_landing_page_says_so(mercato: Service)
 
 
 async def test_a_past_hour_is_counted_once_and_no_hour_beyond_its_bound(
-    mercato: Service, shop: Merchant, clock_ahead: Time, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, clock_ahead: Time, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(operators, "MAX_COUNTED", 1)
     deal = await trade(mercato, shop)

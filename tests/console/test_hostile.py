@@ -18,7 +18,7 @@ from tests.console.visiting import (
     enter_as_partner,
     partner_link,
 )
-from tests.service import CATALOG, Client, Merchant, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service
 
 from mercato.console.forms import MAX_FORM
 from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
@@ -99,7 +99,7 @@ async def visit(browser: Browser, screen: Screen, ids: Mapping[str, str]) -> int
 
 
 async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
@@ -122,7 +122,9 @@ async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
             )
 
 
-async def test_a_session_for_one_store_reaches_nothing_of_another_store(mercato: Service, shop: Merchant):
+async def test_a_session_for_one_store_reaches_nothing_of_another_store(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
     other = await mercato.live(deal.pos, shop.host(CATALOG, "/b.json"), name="b")
@@ -242,7 +244,7 @@ ALONE = (
 )
 
 
-async def test_no_form_makes_an_action_stumble(mercato: Service, shop: Merchant):
+async def test_no_form_makes_an_action_stumble(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     store = deal.store["storeId"]
     seen = (
@@ -350,7 +352,7 @@ async def test_a_form_that_no_browser_sends_is_refused(mercato: Service):
     assert await send(browser, "/console/search", b"text=%C3%A9+%ff") == 200
 
 
-async def test_a_message_fits_into_a_cookie(mercato: Service, shop: Merchant):
+async def test_a_message_fits_into_a_cookie(mercato: Service, shop: MerchantServer):
     name = "\N{SLICE OF PIZZA}" * 1000
     document = json.loads(json.dumps(CATALOG))
     item = next(iter(document["items"]))
@@ -418,7 +420,7 @@ def uuid(number: int) -> str:
     return str(UUID(int=(0x0190F5FE7E3B7CCC8000 << 48) + number))
 
 
-async def test_a_menu_of_countless_groups_is_shown_at_once(mercato: Service, shop: Merchant):
+async def test_a_menu_of_countless_groups_is_shown_at_once(mercato: Service, shop: MerchantServer):
     """A merchant may list any number of groups, also without choices, and a storefront opens them."""
     empty = {
         uuid(1000 + number): {"modifierGroupId": uuid(1000 + number), "name": "g", "itemIds": []}

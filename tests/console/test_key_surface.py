@@ -8,7 +8,7 @@ from tests.catalog.documents import cafe
 from tests.console.browser import Browser
 from tests.console.test_hostile import PLACES, all_ids, visit
 from tests.console.visiting import enter_as_partner, enter_whole_account
-from tests.service import Client, Merchant, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
@@ -16,7 +16,7 @@ from mercato.features.partners.model import PartnerKind
 BOTH = PartnerKind.BOTH
 
 
-async def both_sides(mercato: Service, shop: Merchant) -> tuple[Trade, Trade]:
+async def both_sides(mercato: Service, shop: MerchantServer) -> tuple[Trade, Trade]:
     """Return two trades of one partner of both kinds: one as the merchant, one as the storefront."""
     made, pos = await mercato.partner(BOTH, event_url=shop.base + "/events", webhook_token="token")
     assert made.marketfront_key is not None
@@ -49,7 +49,7 @@ async def assert_lists_none_of(browser: Browser, ids: Mapping[str, str], *, publ
 
 
 async def test_a_keys_session_reaches_nothing_of_the_other_surface_on_any_screen_and_by_no_action(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     as_merchant, as_storefront = await both_sides(mercato, shop)
     commerce_ids = await all_ids(as_merchant, as_merchant.pos, merchant=True)
@@ -92,7 +92,7 @@ async def test_a_keys_session_has_the_pages_and_actions_of_its_surface_alone(mer
     assert (await whole.post("/console/keys/rotate-secret")).status == 200
 
 
-async def test_an_order_of_an_account_with_itself_is_on_both_sides(mercato: Service, shop: Merchant):
+async def test_an_order_of_an_account_with_itself_is_on_both_sides(mercato: Service, shop: MerchantServer):
     as_merchant, as_storefront = await both_sides(mercato, shop)
     as_merchant.front = as_storefront.front
     order: Any = await as_merchant.placed()

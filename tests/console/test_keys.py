@@ -10,7 +10,7 @@ from tests.api.trade import trade
 from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
-from tests.service import Client, Merchant, Service, service
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import ApiKey, PartnerKind, is_whole
@@ -262,7 +262,7 @@ async def test_keys_are_for_whole_accounts_that_may_change_and_their_own(mercato
     assert (await operator.open("/console/keys")).status == 404
 
 
-async def test_a_session_for_one_store_sees_no_keys(mercato: Service, shop: Merchant):
+async def test_a_session_for_one_store_sees_no_keys(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
     assert "Keys" not in page.navigation

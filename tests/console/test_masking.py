@@ -14,7 +14,7 @@ from tests.api.trade import MERCHANT, PLACE, Trade, tea, trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.partners.test_commands import Shell, shell
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.console.screen import OPERATORS, PARTNERS, Audience
 from mercato.console.site import SCREENS
@@ -161,7 +161,7 @@ def assert_unmarked(text: str, where: str, *, codes: bool = False) -> None:
 
 
 async def test_no_page_of_operators_and_no_command_shows_the_customer_of_an_order(
-    mercato: Service, shop: Merchant, shell: Shell
+    mercato: Service, shop: MerchantServer, shell: Shell
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)
@@ -203,7 +203,7 @@ async def _assert_commands_show_nothing(mercato: Service, shell: Shell) -> None:
 
 
 async def test_support_of_the_operator_sees_names_and_the_rest_once_the_audit_trail_has_recorded_it(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)
@@ -252,7 +252,7 @@ def test_a_masked_phone_number_has_its_country_and_its_last_two_digits(phone: st
 
 
 async def test_no_page_of_a_read_only_session_shows_the_customer_of_an_order(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)
@@ -266,7 +266,7 @@ async def test_no_page_of_a_read_only_session_shows_the_customer_of_an_order(
 
 
 async def test_both_sides_of_an_order_see_its_customer_and_what_the_other_side_wrote(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)

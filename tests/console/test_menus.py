@@ -13,14 +13,16 @@ from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Merchant, Service
+from tests.service import CATALOG, MerchantServer, Service
 
 MOST_BYTES = 100_000
 MOST = 9
 """A page of a menu costs at most as much CPU as so many ordinary JSON documents of 1 MiB."""
 
 
-async def test_a_storefront_goes_from_a_store_by_its_menu_to_the_playground(mercato: Service, shop: Merchant):
+async def test_a_storefront_goes_from_a_store_by_its_menu_to_the_playground(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.front)
     store = await browser.open((await browser.open("/console/stores")).link("Test Store"))
@@ -36,7 +38,7 @@ async def test_a_storefront_goes_from_a_store_by_its_menu_to_the_playground(merc
     assert tried.title == "Playground"
 
 
-async def test_a_merchants_menu_leads_to_no_playground(mercato: Service, shop: Merchant):
+async def test_a_merchants_menu_leads_to_no_playground(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     store = await browser.open(f"/console/stores/{deal.store['storeId']}")
@@ -45,7 +47,7 @@ async def test_a_merchants_menu_leads_to_no_playground(mercato: Service, shop: M
     assert not [one for one in menu.root.all("a") if "playground" in one.attributes["href"]]
 
 
-async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: Merchant):
+async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: MerchantServer):
     document = cafe()
     document["items"] = {key: item | {"name": HOSTILE} for key, item in document["items"].items()}
     deal = await trade(mercato, shop, catalog=document)
@@ -56,7 +58,7 @@ async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: Merchant)
     check_frame(menu)
 
 
-async def test_a_session_of_one_store_sees_its_menu_alone(mercato: Service, shop: Merchant):
+async def test_a_session_of_one_store_sees_its_menu_alone(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     other = await mercato.live(deal.pos, shop.host(cafe(), "/b.json"), name="Other")
     browser, _ = await enter_as_partner(mercato, deal.front, storeId=deal.store["storeId"])
@@ -125,7 +127,7 @@ async def cost_of(browser: Browser, path: str, *, enough: float) -> tuple[float,
     ("sections", "name", "groups"), [(1, ordinary, 0), (6000, ordinary, 0), (60, long, 0), (60, long, 4)]
 )
 async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
-    mercato: Service, shop: Merchant, sections: int, name: Callable[[int], str], groups: int
+    mercato: Service, shop: MerchantServer, sections: int, name: Callable[[int], str], groups: int
 ):
     deal = await trade(mercato, shop, catalog=large_menu(sections, name, groups))
     for client in (deal.pos, deal.front):
@@ -146,7 +148,7 @@ async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
             assert seconds < most, path
 
 
-async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Service, shop: Merchant):
+async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Service, shop: MerchantServer):
     document = large_menu(600, long, 2)
     deal = await trade(mercato, shop, catalog=document)
     browser, _ = await enter_as_partner(mercato, deal.front)

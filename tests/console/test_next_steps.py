@@ -2,7 +2,7 @@
 
 from tests.api.trade import trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 
@@ -49,7 +49,7 @@ async def test_every_empty_list_says_what_would_be_there_to_whoever_opens_it(mer
 
 
 async def test_a_refused_request_a_run_and_a_list_of_orders_lead_to_the_order_and_the_store(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     order, store = (await deal.placed())["orderId"], deal.store["storeId"]

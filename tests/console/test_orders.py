@@ -12,7 +12,7 @@ from sqlalchemy import update
 from tests.api.trade import ADDRESS, Trade, tea, trade
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service, service
+from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import placement, submission
@@ -43,7 +43,7 @@ async def _until_called(deal: Trade, order_id: str, event: str, to: str) -> None
 
 
 async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_reasons(
-    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
     monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
@@ -96,7 +96,7 @@ ANYWHERE = {"mode": "DELIVERY_BY_MERCHANT", "scheduleType": "ASAP", "deliveryTyp
 
 
 async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_partners_alone(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     shop.answers["place"] = {"accepted": True}
     deal = await trade(mercato, shop)
@@ -135,7 +135,7 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
             assert ("Lovelace" in body) == customer
 
 
-async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: Service, shop: Merchant):
+async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     operator, _ = await enter_as_operator(mercato)
     merchant, _ = await enter_as_partner(mercato, deal.pos)
@@ -171,7 +171,7 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
 
 
 async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_form_is_sent(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     shop.answers["place"] = {"accepted": True}
     deal = await trade(mercato, shop)
@@ -243,7 +243,7 @@ async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_fo
     ],
 )
 async def test_a_wrong_adjustment_is_shown_again_as_it_was_typed_with_what_is_wrong_beside_its_field(
-    mercato: Service, shop: Merchant, typed: dict[str, str], said: str
+    mercato: Service, shop: MerchantServer, typed: dict[str, str], said: str
 ):
     shop.answers["place"] = {"accepted": True}
     deal = await trade(mercato, shop)
@@ -266,7 +266,7 @@ async def test_a_wrong_adjustment_is_shown_again_as_it_was_typed_with_what_is_wr
 
 
 async def test_of_two_people_who_adjust_an_order_at_once_one_is_told_to_look_again(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     shop.answers["place"] = {"accepted": True}
     deal = await trade(mercato, shop)
@@ -283,7 +283,7 @@ async def test_of_two_people_who_adjust_an_order_at_once_one_is_told_to_look_aga
 
 
 async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     shop.answers["place"] = {"accepted": True}
     deal = await trade(mercato, shop)
@@ -307,7 +307,7 @@ async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted
 
 
 async def test_a_storefront_cancels_on_the_orders_page_with_its_stores_consent(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.front)
@@ -330,7 +330,9 @@ async def test_a_storefront_cancels_on_the_orders_page_with_its_stores_consent(
     assert now["cancellation"]["status"] == "accepted"
 
 
-async def test_failed_webhooks_about_an_order_are_resent_from_its_page(mercato: Service, shop: Merchant):
+async def test_failed_webhooks_about_an_order_are_resent_from_its_page(
+    mercato: Service, shop: MerchantServer
+):
     shop.answers["events"] = _broken
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = (await deal.placed())["orderId"]

@@ -9,12 +9,12 @@ from tests.api.trade import trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.catalogs.model import DAYS
 
 
-async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merchant):
+async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await enter_as_partner(mercato, deal.pos)
     assert "Nothing needs your attention." in page.text
@@ -40,7 +40,7 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
 
 
 async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_they_open(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     today = mercato.app.clock().astimezone(UTC)
     other = DAYS[(today.isoweekday() + 3) % 7]

@@ -6,7 +6,7 @@ import pytest
 from tests.api.trade import trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_whole_account
-from tests.service import Client, Merchant, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Limits, PartnerKind
@@ -95,7 +95,7 @@ async def test_an_operator_revokes_a_partners_key_after_being_asked(mercato: Ser
 
 
 async def test_a_partner_is_deleted_after_being_asked_unless_an_order_is_open(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     deal = await trade(mercato, shop)
     order = await deal.placed()
@@ -135,7 +135,7 @@ async def test_a_partners_limits_are_set_and_removed(mercato: Service):
     assert (await browser.press(cleared, "Set limits", reads="0")).status in {400, 422}
 
 
-async def test_a_partners_page_leads_to_what_it_has(mercato: Service, shop: Merchant):
+async def test_a_partners_page_leads_to_what_it_has(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events?token=hush")
     order = await deal.placed()
     browser, _ = await enter_as_operator(mercato)

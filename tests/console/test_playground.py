@@ -17,7 +17,7 @@ from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner, enter_whole_account
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service, service
+from tests.service import MerchantServer, Service, service
 
 from mercato.features.partners.model import Limits, PartnerKind
 from mercato.platform.db.audit import list_entries
@@ -39,7 +39,7 @@ def answer(page: Page) -> tuple[str, Any]:
     return status, json.loads("{" + body)
 
 
-async def test_an_order_is_placed_from_a_cart_that_was_validated(mercato: Service, shop: Merchant):
+async def test_an_order_is_placed_from_a_cart_that_was_validated(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await open_playground(mercato, deal)
     assert page.title == "Playground"
@@ -69,7 +69,7 @@ async def test_an_order_is_placed_from_a_cart_that_was_validated(mercato: Servic
     assert entry.actor.startswith("console:key:")
 
 
-async def test_lines_of_the_cart_are_changed_and_removed(mercato: Service, shop: Merchant):
+async def test_lines_of_the_cart_are_changed_and_removed(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await open_playground(mercato, deal)
     page = await browser.press(page, "Add to cart")
@@ -94,7 +94,7 @@ def page_line(page: Page) -> str:
     ("quantity", "code"), [("0", "VALIDATION_FAILED"), ("some", "INVALID_REQUEST"), ("1" * 30, None)]
 )
 async def test_what_the_api_refuses_is_its_answer(
-    mercato: Service, shop: Merchant, quantity: str, code: str | None
+    mercato: Service, shop: MerchantServer, quantity: str, code: str | None
 ):
     deal = await trade(mercato, shop)
     browser, page = await open_playground(mercato, deal)
@@ -108,7 +108,7 @@ async def test_what_the_api_refuses_is_its_answer(
     assert answer(empty)[1]["order"]["errors"][0]["code"] == "CART_EMPTY"
 
 
-async def test_choices_belong_to_the_item_that_is_added(mercato: Service, shop: Merchant):
+async def test_choices_belong_to_the_item_that_is_added(mercato: Service, shop: MerchantServer):
     document = cafe()
     extras = next(iter(document["modifierGroups"].values()))
     extras |= {"minimumAllowed": 1, "maximumAllowed": 1}
@@ -125,7 +125,7 @@ async def test_choices_belong_to_the_item_that_is_added(mercato: Service, shop: 
 
 
 async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
-    mercato: Service, shop: Merchant, monkeypatch: Any
+    mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):
     deal = await trade(mercato, shop)
     monkeypatch.setattr("mercato.console.screens.playground._is_loopback", lambda _host: False)
@@ -143,7 +143,7 @@ async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
 
 
 async def test_a_placed_order_is_not_offered_again_and_the_next_one_begins_with_an_empty_cart(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     browser, page = await open_playground(mercato, deal)
@@ -160,7 +160,7 @@ async def test_a_placed_order_is_not_offered_again_and_the_next_one_begins_with_
 
 
 async def test_an_order_that_its_store_has_not_answered_is_placed_again_with_its_key(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     async with service(database_url, tmp_path / "data", place_seconds=0.6) as mercato:
         deal = await trade(mercato, shop)
@@ -180,7 +180,7 @@ async def _broken(_request: web.Request, _body: bytes) -> web.Response:
 
 
 async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_asked(
-    mercato: Service, shop: Merchant, monkeypatch: Any
+    mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):
     monkeypatch.setattr("mercato.console.screens.playground._is_loopback", lambda _host: False)
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
@@ -192,7 +192,7 @@ async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_a
     assert answer(await browser.press(page, "Place order"))[0] == "201 Created"
 
 
-async def test_a_read_only_session_fills_a_cart_and_calls_no_store(mercato: Service, shop: Merchant):
+async def test_a_read_only_session_fills_a_cart_and_calls_no_store(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await open_playground(mercato, deal, readOnly=True)
     page = await browser.press(page, "Add to cart")
@@ -203,7 +203,7 @@ async def test_a_read_only_session_fills_a_cart_and_calls_no_store(mercato: Serv
         assert refused.status == 403
 
 
-async def test_a_session_of_one_store_fills_carts_there_alone(mercato: Service, shop: Merchant):
+async def test_a_session_of_one_store_fills_carts_there_alone(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     other = await mercato.live(deal.pos, shop.host(cafe(), "/b.json"), name="Other")
     browser, page = await open_playground(mercato, deal, storeId=deal.store["storeId"])
@@ -218,7 +218,7 @@ async def test_a_session_of_one_store_fills_carts_there_alone(mercato: Service, 
         assert (await browser.post(f"{PLAYGROUND}/{action}", sent)).status == 404, action
 
 
-async def test_only_storefronts_have_the_playground(mercato: Service, shop: Merchant):
+async def test_only_storefronts_have_the_playground(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     assert (await browser.open(PLAYGROUND)).status == 404
@@ -229,7 +229,7 @@ async def test_only_storefronts_have_the_playground(mercato: Service, shop: Merc
         assert (await front.post(f"{PLAYGROUND}/validate", sent)).status in {400, 413, 422}
 
 
-async def test_hostile_names_are_text_in_every_part_of_the_page(mercato: Service, shop: Merchant):
+async def test_hostile_names_are_text_in_every_part_of_the_page(mercato: Service, shop: MerchantServer):
     document = cafe()
     document["items"] = {
         key: item | {"name": item["name"] + HOSTILE} for key, item in document["items"].items()
@@ -249,7 +249,7 @@ async def test_hostile_names_are_text_in_every_part_of_the_page(mercato: Service
 
 
 @only_sqlite
-async def test_a_page_of_a_large_menu_and_a_full_cart_is_small(mercato: Service, shop: Merchant):
+async def test_a_page_of_a_large_menu_and_a_full_cart_is_small(mercato: Service, shop: MerchantServer):
     document = cafe()
     extras = document["modifierGroups"][EXTRAS]
     many = {str(uuid4()): {"name": f"Item {number} {uuid4()}", "basePrice": "1.00"} for number in range(2000)}
@@ -270,7 +270,7 @@ async def test_a_page_of_a_large_menu_and_a_full_cart_is_small(mercato: Service,
 
 @pytest.mark.parametrize("language", ["curl", "Python", "TypeScript"])
 async def test_a_request_is_shown_as_a_program_that_runs(
-    mercato: Service, shop: Merchant, language: str, tmp_path: Path
+    mercato: Service, shop: MerchantServer, language: str, tmp_path: Path
 ):
     if language == "TypeScript":
         skip_without(BUILT)
@@ -310,7 +310,9 @@ async def result(language: str, code: str, key: str, project: Path) -> str:
     return await run("node", project / "made/program.js", MERCATO_KEY=key)
 
 
-async def test_requests_count_in_the_limits_of_the_account(database_url: str, tmp_path: Path, shop: Merchant):
+async def test_requests_count_in_the_limits_of_the_account(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
     async with service(database_url, tmp_path / "data", rate_limits=True) as mercato:
         deal = await trade(mercato, shop, limits=Limits(reads=3))
         browser, page = await open_playground(mercato, deal)

@@ -6,7 +6,7 @@ from tests.api.trade import PLACE, Trade, trade
 from tests.console.browser import Browser
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Client, Merchant, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.requests import queries
@@ -28,7 +28,9 @@ async def refused_order(deal: Trade) -> Browser:
     return (await enter_as_partner(deal.mercato, deal.front))[0]
 
 
-async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(mercato: Service, shop: Merchant):
+async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop)
     browser = await refused_order(deal)
     listed = await browser.open("/console/refused-requests")
@@ -59,7 +61,7 @@ async def test_a_refused_requests_page_has_the_detail_of_its_answer(mercato: Ser
 
 
 async def test_the_words_of_a_store_are_not_kept_as_the_detail_of_a_refused_request(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     shop.answers["place"] = {
@@ -75,7 +77,7 @@ async def test_the_words_of_a_store_are_not_kept_as_the_detail_of_a_refused_requ
     assert "Ada" not in str(kept)
 
 
-async def test_refused_requests_are_found_by_code_store_and_time(mercato: Service, shop: Merchant):
+async def test_refused_requests_are_found_by_code_store_and_time(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser = await refused_order(deal)
     unknown = str(clock.new_id())
@@ -127,7 +129,7 @@ async def test_the_operator_sees_all_refused_requests_with_their_partners(mercat
     assert "First" in page.text
 
 
-async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: Service, shop: Merchant):
+async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await refuse(mercato, deal.pos)
     order = deal.order()

@@ -5,7 +5,7 @@ from typing import Any
 from tests.api.trade import Trade, trade
 from tests.console.browser import Browser, Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.console.screen import NAVIGATION, OPERATORS, Audience
 from mercato.console.site import SCREENS
@@ -94,7 +94,7 @@ def check_frame(page: Page) -> None:
     assert next(one.text for one in page.root.all("a")) == "Skip to content"
 
 
-async def test_both_sides_see_an_order_with_its_timeline(mercato: Service, shop: Merchant):
+async def test_both_sides_see_an_order_with_its_timeline(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     order = await deal.placed()
     for client in (deal.pos, deal.front):
@@ -112,7 +112,7 @@ async def test_both_sides_see_an_order_with_its_timeline(mercato: Service, shop:
     assert "state must be one of" in (await browser.open("/console/orders?state=no")).text
 
 
-async def test_a_list_is_read_page_by_page(mercato: Service, shop: Merchant, monkeypatch: Any):
+async def test_a_list_is_read_page_by_page(mercato: Service, shop: MerchantServer, monkeypatch: Any):
     monkeypatch.setattr("mercato.console.screens.orders.PAGE", 2)
     deal = await trade(mercato, shop)
     placed = [(await deal.placed())["orderId"] for _ in range(3)]
@@ -141,7 +141,7 @@ async def answer_gone(_request: Any, _body: bytes) -> Any:
     return web.Response(status=410, text=HOSTILE)
 
 
-async def test_a_failed_delivery_shows_its_attempts_and_is_sent_again(mercato: Service, shop: Merchant):
+async def test_a_failed_delivery_shows_its_attempts_and_is_sent_again(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     browser, page = await failed_delivery(deal)
     assert page.rows("Attempts")[0][2] == "HTTP 410"
@@ -157,7 +157,7 @@ async def test_a_failed_delivery_shows_its_attempts_and_is_sent_again(mercato: S
     assert entry.subject_id == path
 
 
-async def test_all_failed_deliveries_are_sent_again_at_once(mercato: Service, shop: Merchant):
+async def test_all_failed_deliveries_are_sent_again_at_once(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     browser, _ = await failed_delivery(deal)
     del shop.answers["events"]
@@ -168,7 +168,7 @@ async def test_all_failed_deliveries_are_sent_again_at_once(mercato: Service, sh
     await mercato.until(deal.front, path, lambda page: not page["deliveries"])
 
 
-async def test_what_partners_write_is_shown_and_never_executed(mercato: Service, shop: Merchant):
+async def test_what_partners_write_is_shown_and_never_executed(mercato: Service, shop: MerchantServer):
     deal = await trade(
         mercato, shop, event_url=shop.base + "/events", name=HOSTILE.rstrip("\N{RIGHT-TO-LEFT OVERRIDE}")
     )
@@ -180,7 +180,7 @@ async def test_what_partners_write_is_shown_and_never_executed(mercato: Service,
     assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
 
 
-async def test_another_partners_ids_are_not_found(mercato: Service, shop: Merchant):
+async def test_another_partners_ids_are_not_found(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = await deal.placed()
     path = "/v1/marketfront/webhook-deliveries"
@@ -200,7 +200,7 @@ async def test_another_partners_ids_are_not_found(mercato: Service, shop: Mercha
         assert (await operator.open(there)).status == 200
 
 
-async def test_a_session_for_one_store_sees_that_store_alone(mercato: Service, shop: Merchant):
+async def test_a_session_for_one_store_sees_that_store_alone(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     order = await deal.placed()
     other = await mercato.live(
@@ -232,7 +232,7 @@ async def test_a_page_is_small(mercato: Service):
     assert total <= 100_000
 
 
-async def test_a_delivery_explains_the_signature_that_was_received(mercato: Service, shop: Merchant):
+async def test_a_delivery_explains_the_signature_that_was_received(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
     received: dict[str, tuple[dict[str, str], bytes]] = {}
@@ -272,7 +272,7 @@ HOSTILE_QUERIES = (
 )
 
 
-async def test_no_query_makes_a_screen_fail(mercato: Service, shop: Merchant):
+async def test_no_query_makes_a_screen_fail(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     both = (await mercato.partner(PartnerKind.BOTH))[0].id
     await assert_none_stumbles(deal, (await enter_as_operator(mercato))[0])
@@ -289,7 +289,7 @@ async def assert_none_stumbles(deal: Trade, browser: Browser) -> None:
 
 
 async def test_a_delivery_that_a_receiver_accepted_is_sent_whatever_it_is_about(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     path = "/v1/commerce/catalogset-notification?storeId=" + deal.store["storeId"]

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import sqlite
 from tests.api.trade import trade
 from tests.console.visiting import enter_as_operator
 from tests.databases import only_sqlite
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import operators, queries
@@ -46,7 +46,7 @@ async def test_a_partners_deliveries_are_listed_by_the_index_of_their_filter(
 
 
 async def test_a_search_without_an_index_continues_page_by_page(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(queries, "MAX_SEARCHED", 2)
     deal = await trade(mercato, shop, event_url=shop.base + "/events")

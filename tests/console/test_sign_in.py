@@ -13,7 +13,7 @@ from tests.console.visiting import (
     enter_whole_account,
     partner_link,
 )
-from tests.service import CATALOG, Merchant, Service
+from tests.service import CATALOG, MerchantServer, Service
 
 from mercato.console.screen import Audience
 from mercato.console.site import SCREENS
@@ -230,7 +230,7 @@ async def test_all_sessions_of_operators_end_at_once_and_operators_end_a_partner
     assert (await partner.open("/console/account")).status == 200
 
 
-async def test_a_session_ends_only_the_sessions_that_it_sees(mercato: Service, shop: Merchant):
+async def test_a_session_ends_only_the_sessions_that_it_sees(mercato: Service, shop: MerchantServer):
     """One for a store those for the store, one of a surface those of the surface, and a read-only one none."""
     made, client = await mercato.partner(PartnerKind.BOTH)
     assert made.marketfront_key is not None

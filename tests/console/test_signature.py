@@ -3,7 +3,7 @@
 import pytest
 from tests.api.test_explain_signature import STRANGE, received
 from tests.console.visiting import enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tests.service import Merchant, Service
     ],
 )
 async def test_a_pasted_secret_is_judged_and_is_on_no_page_in_no_url_and_no_log(
-    mercato: Service, shop: Merchant, capfd: pytest.CaptureFixture[str], secret: str, verdict: str
+    mercato: Service, shop: MerchantServer, capfd: pytest.CaptureFixture[str], secret: str, verdict: str
 ):
     made, client, headers, body = await received(mercato, shop)
     sent = made.signing_secret if secret == "own" else secret
@@ -36,7 +36,7 @@ async def test_a_pasted_secret_is_judged_and_is_on_no_page_in_no_url_and_no_log(
 
 
 async def test_a_signature_that_was_not_pasted_is_asked_for_and_no_proxy_is_blamed(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     _, client, headers, _ = await received(mercato, shop)
     browser, _ = await enter_as_partner(mercato, client)

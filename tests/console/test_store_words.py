@@ -10,7 +10,7 @@ from tests.api.trade import VALIDATE, trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.console import store_states
 from mercato.console.store_states import state_of
@@ -78,7 +78,7 @@ def test_a_store_is_open_closed_until_paused_or_unreachable(
 
 
 async def test_a_store_is_unreachable_from_its_third_failed_call_until_one_succeeds(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     merchant, _ = await enter_as_partner(mercato, deal.pos)
@@ -105,7 +105,7 @@ async def broken(_request: web.Request, _body: bytes) -> web.Response:
 
 
 async def test_stores_are_listed_with_their_state_first_and_found_by_it(
-    mercato: Service, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     deal = await trade(mercato, shop)
     paused = await mercato.live(deal.pos, shop.host(cafe(), "/2.json"), name="store-2")

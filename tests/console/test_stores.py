@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tests.api.trade import trade
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
@@ -12,7 +12,7 @@ from mercato.platform.db.audit import list_entries
 from mercato_contract.wire import rfc3339
 
 
-async def test_a_store_is_paused_and_resumed(mercato: Service, shop: Merchant):
+async def test_a_store_is_paused_and_resumed(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     store = deal.store["storeId"]
     for browser, _ in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
@@ -38,7 +38,9 @@ async def test_a_store_is_paused_and_resumed(mercato: Service, shop: Merchant):
     assert [one.actor.split(":")[1] for one in entries] == ["cli", "key"]
 
 
-async def test_a_pause_that_ends_in_the_past_is_refused_with_the_reason(mercato: Service, shop: Merchant):
+async def test_a_pause_that_ends_in_the_past_is_refused_with_the_reason(
+    mercato: Service, shop: MerchantServer
+):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}")
@@ -47,7 +49,7 @@ async def test_a_pause_that_ends_in_the_past_is_refused_with_the_reason(mercato:
     assert "resumeAt" in refused.text
 
 
-async def test_a_store_says_whether_it_is_open_at_a_chosen_instant(mercato: Service, shop: Merchant):
+async def test_a_store_says_whether_it_is_open_at_a_chosen_instant(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     store = deal.store["storeId"]
     for client in (deal.pos, deal.front):
@@ -58,7 +60,7 @@ async def test_a_store_says_whether_it_is_open_at_a_chosen_instant(mercato: Serv
     assert (await browser.open(f"/console/stores/{store}?at=0001-01-01T00:00")).status == 422
 
 
-async def test_items_are_found_by_name_and_switched(mercato: Service, shop: Merchant):
+async def test_items_are_found_by_name_and_switched(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}?item=TEA")
@@ -72,7 +74,7 @@ async def test_items_are_found_by_name_and_switched(mercato: Service, shop: Merc
     assert (await deal.validate(deal.order()))["isValid"]
 
 
-async def test_a_storefront_finds_stores_and_changes_none(mercato: Service, shop: Merchant):
+async def test_a_storefront_finds_stores_and_changes_none(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     store = deal.store["storeId"]
     browser, _ = await enter_as_partner(mercato, deal.front)

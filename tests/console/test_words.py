@@ -8,13 +8,13 @@ import pytest
 from tests.api.trade import Time, trade
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.console import times
 from mercato_contract.wire import rfc3339
 
 
-async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: Merchant):
+async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
     browser, page = await enter_as_partner(mercato, deal.front)
@@ -35,7 +35,7 @@ async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: Me
 
 
 async def test_lists_show_the_last_eight_characters_of_ids_and_copy_them_whole(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
@@ -54,7 +54,7 @@ async def test_lists_show_the_last_eight_characters_of_ids_and_copy_them_whole(
 
 
 async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_account_chooses(
-    mercato: Service, shop: Merchant, clock_ahead: Time
+    mercato: Service, shop: MerchantServer, clock_ahead: Time
 ):
     deal = await trade(mercato, shop)
     await deal.placed()
@@ -83,7 +83,7 @@ async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_accou
     assert "Times are in UTC." in (await browser.open("/console/orders")).text
 
 
-async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service, shop: Merchant):
+async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await deal.placed()
     browser, _ = await enter_as_partner(mercato, deal.pos)
@@ -136,7 +136,7 @@ def test_how_long_ago_or_ahead_an_instant_is_is_told_while_it_is_short(age: time
 
 
 async def test_operators_see_the_catalogs_of_all_merchants_without_what_is_theirs(
-    mercato: Service, shop: Merchant
+    mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     secret = "/failed.json?token=private-token"  # a made-up one

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, postgresql_server, run, with_database
 from tests.own_postgres import REPLICATED, OwnPostgres, own_postgres
-from tests.service import Merchant, merchant, service
+from tests.service import MerchantServer, merchant, service
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs.queries import CompiledCatalogs
@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Merchant]:
+async def shop() -> AsyncIterator[MerchantServer]:
     async with merchant() as server:
         yield server
 
@@ -214,7 +214,7 @@ async def test_an_unavailable_replica_is_replaced_by_the_primary(database_url: s
 
 @only_postgresql
 async def test_stores_are_found_and_read_through_a_replica(
-    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     used = 0
     connection = module.Replica.connection
@@ -245,7 +245,7 @@ async def test_stores_are_found_and_read_through_a_replica(
 
 @only_postgresql
 async def test_a_catalog_that_has_not_reached_the_replica_is_read_from_the_primary(
-    database_url: str, tmp_path: Path, shop: Merchant
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     server = await postgresql_server()
     name = f"empty_{uuid4().hex[:12]}"

@@ -12,7 +12,7 @@ import aiohttp
 import psutil
 from tests.processes.test_serve import partner, serving, until_status
 from tests.processes.test_workers import workers_of
-from tests.service import CATALOG, Client, Merchant, Reply, merchant
+from tests.service import CATALOG, Client, MerchantServer, Reply, merchant
 
 STORES = "/v1/commerce/onboarding/stores"
 SLACK = 300_000
@@ -58,7 +58,7 @@ async def test_a_full_disk_is_503_for_writes_and_loses_nothing_that_was_answered
                 assert (await pos.get(location)).status == 200
 
 
-async def until_refused(pos: Client, shop: Merchant, answered: list[str]) -> Reply:
+async def until_refused(pos: Client, shop: MerchantServer, answered: list[str]) -> Reply:
     """Register stores until one is refused; record those that were accepted."""
     for number in range(2000):
         reply = await pos.post(STORES, body(shop, str(number)))
@@ -68,11 +68,11 @@ async def until_refused(pos: Client, shop: Merchant, answered: list[str]) -> Rep
     raise AssertionError("the disk was never full")
 
 
-def body(shop: Merchant, name: str) -> dict[str, Any]:
+def body(shop: MerchantServer, name: str) -> dict[str, Any]:
     return {"partnerStoreId": name, "name": name, "address": {}, "catalogCallbackUrl": shop.host(CATALOG)}
 
 
-async def live(pos: Client, shop: Merchant) -> str:
+async def live(pos: Client, shop: MerchantServer) -> str:
     reply = await pos.post(STORES, body(shop, "first"))
     path = reply.headers["Location"]
     await until_status(pos, path, {"ready_to_activate"})

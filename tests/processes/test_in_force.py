@@ -19,7 +19,7 @@ from tests.api.trade import PLACE, VALIDATE
 from tests.catalog.documents import TEA, cafe
 from tests.processes.test_postgres_restart import working
 from tests.processes.test_serve import mercato, serving, until_status
-from tests.service import Client, Merchant, merchant
+from tests.service import Client, MerchantServer, merchant
 
 CONNECTIONS = 8
 
@@ -30,7 +30,7 @@ TOPOLOGIES = {"serve --workers 3": "3", "serve and worker": "1"}
 class Shop:
     """A live store without a webhook, its merchant, and a storefront on each of the connections."""
 
-    merchant: Merchant
+    merchant: MerchantServer
     pos: Client
     fronts: list[Client]
     store: Any

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from aiohttp import web
 from tests.processes.test_serve import mercato, serving, until_status
-from tests.service import CATALOG, Client, Merchant, merchant
+from tests.service import CATALOG, Client, MerchantServer, merchant
 
 MB = 1_000_000
 MiB = 1024 * 1024
@@ -103,31 +103,33 @@ async def stall(base: str, head: str, length: int, *, seconds: float) -> None:
                 writer.transport.abort()
 
 
-async def uploads(base: str, keys: list[str], _shop: Merchant) -> None:
+async def uploads(base: str, keys: list[str], _shop: MerchantServer) -> None:
     """95 uploads of 32 MiB to Validate CatalogSet, with one key."""
     head = f"POST {VALIDATION} HTTP/1.1\r\nAuthorization: Bearer {keys[0]}"
     await asyncio.gather(*(stall(base, head, 32 * MiB, seconds=20) for _ in range(95)))
 
 
-async def forms(base: str, _keys: list[str], _shop: Merchant) -> None:
+async def forms(base: str, _keys: list[str], _shop: MerchantServer) -> None:
     """1,500 forms for a token that stop one byte before their end, without any key."""
     head = f"POST {TOKEN} HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded"
     for length in (MiB, 8 * 1024):
         await asyncio.gather(*(stall(base, head, length, seconds=15) for _ in range(1500)))
 
 
-async def bodies(base: str, keys: list[str], _shop: Merchant) -> None:
+async def bodies(base: str, keys: list[str], _shop: MerchantServer) -> None:
     """1,500 bodies of 1 MiB that stop one byte before their end, with the keys of four partners."""
     heads = [f"POST {STATUS} HTTP/1.1\r\nAuthorization: Bearer {key}" for key in keys]
     await asyncio.gather(*(stall(base, heads[n % len(heads)], MiB, seconds=15) for n in range(1500)))
 
 
-async def bombs(base: str, keys: list[str], shop: Merchant) -> None:
+async def bombs(base: str, keys: list[str], shop: MerchantServer) -> None:
     """Eight gzip bombs at once, of all partners in turn, as catalogs of stores that register."""
     await register_all(base, keys, shop, gzip_bombs())
 
 
-async def register_all(base: str, keys: list[str], shop: Merchant, catalogs: Mapping[str, bytes]) -> None:
+async def register_all(
+    base: str, keys: list[str], shop: MerchantServer, catalogs: Mapping[str, bytes]
+) -> None:
     """Register a store of the partners in turn for each gzip body, and wait until all runs have ended."""
     async with aiohttp.ClientSession() as session:
         paths = []
@@ -165,7 +167,7 @@ async def _key(data_dir: Path, name: str) -> str:
 @asynccontextmanager
 async def served(
     tmp_path: Path, *, partners: int = 4
-) -> AsyncIterator[tuple[Memory, str, list[str], Merchant]]:
+) -> AsyncIterator[tuple[Memory, str, list[str], MerchantServer]]:
     """Run the service with merchants, of which one has been onboarded: what it imports then is there."""
     keys = [await _key(tmp_path, f"POS {number}") for number in range(partners)]
     async with merchant() as shop, serving(tmp_path) as (process, base):
@@ -180,7 +182,7 @@ async def served(
         yield Memory(psutil.Process(process.pid)), base, keys, shop
 
 
-Load = Callable[[str, list[str], Merchant], Awaitable[None]]
+Load = Callable[[str, list[str], MerchantServer], Awaitable[None]]
 LOADS: list[Load] = [uploads, forms, bodies, bombs]
 KEPT = 1.5
 """The factor of the idle memory that may remain after a load."""
@@ -189,7 +191,7 @@ KEPT = 1.5
 @pytest.mark.long
 @pytest.mark.parametrize("load", LOADS)
 async def test_no_load_takes_more_than_600_mb_and_memory_is_returned(
-    load: Callable[[str, list[str], Merchant], Awaitable[None]],
+    load: Callable[[str, list[str], MerchantServer], Awaitable[None]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ):

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sqlalchemy import insert, select
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
-from tests.service import Client, Merchant, Service, merchant, service
+from tests.service import Client, MerchantServer, Service, merchant, service
 
 from mercato.features.orders import queries
 from mercato.features.orders.record import OrderRow, StoreAnswer
@@ -249,7 +249,7 @@ async def sampled(kind: Callable[[], Awaitable[float]]) -> list[float]:
     return sorted(seconds)
 
 
-async def neighbour(mercato: Service, shop: Merchant) -> Neighbour:
+async def neighbour(mercato: Service, shop: MerchantServer) -> Neighbour:
     here = await trade(mercato, shop)
     placed = await here.placed()
     async with mercato.app.db.read() as tx:

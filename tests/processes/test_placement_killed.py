@@ -16,7 +16,7 @@ from tests.api.trade import MERCHANT, PLACE, VALIDATE, tea
 from tests.catalog.documents import cafe
 from tests.databases import only_postgresql, only_sqlite
 from tests.processes.test_serve import mercato, serving, until_status
-from tests.service import Client, Merchant, Reply, merchant
+from tests.service import Client, MerchantServer, Reply, merchant
 from tests.waiting import PATIENCE
 
 from mercato.platform.processes import CRASH_VARIABLE
@@ -39,7 +39,7 @@ QUICK = {"MERCATO_PLACE_SECONDS": "0.5"}
 class StoreSystem:
     """A store that accepts each order once, and can have the calling process killed."""
 
-    server: Merchant
+    server: MerchantServer
     taken: dict[str, str] = field(default_factory=dict)
     bodies: dict[str, set[bytes]] = field(default_factory=dict)
     victims: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
@@ -116,7 +116,7 @@ async def opened(data_dir: Path, **settings: str) -> AsyncIterator[Network]:
         yield Network(data_dir, settings, store, keys, system)
 
 
-async def live(pos: Client, server: Merchant) -> Any:
+async def live(pos: Client, server: MerchantServer) -> Any:
     body = {"partnerStoreId": "1", "name": "S", "address": {}, "catalogCallbackUrl": server.host(cafe())}
     body["webhookUrl"] = server.base + "/hooks"
     path = (await pos.post("/v1/commerce/onboarding/stores", body)).headers["Location"]

@@ -15,7 +15,7 @@ from tests.api.trade import MERCHANT, PLACE, tea
 from tests.catalog.documents import cafe
 from tests.own_postgres import OwnPostgres, own_postgres
 from tests.processes.test_serve import MERCATO, environment, mercato, serving, until_status
-from tests.service import Client, Merchant, Reply, merchant
+from tests.service import Client, MerchantServer, Reply, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
 STORES = "/v1/commerce/onboarding/stores"
@@ -33,7 +33,7 @@ class Trade:
     store: Any
     quiet: Any
     """A store that never changes, so that it stays cached."""
-    shop: Merchant
+    shop: MerchantServer
     taken: set[str] = field(default_factory=set)
     orders: dict[str, str] = field(default_factory=dict)
     """Accepted placements: the key, and the order."""
@@ -144,7 +144,7 @@ async def partner(kind: str, **settings: str) -> Any:
     return json.loads(out)
 
 
-async def trading(base: str, shop: Merchant, session: aiohttp.ClientSession, **settings: str) -> Trade:
+async def trading(base: str, shop: MerchantServer, session: aiohttp.ClientSession, **settings: str) -> Trade:
     """Bring a store live that accepts everything, and create a storefront."""
     keys = [await partner(kind, **settings) for kind in ("commerce", "marketfront")]
     pos = Client(base, keys[0]["commerceKey"], session)

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, Merchant, merchant
+from tests.service import CATALOG, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.schema import SCHEMA
@@ -76,13 +76,13 @@ async def until_status(client: Client, path: str, ended: set[str]) -> Any:
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Merchant]:
+async def shop() -> AsyncIterator[MerchantServer]:
     async with merchant() as server:
         yield server
 
 
 async def test_a_partner_is_created_while_the_server_runs_and_sigterm_ends_it_with_0(
-    tmp_path: Path, shop: Merchant
+    tmp_path: Path, shop: MerchantServer
 ):
     async with serving(tmp_path) as (process, base), aiohttp.ClientSession() as session:
         made = await partner(tmp_path)
@@ -95,7 +95,7 @@ async def test_a_partner_is_created_while_the_server_runs_and_sigterm_ends_it_wi
 
 
 async def test_a_run_survives_kill_9_of_its_process_and_ends_for_its_own_reasons(
-    tmp_path: Path, shop: Merchant
+    tmp_path: Path, shop: MerchantServer
 ):
     pulled, go = asyncio.Event(), asyncio.Event()
 
@@ -123,7 +123,7 @@ async def test_a_run_survives_kill_9_of_its_process_and_ends_for_its_own_reasons
             )
 
 
-async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: Merchant):
+async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: MerchantServer):
     made = await partner(tmp_path)
     async with (
         serving(tmp_path) as (_, one),

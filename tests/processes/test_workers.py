@@ -12,7 +12,7 @@ import aiohttp
 import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
-from tests.service import CATALOG, Client, Merchant, Reply, merchant
+from tests.service import CATALOG, Client, MerchantServer, Reply, merchant
 from tests.waiting import PATIENCE
 
 from mercato.cli.start import Workers
@@ -64,7 +64,7 @@ async def test_several_workers_serve_one_port_and_one_database(tmp_path: Path, d
         assert await process.wait() == 0
 
 
-async def _live(pos: Client, shop: Merchant, name: str) -> str:
+async def _live(pos: Client, shop: MerchantServer, name: str) -> str:
     body = {"partnerStoreId": name, "name": name, "address": {}, "catalogCallbackUrl": shop.host(CATALOG)}
     onboarding = (await pos.post(STORES, body)).json()
     await until_status(pos, f"{STORES}/{onboarding['onboardingId']}", {"ready_to_activate"})

@@ -12,7 +12,7 @@ import structlog
 from tests.api.table import headers_for
 from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
@@ -109,7 +109,9 @@ async def test_a_path_never_becomes_a_line_of_the_response(mercato: Service, bet
     await heads(mercato, raw("POST", f"/healthz{quote(between)}"))
 
 
-async def test_a_location_contains_only_ids_of_the_service(mercato: Service, shop: Merchant, pos: Client):
+async def test_a_location_contains_only_ids_of_the_service(
+    mercato: Service, shop: MerchantServer, pos: Client
+):
     key = f"Authorization: Bearer {pos.key}".encode()
     for number, between in enumerate(BREAKS.values()):
         name = f"{number}{between}{EVIL}"

@@ -16,7 +16,7 @@ import structlog
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite
 from tests.distributions import PACKAGES
-from tests.service import Merchant, Service
+from tests.service import MerchantServer, Service
 
 from mercato.asgi import document
 from mercato.features.partners import accounts, credentials
@@ -135,7 +135,7 @@ def test_the_api_document_has_examples_and_no_key_that_could_be_one():
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
     return await trade(mercato, shop, event_url=shop.base + "/events")
 
 
