@@ -310,6 +310,32 @@ async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_
         assert (ended["state"], ended["cancellation"]["status"]) == ("cancelled", "accepted")
 
 
+async def test_after_an_outage_a_store_that_fails_once_more_is_asked_again_before_the_order_goes_on(
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
+):
+    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+        order = await trading.placed()
+        shop.answers["cancel"] = broken
+        assert (await cancel(trading, order)).status == 503
+        # As after a longer outage of the service: the time is over, and the store has consented meanwhile.
+        attempts = 0
+
+        async def fail_once(request: web.Request, body: bytes) -> web.StreamResponse:
+            nonlocal attempts
+            attempts += 1
+            return web.Response(status=503) if attempts == 1 else web.json_response({"accepted": True})
+
+        shop.answers["cancel"] = fail_once
+        time.ahead = timedelta(minutes=11)
+        ended = await trading.mercato.until(
+            trading.front,
+            f"{ORDERS}/{order['orderId']}",
+            lambda one: one["cancellation"]["status"] != "requested",
+        )
+        assert (ended["state"], ended["cancellation"]["status"]) == ("cancelled", "accepted")
+        assert attempts == 2
+
+
 async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):

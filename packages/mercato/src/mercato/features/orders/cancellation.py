@@ -8,8 +8,8 @@
     another cancellation is requested        the store is asked again with the same bytes
 
 The store is asked with no transaction open, under the cancellation's id and with the same bytes each time. After a
-crash, or while the store doesn't answer, background work asks on until `give_up_at`, and once more then. Whoever gets
-the answer writes it under the order's lock, once.
+crash, or while the store doesn't answer, background work asks on until `give_up_at`, and twice then. Whoever gets the
+answer writes it under the order's lock, once.
 """
 
 import asyncio
@@ -50,7 +50,12 @@ from mercato.features.orders.store_messages import (
     cancel_body,
     read_cancel,
 )
-from mercato.features.orders.submission import MIN_WAIT, RETRY_INTERVAL, call_until_final, end_submission
+from mercato.features.orders.submission import (
+    MIN_WAIT,
+    RETRY_INTERVAL,
+    call_until_final,
+    end_submission,
+)
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call
@@ -77,15 +82,19 @@ CANCEL_KIND: Final = "order.cancel"
 SLACK: Final = timedelta(seconds=5)
 """How much longer than its call a request's claim lasts, and how long after it background work begins."""
 
+LATE_ATTEMPTS: Final = 2
+"""How often the store is asked once the time is over, before the order goes on."""
+
 _PATH: Final = SUFFIXES[EventType.ORDER_CANCEL]
 _NO_STORE_URL: Final = "The store has no system to ask, and has begun the order."
 
 
 class CancelJob(Wire, frozen=True):
-    """The payload of a `CANCEL_KIND` job."""
+    """The payload of a `CANCEL_KIND` job. `late` is how often the store was asked in vain since `give_up_at`."""
 
     order_id: UUID
     cancellation_id: UUID
+    late: int = 0
 
 
 class CancellationContext(Struct, frozen=True, kw_only=True):
@@ -323,7 +332,8 @@ class Cancellations(Struct, frozen=True):
     async def handle(self, job: Job[CancelJob]) -> Outcome:
         """Ask the store once more, and let the order go on if that was the last time.
 
-        It is never given up without a last attempt: after a crash nobody knows what the store has answered.
+        It is given up only after LATE_ATTEMPTS: after an outage nobody knows what the store has answered, and the first
+        attempt may meet a network that isn't back yet.
         """
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
@@ -342,10 +352,12 @@ class Cancellations(Struct, frozen=True):
             await finish(tx, job)
             order = await self._record_reply(tx, order.id, found, reply, calls)
             left = found.give_up_at - self.clock()
-            if left <= timedelta():
+            late = job.payload.late + (left <= timedelta())
+            if late >= LATE_ATTEMPTS:
                 await self.give_up(tx, job, "the store never answered")
             elif _find_requested(order, found.id) is not None:
-                await self._schedule(tx, order, found, wait=max(MIN_WAIT, min(RETRY_INTERVAL, left)))
+                wait = max(MIN_WAIT, min(RETRY_INTERVAL, left))
+                await self._schedule(tx, order, found, wait=wait, late=late)
             processes.crash_point("cancellation.recorded")
         return Settled()
 
@@ -414,12 +426,18 @@ class Cancellations(Struct, frozen=True):
         return await self.lifecycle.apply(tx, order, change)
 
     async def _schedule(
-        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, *, wait: timedelta
+        self,
+        tx: Write,
+        order: OrderRow,
+        cancellation: StoredCancellation,
+        *,
+        wait: timedelta,
+        late: int = 0,
     ) -> None:
         await enqueue(
             tx,
             CANCEL_KIND,
-            CancelJob(order_id=order.id, cancellation_id=cancellation.id),
+            CancelJob(order_id=order.id, cancellation_id=cancellation.id, late=late),
             run_at=wait,
             ordering_key=f"{CANCEL_KIND}:{order.store_id.hex}",
             group=order.partner_id.hex,
