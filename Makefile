@@ -110,7 +110,7 @@ check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/docs
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/docs $(if $(RERUNS),--reruns $(RERUNS) -r R)
 
 format: $(VENV)/.dev ## let the tools rewrite what they can
 	$(BIN)/ruff format .
