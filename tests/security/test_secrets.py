@@ -53,7 +53,7 @@ HARMLESS = {
     "platform.jobs.claim.Rotation.keys": "ordering keys",
     "platform.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
     "platform.jobs.run.Job.ordering_key": "an ordering key",
-    "platform.outbound.results.Reply.body": "what a partner's server answered",
+    "platform.outbound.results.EndpointResponse.body": "what a partner's server answered",
     "features.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "features.partners.model.Partner.has_webhook_token": "yes or no",
     "console.guides.Guide.body": "a page of the documentation",

@@ -77,7 +77,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """An answer, read to its end; names of headers are lower-case."""
 
     status: int
@@ -115,10 +115,10 @@ class Done(Generic[R]):
     value: R
 
 
-Script: TypeAlias = Generator[Send | Pause, Reply | None, R]
+Script: TypeAlias = Generator[Send | Pause, Response | None, R]
 
 
-def advance(script: Script[R], result: Reply | MercatoError | None) -> Send | Pause | Done[R]:
+def advance(script: Script[R], result: Response | MercatoError | None) -> Send | Pause | Done[R]:
     """Give the script the result of its last step; return the next."""
     try:
         return script.throw(result) if isinstance(result, MercatoError) else script.send(result)
@@ -126,7 +126,7 @@ def advance(script: Script[R], result: Reply | MercatoError | None) -> Send | Pa
         return Done(end.value)
 
 
-def send(prepared: Prepared, within: float | None = None) -> Script[Reply]:
+def send(prepared: Prepared, within: float | None = None) -> Script[Response]:
     """Send a request."""
     reply = yield Send(prepared, within)
     assert reply is not None
@@ -138,7 +138,7 @@ def pause(seconds: float) -> Script[None]:
     yield Pause(seconds)
 
 
-def read(request: Request[R], reply: Reply) -> R:
+def read(request: Request[R], reply: Response) -> R:
     """Return the decoded reply. Raises ProblemError, UnreadableError."""
     body = _decompress(reply)
     if reply.status not in _OK:
@@ -181,7 +181,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _decompress(reply: Reply) -> bytes:
+def _decompress(reply: Response) -> bytes:
     """Return the body decompressed, up to the limit; only gzip is requested."""
     if reply.headers.get("content-encoding", "").strip().lower() != "gzip":
         return reply.body

@@ -25,7 +25,7 @@ from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Surface
 from mercato.features.partners.webhook_tokens import list_token_origins
-from mercato.features.webhooks import endpoints, operators, queries
+from mercato.features.webhooks import endpoint_health, operators, queries
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.features.webhooks.operators import HIDDEN, is_about_order, mask_body, mask_reply
@@ -220,7 +220,10 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
     """
     async with opened(data_dir) as core, core.db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        enabled = [await endpoints.enable(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
+        enabled = [
+            await endpoint_health.enable(tx, owner.id, url),
+            await enable_endpoints_below(tx, owner.id, url),
+        ]
         if any(enabled):
             # Only the host: the rest of the URL may grant access.
             detail = {"enabled": True, "host": urlsplit(url).hostname}

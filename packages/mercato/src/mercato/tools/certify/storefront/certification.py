@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.features.certification.report import Outcome
+from mercato.features.certification.report import CheckOutcome
 from mercato.platform.clock import new_id
 from mercato.tools.certify.receiver import (
     SIGNATURE,
@@ -181,7 +181,7 @@ class StorefrontOptions:
 
 async def certify_storefront(
     options: StorefrontOptions, checks: Sequence[Check[StorefrontContext]], report: Report
-) -> tuple[Outcome, ...]:
+) -> tuple[CheckOutcome, ...]:
     """Run the checks; each outcome is reported as soon as it is known. Raises UnusableTargetError."""
     if options.event_url is not None:
         await check_reachable(options.event_url)
