@@ -47,6 +47,7 @@ def test_the_clients_variables_do_not_stop_a_service():
         ("user:mk_2@h", "k", "URL of a service"),
         ("http://a..b", "k", "URL of a service"),
         ("http://a b", "k", "URL of a service"),
+        ("http://a/\x00", "k", "URL of a service"),
         ("http://h?x", "k", "URL of a service"),
         ("http://h", "k\r\nX: y", "key"),
         ("http://h", "kü", "key"),

@@ -142,7 +142,8 @@ def _url(text: str) -> str:
         parts = urlsplit(text)
         # A name that can't be encoded for a resolver isn't a host.
         host = (parts.hostname or "").encode("idna")
-        usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and not _BLANK.search(text)
+        written = text.isprintable() and not _BLANK.search(text)
+        usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and written
     except ValueError:
         usable = False
     if "@" in text:

@@ -14,11 +14,11 @@ from functools import cache
 from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato_client.errors import MercatoError, UnreadableError, problem_of
+from mercato_client.errors import ConfigurationError, MercatoError, UnreadableError, problem_of
 from mercato_contract.wire import as_json, parse_retry_after, rfc3339
 
 R = TypeVar("R")
@@ -55,7 +55,7 @@ class Request(Sent, Generic[R]):
     def target(self) -> str:
         """Return path and query of the request line."""
         ids = iter(self.ids)
-        path = _PARAMETER.sub(lambda _: quote(str(next(ids)), safe=""), self.path)
+        path = _PARAMETER.sub(lambda _: quote(_checked(next(ids)), safe=""), self.path)
         query = {name: _text(value) for name, value in self.query.items() if value is not None}
         return f"{path}?{urlencode(query)}" if query else path
 
@@ -156,6 +156,19 @@ def read(request: Request[R], reply: Response) -> R:
             "Is the URL right?"
         ) from None
     return value
+
+
+def given_or_new(idempotency_key: str | None) -> str:
+    """Return the caller's key, even one that will be refused: another would make the repeat a second order."""
+    return str(uuid4() if idempotency_key is None else idempotency_key)
+
+
+def _checked(given: Id) -> str:
+    """Return the text of an id. Refuses what would make another path: nothing, and the dots that a URL resolves."""
+    text = str(given) if isinstance(given, UUID | str) else ""
+    if text in {"", ".", ".."} or not text.isprintable():
+        raise ConfigurationError(f"{given!r:.100} isn't an id. Give the UUID, or its text.")
+    return text
 
 
 def utc_now() -> datetime:

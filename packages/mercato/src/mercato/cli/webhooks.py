@@ -12,6 +12,7 @@ from mercato.cli import FAILED, CommandFailedError, UnusableError
 from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import (
     format_instant,
+    members_of,
     note,
     print_json,
     print_page,
@@ -42,15 +43,6 @@ from mercato_contract.wire import Instant, Wire, redacted
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
 webhooks.command("mercato.cli.signatures:explain", name="explain")
-
-
-class DeliveryCount(Wire):
-    """The number of deliveries of one partner, type and status."""
-
-    partner: str | None
-    type: str
-    status: str
-    count: int
 
 
 @webhooks.command(name="list")
@@ -157,9 +149,7 @@ async def replay(
         if yes:
             count = await _replay_all(core, criteria, count)
     if json:
-        print_json(
-            {"done": yes, "count": count, "deliveries": [view(DeliveryCount, tally) for tally in counted]}
-        )
+        print_json({"done": yes, "count": count, "deliveries": [members_of(tally) for tally in counted]})
         return 0
     rows = [
         (tally.partner, tally.type, DELIVERY_WORDS[tally.status], f"{tally.count:,}") for tally in counted

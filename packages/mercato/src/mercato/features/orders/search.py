@@ -32,7 +32,7 @@ from mercato.platform import jobs
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Id
-from mercato.platform.geo.gazetteer import country_of
+from mercato.platform.gazetteer import country_of
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled
 from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256

@@ -17,7 +17,7 @@ from mercato.features.stores.views import address_parts
 from mercato.platform import jobs
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.geo.gazetteer import Location, locate
+from mercato.platform.gazetteer import Location, locate
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.stores import Address

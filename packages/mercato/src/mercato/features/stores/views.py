@@ -23,7 +23,7 @@ from mercato.features.catalogs.words import WEEK, merge_windows
 from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.features.stores.model import Onboarding, StoreRow, fill
 from mercato.platform.clock import zone
-from mercato.platform.geo.gazetteer import AddressParts, locate
+from mercato.platform.gazetteer import AddressParts, locate
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
 from mercato_contract.stores import (
     Address,

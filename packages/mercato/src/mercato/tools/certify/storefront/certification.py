@@ -24,10 +24,9 @@ from mercato.tools.certify.receiver import (
     open_session,
 )
 from mercato.tools.certify.sample_store import with_unknown_members
-from mercato.tools.certify.storefront.cancellations import CANCEL
 from mercato.tools.certify.storefront.context import STATUSES, Storefront, StorefrontContext
 from mercato.tools.certify.storefront.drivers import Driver
-from mercato.tools.certify.storefront.failures import REFUSAL, RETRY
+from mercato.tools.certify.storefront.failures import CANCEL, REFUSAL, RETRY
 from mercato.tools.certify.storefront.purchases import CART, ORDER, REQUEST, is_amount
 from mercato.tools.certify.storefront.scenarios import ScenarioRunner
 from mercato.tools.certify.storefront.service import offer
