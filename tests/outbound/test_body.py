@@ -3,6 +3,7 @@ import gzip
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import brotli
 import pytest
@@ -108,8 +109,8 @@ async def test_other_tasks_run_while_a_large_body_is_decompressed(coding: str) -
 @pytest.mark.parametrize("coding", BOMB)
 async def test_no_step_but_the_first_is_decompressed_in_the_event_loops_thread(coding: str) -> None:
     reader = BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY)
-    decoder, threads = reader._decoder, []
-    assert decoder is not None
+    decoder: Any = reader._decoder
+    threads: list[int] = []
 
     class Observed:
         complete = False
