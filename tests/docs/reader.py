@@ -177,7 +177,7 @@ class Reader:
             ended, _, _ = select.select([end], [], [], self.patience)
             os.close(end)
             self._running.remove((process, end))
-            assert ended, f"It goes on after SIGTERM: {process.args}"
+            assert ended, f"It goes on after SIGTERM: {process.args!r}"
 
     def _environment(self) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
