@@ -16,7 +16,7 @@ from mercato.console import store_states
 from mercato.console.store_states import state_of
 from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening
-from mercato.features.webhooks.endpoints import FailingStore
+from mercato.features.webhooks.endpoint_health import FailingStore
 from mercato.platform import clock
 from mercato_contract.stores import StoreStatusValue
 

@@ -38,7 +38,7 @@ HARMLESS = {
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.history.Names.keys": "what keys are called, by their ids",
     "cli.partners.Deletion.keys": "how many there are",
-    "platform.geo.gazetteer.Header.keys": "of the index of places: how many there are",
+    "platform.gazetteer.Header.keys": "of the index of places: how many there are",
     "features.offboarding.Holdings.keys": "the same",
     "cli.partners.PartnerEntry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
@@ -53,7 +53,7 @@ HARMLESS = {
     "platform.jobs.claim.Rotation.keys": "ordering keys",
     "platform.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
     "platform.jobs.run.Job.ordering_key": "an ordering key",
-    "platform.outbound.results.Reply.body": "what a partner's server answered",
+    "platform.outbound.results.EndpointResponse.body": "what a partner's server answered",
     "features.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "features.partners.model.Partner.has_webhook_token": "yes or no",
     "console.guides.Guide.body": "a page of the documentation",
@@ -68,7 +68,7 @@ HARMLESS = {
     "mercato_contract.webhooks.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.tools.sandbox", "mercato_client.testing", "mercato.features.schema.env")
+NOT_SERVED = ("mercato.tools.demo", "mercato_client.testing", "mercato.features.schema.env")
 
 
 def kinds() -> Iterator[type[Any]]:

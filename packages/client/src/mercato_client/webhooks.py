@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from mercato_client.errors import MercatoError
+from mercato_client.errors import MercatoError, restored
 from mercato_client.exchange import utc_now
 from mercato_contract.debugger.explain import TOLERANCE, Secret, SecretOrigin, Webhook, explain
 from mercato_contract.debugger.findings import ERROR, SignatureExplanation
@@ -63,6 +63,10 @@ class WebhookError(MercatoError):
     def __init__(self, diagnose: Callable[[], SignatureExplanation]) -> None:
         super().__init__()
         self._diagnose = diagnose
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return what was found, without the secrets that it was found with."""
+        return restored, (type(self), self.args, {"explanation": self.explanation})
 
     @cached_property
     def explanation(self) -> SignatureExplanation:

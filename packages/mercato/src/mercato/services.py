@@ -26,7 +26,7 @@ from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
-from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
+from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
@@ -98,7 +98,7 @@ class Services(Core):
     validation_log: ValidationLog
     feeds: Feeds
     sequencer: Sequencer
-    endpoints: PartnerEndpoints
+    endpoints: WebhookEndpoints
     redeliveries: Redeliveries
     traffic: Traffic
     hourly_orders: HourlyOrders

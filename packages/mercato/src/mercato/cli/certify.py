@@ -23,7 +23,7 @@ from mercato.cli.inputs import check_secrets, read_secret, read_valid_document, 
 from mercato.cli.options import BearerToken, DataDir, Json, between, group
 from mercato.cli.output import note, print_json, say, wrap
 from mercato.features.catalogs.model import NO_ONBOARDING
-from mercato.features.certification.report import Outcome, UnsignedReport
+from mercato.features.certification.report import CheckOutcome, UnsignedReport
 from mercato.platform import clock
 from mercato.platform.wire.checks import uri_fault
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
@@ -214,7 +214,7 @@ def _run(
     suite: Suite[Any],
     kind: str,
     target: str,
-    work: Callable[[Callable[[Outcome], None]], Coroutine[Any, Any, tuple[Outcome, ...]]],
+    work: Callable[[Callable[[CheckOutcome], None]], Coroutine[Any, Any, tuple[CheckOutcome, ...]]],
     *,
     json: bool,
     report: Path | None,
@@ -257,7 +257,7 @@ def _written(report: Path, signer: Signer | None) -> list[str]:
     return [f"The signed report is in {report}.", *wrap(f"It is signed with {signer}.")]
 
 
-def _ignore(_outcome: Outcome) -> None:
+def _ignore(_outcome: CheckOutcome) -> None:
     """With --json only the report is printed."""
 
 

@@ -14,16 +14,16 @@ from mercato.cli import FAILED, INTERRUPTED
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
-from mercato.tools.sandbox.context import DemoContext, ProofFailed
-from mercato.tools.sandbox.merchant import run_demo
+from mercato.tools.demo.context import DemoContext, ProofFailed
+from mercato.tools.demo.merchant import run_demo
 from mercato_client.testing.caller import Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.storefront import StorefrontDouble
 
 if TYPE_CHECKING:
+    from mercato.tools.demo.context import Watch
     from mercato.tools.local import LocalService
-    from mercato.tools.sandbox.context import Watch
 
 POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"

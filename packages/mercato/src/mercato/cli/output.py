@@ -16,7 +16,8 @@ from typing import Annotated, Any, BinaryIO, Final, TypeVar
 
 import msgspec
 from cyclopts import Parameter
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
+from msgspec.structs import asdict
 
 from mercato.cli import UnusableError, command_name
 from mercato_contract.wire import Wire, as_json, instant
@@ -194,7 +195,7 @@ def print_page(
     *,
     limit: int,
     as_json: bool,
-    entry: Callable[[Any], Wire],
+    entry: Callable[[Any], object],
     show: Callable[[Sequence[Any]], None],
 ) -> None:
     """Print a page of a list that was read with one row more than `limit`, and the command of the next page."""
@@ -215,7 +216,7 @@ def print_table_page(
     *,
     limit: int,
     as_json: bool,
-    entry: Callable[[Any], Wire],
+    entry: Callable[[Any], object],
     empty: str,
     cut: Collection[str] = (),
 ) -> None:
@@ -231,7 +232,7 @@ def print_from_first(
     *,
     limit: int,
     as_json: bool,
-    entry: Callable[[Any], Wire],
+    entry: Callable[[Any], object],
     empty: str,
     cut: Collection[str] = (),
 ) -> None:
@@ -271,6 +272,17 @@ def print_json(value: Any) -> None:
     # JSON is UTF-8, whatever the terminal uses.
     sys.stdout.flush()
     sys.stdout.buffer.write(indented(value))
+
+
+def members_of(source: Struct, *, without: Collection[str] = (), **others: Any) -> dict[str, Any]:
+    """Return a struct as a JSON object: names in camel case, instants as text; `others` add to it and override."""
+    values = {name: value for name, value in (asdict(source) | others).items() if name not in without}
+    return {_camel(name): instant(at) if isinstance(at, datetime) else at for name, at in values.items()}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def view(kind: type[W], source: object, **members: Any) -> W:

@@ -30,6 +30,7 @@ from mercato.console.screen import (
 )
 from mercato.console.screens import (
     account,
+    adjustments,
     catalogs,
     certification,
     keys,
@@ -83,6 +84,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *overview.screens,
     *health.screens,
     *orders.screens,
+    *adjustments.screens,
     *stores.screens,
     *partners.screens,
     *catalogs.screens,

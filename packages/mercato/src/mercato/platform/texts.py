@@ -1,4 +1,7 @@
-"""Texts for people: counts with their noun, ids in messages, and secrets that nothing shows."""
+"""Texts: counts with their noun, ids in messages, the texts of a document, and secrets that nothing shows."""
+
+from collections.abc import Iterator
+from typing import Any
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
@@ -10,6 +13,23 @@ def shown(value: object) -> str:
     """Return an id from a path for a message: short, and without control characters."""
     text = str(value)
     return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Return the texts and numbers of decoded JSON, at any depth, as texts; without the names of members."""
+    match value:
+        case str():
+            yield value
+        case int() | float() if not isinstance(value, bool):
+            yield str(value)
+        case dict():
+            for below in value.values():
+                yield from texts_in(below)
+        case list():
+            for below in value:
+                yield from texts_in(below)
+        case _:
+            pass
 
 
 class Secret:

@@ -46,7 +46,7 @@ class Exchange(Wire):
     ms: Annotated[int, Meta(description="Milliseconds until the response was complete, or the wait ended.")]
 
 
-class Outcome(Wire):
+class CheckOutcome(Wire):
     """The result of one check."""
 
     id: str
@@ -76,10 +76,10 @@ class Report(Wire):
     started_at: Instant
     finished_at: Instant
     counts: Counts
-    checks: tuple[Outcome, ...]
+    checks: tuple[CheckOutcome, ...]
 
 
-def count(outcomes: Collection[Outcome]) -> Counts:
+def count(outcomes: Collection[CheckOutcome]) -> Counts:
     verdicts = [outcome.verdict for outcome in outcomes]
     return Counts(
         passed=verdicts.count(Verdict.PASS),

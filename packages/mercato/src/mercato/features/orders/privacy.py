@@ -7,7 +7,7 @@ pinned replies are deleted, because they contain the same. Operators see neither
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -36,6 +36,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
+from mercato.platform.texts import texts_in
 from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.orders import Order, TimelineEntry
 from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, Fulfillment
@@ -424,7 +425,7 @@ def private_texts(
         names,
         None if notes is None else [notes.order, *notes.lines.values()],
     ]
-    found = dict.fromkeys(_words(text) for text in _texts(msgspec.to_builtins(texts)))
+    found = dict.fromkeys(_words(text) for text in texts_in(msgspec.to_builtins(texts)))
     return tuple(text for text in found if len(text) >= _MIN_LENGTH or not text.isascii())
 
 
@@ -437,19 +438,3 @@ def without_address(fulfillment: Fulfillment) -> Fulfillment:
 
 def _words(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case float():
-            yield str(value)
-        case dict():
-            for below in value.values():
-                yield from _texts(below)
-        case list():
-            for below in value:
-                yield from _texts(below)
-        case _:
-            pass

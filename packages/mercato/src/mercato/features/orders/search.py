@@ -32,8 +32,8 @@ from mercato.platform import jobs
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Id
-from mercato.platform.geo.gazetteer import country_of
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled
+from mercato.platform.gazetteer import country_of
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled
 from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import Address
@@ -249,7 +249,7 @@ _address: Final = msgspec.json.Decoder(Address)
 _customer: Final = msgspec.json.Decoder(Customer)
 
 
-class ReindexJob(Wire):
+class OrderReindexJob(Wire):
     """The order before which to go on, towards older ones; None to begin with the newest."""
 
     before: UUID | None = None
@@ -257,7 +257,7 @@ class ReindexJob(Wire):
 
 async def enqueue_reindex(tx: Write, *, before: UUID | None = None) -> None:
     """Enqueue the job, unless one waits or runs."""
-    await jobs.enqueue(tx, REINDEX, ReindexJob(before=before), ordering_key=REINDEX, dedup=REINDEX)
+    await jobs.enqueue(tx, REINDEX, OrderReindexJob(before=before), ordering_key=REINDEX, dedup=REINDEX)
 
 
 async def reindex_if_missing(db: Database) -> None:
@@ -276,7 +276,7 @@ async def reindex_if_missing(db: Database) -> None:
 
 
 @redacted("keys")
-class Reindex(Struct, frozen=True):
+class OrderReindex(Struct, frozen=True):
     """Writes the entries of all orders anew, newest first: what a killed job has done stays done."""
 
     db: Database
@@ -284,10 +284,10 @@ class Reindex(Struct, frozen=True):
 
     def handlers(self) -> Handlers:
         """Return the handler of the job, which runs one at a time."""
-        handler = Handler(fn=self.run, payload=ReindexJob, timeout=timedelta(minutes=10), concurrency=1)
+        handler = Handler(fn=self.run, payload=OrderReindexJob, timeout=timedelta(minutes=10), concurrency=1)
         return {REINDEX: handler}
 
-    async def run(self, job: Job[ReindexJob]) -> Outcome:
+    async def run(self, job: Job[OrderReindexJob]) -> JobOutcome:
         """Write entries in small transactions, and enqueue the next job if there are more orders."""
         before = job.payload.before
         for _ in range(BATCHES):

@@ -55,7 +55,7 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled, enqueue, fence, finish
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled, enqueue, fence, finish
 from mercato.platform.telemetry.context import set_partner
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
@@ -436,7 +436,7 @@ class Resubmissions(Struct, frozen=True):
         )
         return dict.fromkeys((SUBMIT_KIND, RESEND_KIND, *EARLIER_KINDS), attempt)
 
-    async def resend(self, job: Job[SubmitJob]) -> Outcome:
+    async def resend(self, job: Job[SubmitJob]) -> JobOutcome:
         """Make one attempt, and cancel the order if it was the last one."""
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)

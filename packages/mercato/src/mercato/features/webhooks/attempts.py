@@ -31,7 +31,7 @@ from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
-from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, failing_endpoints, orders
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Dialect, Id, Instant
@@ -40,7 +40,7 @@ from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import redacted
 
 ENDPOINT_OF_DELIVERY: Final = and_(
-    endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
+    failing_endpoints.c.partner_id == deliveries.c.partner_id, failing_endpoints.c.url == deliveries.c.url
 )
 
 ORDER_OF_DELIVERY: Final = orders.c.id == deliveries.c.order_id
@@ -161,14 +161,14 @@ _DUE: Final = prepared(
         deliveries.c.attempts,
         deliveries.c.attempts_before_round,
         deliveries.c.faults,
-        endpoints.c.failing_since,
-        endpoints.c.disabled_reason,
+        failing_endpoints.c.failing_since,
+        failing_endpoints.c.disabled_reason,
         deliveries.c.endpoint_id,
         webhook_endpoints.c.url.label("endpoint_url"),
         webhook_endpoints.c.enabled.label("endpoint_enabled"),
         webhook_endpoints.c.credentials.label("endpoint_credentials"),
     )
-    .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    .join(failing_endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
     .join(webhook_endpoints, webhook_endpoints.c.id == deliveries.c.endpoint_id, isouter=True)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
     .join(events, EVENT_OF_DELIVERY, isouter=True)

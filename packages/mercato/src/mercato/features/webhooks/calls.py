@@ -18,7 +18,7 @@ from mercato.features.webhooks.credentials import Credentials, WebhookCredential
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.platform.clock import Clock
 from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import Fault, Reply, RequestFailed
+from mercato.platform.outbound.results import EndpointResponse, Fault, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato_contract.signing import webhook_headers
 
@@ -270,7 +270,7 @@ async def post_signed(
     ids: dict[str, UUID],
     more_headers: Mapping[str, str] | None = None,
     **options: Any,
-) -> Reply:
+) -> EndpointResponse:
     """Post the body, signed with every secret. `options` are those of `Outbound.post`. Raises RequestFailed.
 
     `more_headers` have other names than those that are set here.
@@ -382,7 +382,7 @@ class StoreCalls:
         if label == Fault.TIMEOUT and seconds < MIN_SECONDS:
             breaker.give_up(permit, self._monotonic())
         else:
-            self._settle(call, breaker, permit, failed=result.error is not None)
+            self._record(call, breaker, permit, failed=result.error is not None)
         return result
 
     async def _perform(
@@ -425,7 +425,7 @@ class StoreCalls:
         )
         return result, label
 
-    def _settle(self, call: StoreCall, breaker: Breaker, permit: Permit, *, failed: bool) -> None:
+    def _record(self, call: StoreCall, breaker: Breaker, permit: Permit, *, failed: bool) -> None:
         if not breaker.record(permit, self._monotonic(), failed=failed):
             return
         store, partner = str(call.store_id), str(call.partner_id)

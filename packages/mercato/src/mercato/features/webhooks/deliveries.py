@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.webhooks import endpoints, queries
+from mercato.features.webhooks import endpoint_health, queries
 from mercato.features.webhooks.attempts import (
     NewDelivery,
     enqueue_attempt,
@@ -19,8 +19,8 @@ from mercato.features.webhooks.attempts import (
     insert_delivery,
     insert_next_attempts,
 )
+from mercato.features.webhooks.endpoints import find_address
 from mercato.features.webhooks.model import CallResult, DeliverJob, DeliveryNotFound, StoreCall, partition_of
-from mercato.features.webhooks.partner_endpoints import find_address
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
@@ -209,14 +209,14 @@ async def send_again(tx: Write, row: DeliveryRow, *, now: datetime) -> None:
     if due is not None and not is_due:
         await queries.start_next_round(tx, row, due, url=url, now=now)
     # After the delivery, in the sender's order: in the other order the two could deadlock.
-    await endpoints.enable(tx, row.partner_id, url)
+    await endpoint_health.enable(tx, row.partner_id, url)
 
 
 async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
     """Enable every endpoint of a `webhookUrl`. Return whether one was disabled."""
     suffixes = {suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS}
     enabled = [
-        await endpoints.enable(tx, partner_id, target(base_url, suffix)) for suffix in sorted(suffixes)
+        await endpoint_health.enable(tx, partner_id, target(base_url, suffix)) for suffix in sorted(suffixes)
     ]
     return any(enabled)
 

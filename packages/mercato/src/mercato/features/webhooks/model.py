@@ -121,7 +121,7 @@ class GiveUp(Struct, frozen=True):
     disable: bool
 
 
-Verdict = Succeeded | Retry | GiveUp
+Decision = Succeeded | Retry | GiveUp
 
 
 class Moved(Struct, frozen=True):
@@ -136,7 +136,7 @@ class InternalFault(Struct, frozen=True):
 
 def decide(
     result: CallResult, *, number: int, failing_since: datetime | None, now: datetime, random: float
-) -> Verdict:
+) -> Decision:
     """Return what follows from attempt `number`, from 1; a redelivery starts again at 1.
 
     `failing_since` is since when the endpoint fails, None if its last attempt succeeded. `random` is in [0, 1).

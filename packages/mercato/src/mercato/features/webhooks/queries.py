@@ -40,7 +40,7 @@ from mercato.features.webhooks.tables import (
     answered_validations,
     deliveries,
     delivery_attempts,
-    endpoints,
+    failing_endpoints,
     orders,
 )
 from mercato.platform.clock import first_id
@@ -245,8 +245,8 @@ def body_of(row: DeliveryRow) -> bytes:
 
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
     """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
-    listed = select(*_LISTED, endpoints.c.disabled_reason, *columns)
-    return listed.join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    listed = select(*_LISTED, failing_endpoints.c.disabled_reason, *columns)
+    return listed.join(failing_endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
 
 
 def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:
@@ -440,7 +440,7 @@ async def delete_store_call(tx: Write, delivery_id: UUID) -> None:
 
 async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
     """Delete at most `limit` deliveries to the partner, and all its endpoints. Return how many deliveries."""
-    await tx.execute(delete(endpoints).where(endpoints.c.partner_id == partner_id))
+    await tx.execute(delete(failing_endpoints).where(failing_endpoints.c.partner_id == partner_id))
     await tx.execute(delete(webhook_endpoints).where(webhook_endpoints.c.partner_id == partner_id))
     found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(limit))
     await _delete(tx, deliveries.c.id.in_([row.id for row in found]))

@@ -17,7 +17,7 @@ from mercato.features.compression import decompress
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Surface
 from mercato.features.partners.vault import Vault
-from mercato.features.webhooks import attempts, endpoints
+from mercato.features.webhooks import attempts, endpoint_health
 from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Redirected, Retried
 from mercato.features.webhooks.calls import failed_result, post_signed
 from mercato.features.webhooks.credentials import WebhookCredentials, open_credentials
@@ -25,6 +25,7 @@ from mercato.features.webhooks.model import (
     EXCERPT_BYTES,
     MAX_FAULTS,
     CallResult,
+    Decision,
     DeliverJob,
     Delivery,
     GiveUp,
@@ -32,7 +33,6 @@ from mercato.features.webhooks.model import (
     Moved,
     Retry,
     Succeeded,
-    Verdict,
     decide,
     error_of,
     excerpt,
@@ -42,8 +42,18 @@ from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back, put_off
-from mercato.platform.jobs import Outcome as JobOutcome
+from mercato.platform.jobs import (
+    Done,
+    Handler,
+    Job,
+    JobLost,
+    JobOutcome,
+    Settled,
+    fence,
+    finish,
+    put_back,
+    put_off,
+)
 from mercato.platform.jobs.run import exponential
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.results import RequestFailed
@@ -64,7 +74,7 @@ class Attempt(Struct, frozen=True):
 
     delivery: Delivery
     result: CallResult | None
-    verdict: Verdict | Moved | InternalFault
+    decision: Decision | Moved | InternalFault
 
 
 class BatchConflict(Exception):  # noqa: N818  # a state, not a bug
@@ -100,16 +110,16 @@ class Recorder(Struct, frozen=True):
             if isinstance(error, JobLost) or is_unavailable(error):
                 raise
             log.exception("webhook result not recorded", delivery_id=str(sent.delivery.id))
-            await self._write(job, [replace(sent, result=None, verdict=InternalFault())], fence)
+            await self._write(job, [replace(sent, result=None, decision=InternalFault())], fence)
 
     async def _write(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         now = self.clock()
         async with self.db.write() as tx:
             await settle(tx, job)
-            if succeeded := [one for one in sent if isinstance(one.verdict, Succeeded)]:
+            if succeeded := [one for one in sent if isinstance(one.decision, Succeeded)]:
                 await _write_succeeded(tx, succeeded, now=now)
             for one in sent:
-                if not isinstance(one.verdict, Succeeded):
+                if not isinstance(one.decision, Succeeded):
                     await _write_failed(tx, job.payload, one, now=now)
             processes.crash_point("webhook.written")
 
@@ -122,28 +132,30 @@ async def _write_succeeded(tx: Write, sent: Sequence[Attempt], *, now: datetime)
     results = [(one.delivery, one.result) for one in sent if one.result is not None]
     await attempts.insert_attempt_of_each(tx, results)
     # All have one endpoint.
-    await endpoints.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
+    await endpoint_health.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
 
 
 async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datetime) -> None:
-    """Record a failed attempt, and that the endpoint fails, and is disabled if that is the verdict."""
-    delivery, result, verdict = sent.delivery, sent.result, sent.verdict
+    """Record a failed attempt, and that the endpoint fails, and is disabled if that is the decision."""
+    delivery, result, decision = sent.delivery, sent.result, sent.decision
     number = delivery.attempts if result is None else delivery.attempts + 1
     change = await _follow_up(tx, job, sent, number=number, now=now)
     is_updated = await attempts.update_delivery(tx, delivery, change, attempts=number, now=now)
     if not is_updated or result is None:
         return  # not updated: a redelivery has begun a new round meanwhile, and its attempts count
     await attempts.insert_attempt_of_each(tx, [(delivery, result)])
-    await endpoints.insert_failing(tx, delivery.partner_id, delivery.url, since=result.at)
+    await endpoint_health.insert_failing(tx, delivery.partner_id, delivery.url, since=result.at)
     if (
-        isinstance(verdict, GiveUp)
-        and verdict.disable
-        and await endpoints.disable(tx, delivery.partner_id, delivery.url, reason=verdict.reason, now=now)
+        isinstance(decision, GiveUp)
+        and decision.disable
+        and await endpoint_health.disable(
+            tx, delivery.partner_id, delivery.url, reason=decision.reason, now=now
+        )
     ):
         detail = {"enabled": False, "deliveryId": delivery.id}
         await audit(tx, "endpoint", partner_id=delivery.partner_id, detail=detail)
         ids = {"partner_id": str(delivery.partner_id), "delivery_id": str(delivery.id)}
-        tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=verdict.reason))
+        tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=decision.reason))
 
 
 async def _follow_up(
@@ -151,7 +163,7 @@ async def _follow_up(
 ) -> DeliveryChange:
     """Enqueue the next attempt, if there is one, and return what follows from the last."""
     delivery = sent.delivery
-    match sent.verdict:
+    match sent.decision:
         case GiveUp(reason=reason):
             return Failed(reason)
         case Retry(at=at):
@@ -337,9 +349,9 @@ class Sender:
         just_accepted = False
         for delivery in due[:limit]:
             sent.append(await self._send_and_record(job, delivery, sent, just_accepted=just_accepted))
-            verdict = sent[-1].verdict
-            just_accepted = isinstance(verdict, Succeeded)
-            if not isinstance(verdict, Succeeded | Moved) or self._ends(began):
+            decision = sent[-1].decision
+            just_accepted = isinstance(decision, Succeeded)
+            if not isinstance(decision, Succeeded | Moved) or self._ends(began):
                 break
         await self._record(job, sent, finish if delivery is due[-1] else put_back)
         return Settled()
@@ -418,10 +430,10 @@ class Sender:
         self._slow.record(
             (delivery.partner_id, delivery.url), began=began, now=time(), failed=result.error is not None
         )
-        verdict = await self._decide(delivery, result, just_accepted=just_accepted)
-        _log(delivery, result, verdict)
-        self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
-        return Attempt(delivery, result, verdict)
+        decision = await self._decide(delivery, result, just_accepted=just_accepted)
+        _log(delivery, result, decision)
+        self._metrics.delivered(_LABELS[type(decision)], result.ms / 1000)
+        return Attempt(delivery, result, decision)
 
     async def _prepare(self, delivery: Delivery, at: datetime) -> tuple[bytes, _CallsWith]:
         body, base = delivery.body, delivery.base
@@ -473,19 +485,19 @@ class Sender:
 
     async def _record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         await self._recorder.record(job, sent, settle)
-        if any(isinstance(one.verdict, GiveUp) and one.verdict.disable for one in sent):
+        if any(isinstance(one.decision, GiveUp) and one.decision.disable for one in sent):
             self._disabled_at = asyncio.get_running_loop().time()
 
-    async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Verdict:
+    async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Decision:
         since = None if just_accepted else delivery.failing_since
         decided = partial(decide, result, number=delivery.number, now=self._clock(), random=self._random())
-        verdict = decided(failing_since=since)
-        if isinstance(verdict, GiveUp) and verdict.disable and since is not None:
+        decision = decided(failing_since=since)
+        if isinstance(decision, GiveUp) and decision.disable and since is not None:
             # A run of another partition may have succeeded since that was read.
             async with self._db.read() as tx:
-                since = await endpoints.find_failing_since(tx, delivery.partner_id, delivery.url)
-            verdict = decided(failing_since=since)
-        return verdict
+                since = await endpoint_health.find_failing_since(tx, delivery.partner_id, delivery.url)
+            decision = decided(failing_since=since)
+        return decision
 
 
 @lru_cache(maxsize=_BODIES)
@@ -494,7 +506,7 @@ def _body(stored: bytes, base: bytes | None) -> bytes:
     return decompress(stored, base=base)
 
 
-def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:
+def _log(delivery: Delivery, result: CallResult, decision: Decision) -> None:
     """Log the attempt without the URL, whose query may be a credential."""
     if result.error is None and not is_debug_enabled():
         return
@@ -506,5 +518,5 @@ def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:
         number=delivery.attempts + 1,
         status=result.status,
         ms=result.ms,
-        verdict=type(verdict).__name__,
+        verdict=type(decision).__name__,
     )

@@ -25,11 +25,11 @@ from mercato.platform.db.errors import (
 from mercato.platform.db.servers import CONNECT_SECONDS, Servers
 from mercato.platform.db.statements import (
     CompiledStatement,
+    Compiler,
     H,
     Parameters,
     Result,
     WritingConnection,
-    compiled,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 T = TypeVar("T")
-DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
+_compiler: Final = Compiler(asyncpg_dialect.dialect())  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
 _SESSION: Final = {
     "application_name": "mercato",
     # Our statements are short; compiling one costs more than it saves.
@@ -95,15 +95,15 @@ class Connection:
             await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made = compiled(statement, DIALECT, given)
+            made = _compiler.prepared.get(statement) or _compiler.compile(statement, given)
             return await self._run(made, made.values(given))
-        made = compiled(statement, DIALECT, parameters[0])
+        made = _compiler.compile(statement, parameters[0])
         await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
         return Result([], -1)
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
         """Keep a prepared statement until the next statement or the commit."""
-        made = compiled(statement, DIALECT, parameters)
+        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         self._deferred.append((made.sql, made.values(parameters)))
 

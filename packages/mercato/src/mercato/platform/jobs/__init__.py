@@ -12,7 +12,7 @@ from mercato.platform.jobs.maintenance import (
     revive_job,
 )
 from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue
-from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
+from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, JobOutcome, Settled
 from mercato.platform.jobs.settle import fence, finish, put_back, put_off
 from mercato.platform.jobs.worker import Worker
 
@@ -26,7 +26,7 @@ __all__ = [
     "Handlers",
     "Job",
     "JobLost",
-    "Outcome",
+    "JobOutcome",
     "Revival",
     "Settled",
     "Worker",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 
 from mercato.platform.outbound.results import (
     MAX_REPLY,
+    EndpointResponse,
     NotModified,
     Options,
     PulledDocument,
     PullLimits,
-    Reply,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Outbound:
         max_reply: int = MAX_REPLY,
         truncate: bool = False,
         urgent: bool = False,
-    ) -> Reply:
+    ) -> EndpointResponse:
         """Return the endpoint's reply, whatever its status. Raises RequestFailed.
 
         `timeout` seconds bound everything from the DNS lookup to the last byte. With `truncate` only the status

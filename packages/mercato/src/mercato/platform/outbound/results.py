@@ -114,7 +114,7 @@ class NotModified(Struct, frozen=True, kw_only=True):
     elapsed_ms: int
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class EndpointResponse(Struct, frozen=True, kw_only=True):
     """The endpoint's response; a redirect is a response, too, and isn't followed.
 
     `retry_after` is in seconds. `complete` is false if the body was truncated at the limit, broke off or could not be

@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import UNSET
 
 from mercato.features.catalogs.lint import lint
-from mercato.features.certification.report import Outcome
+from mercato.features.certification.report import CheckOutcome
 from mercato.features.stores.events import SYNC_EVENTS
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.client import Outbound
@@ -242,7 +242,7 @@ MERCHANT: Final = Suite[MerchantContext](
 
 async def certify_merchant(
     options: MerchantOptions, checks: Sequence[Check[MerchantContext]], report: Report
-) -> tuple[Outcome, ...]:
+) -> tuple[CheckOutcome, ...]:
     """Run the checks; each outcome is reported as soon as it is known. Raises UnusableTargetError."""
     sample = await _sample(options)
     await check_reachable(options.webhook_url)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.features.certification.report import Outcome
+from mercato.features.certification.report import CheckOutcome
 from mercato.platform.clock import new_id
 from mercato.tools.certify.receiver import (
     SIGNATURE,
@@ -24,10 +24,9 @@ from mercato.tools.certify.receiver import (
     open_session,
 )
 from mercato.tools.certify.sample_store import with_unknown_members
-from mercato.tools.certify.storefront.cancellations import CANCEL
 from mercato.tools.certify.storefront.context import STATUSES, Storefront, StorefrontContext
 from mercato.tools.certify.storefront.drivers import Driver
-from mercato.tools.certify.storefront.failures import REFUSAL, RETRY
+from mercato.tools.certify.storefront.failures import CANCEL, REFUSAL, RETRY
 from mercato.tools.certify.storefront.purchases import CART, ORDER, REQUEST, is_amount
 from mercato.tools.certify.storefront.scenarios import ScenarioRunner
 from mercato.tools.certify.storefront.service import offer
@@ -181,7 +180,7 @@ class StorefrontOptions:
 
 async def certify_storefront(
     options: StorefrontOptions, checks: Sequence[Check[StorefrontContext]], report: Report
-) -> tuple[Outcome, ...]:
+) -> tuple[CheckOutcome, ...]:
     """Run the checks; each outcome is reported as soon as it is known. Raises UnusableTargetError."""
     if options.event_url is not None:
         await check_reachable(options.event_url)

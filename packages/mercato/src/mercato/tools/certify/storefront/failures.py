@@ -1,6 +1,7 @@
 """How a storefront handles failures: it retries what may pass, with the same key, and accepts a refusal."""
 
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Final
 
@@ -9,6 +10,7 @@ import msgspec
 from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after
 from mercato.tools.certify.storefront.proxy import Call
+from mercato.tools.certify.storefront.purchases import key_length
 from mercato.tools.certify.storefront.scenarios import RETRY_SECONDS, ScenarioResult
 from mercato.tools.certify.suite import Failed, Run, Skipped
 
@@ -141,7 +143,7 @@ def _survived(context: Context, result: ScenarioResult) -> str:
     return "handled"
 
 
-def not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
+def _not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
     """Return a judge of whether a refused request was sent again."""
 
     def judge(context: Context, result: ScenarioResult) -> str:
@@ -155,9 +157,6 @@ def not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
         return "sent once" if len(calls) == 1 else f"sent {len(calls)} times, each time another request"
 
     return judge
-
-
-_not_repeated: Final = not_repeated("place")
 
 
 async def _new_body_new_key(context: Context) -> str:
@@ -184,10 +183,52 @@ REFUSAL: Final[Mapping[str, Run[Context]]] = {
     "unknown-reason-survived": after("unknown-reason", _survived),
     "unknown-problem-survived": after("unknown-problem", _survived),
     "bare-problem-survived": after("bare-problem", _survived),
-    "declined-not-repeated": after("declined", _not_repeated),
-    "unknown-not-repeated": after("unknown-problem", _not_repeated),
-    "bare-not-repeated": after("bare-problem", _not_repeated),
-    "other-total-not-repeated": after("different", _not_repeated),
+    "declined-not-repeated": after("declined", _not_repeated("place")),
+    "unknown-not-repeated": after("unknown-problem", _not_repeated("place")),
+    "bare-not-repeated": after("bare-problem", _not_repeated("place")),
+    "other-total-not-repeated": after("different", _not_repeated("place")),
     "new-body-new-key": _new_body_new_key,
     "locked-out": after("locked-out", _locked_out),
+}
+
+# --- cancellations --------------------------------------------------------------------------------
+
+
+def _cancellations(context: Context, result: ScenarioResult) -> list[Call]:
+    """Return the cancellations. Raises Skipped for a storefront that doesn't cancel."""
+    calls = result.of("cancel")
+    context.show(calls or result.of("place"))
+    if not calls:
+        raise Skipped("It doesn't cancel orders. With MERCATO_CANCEL a command has to: it is the reason.")
+    return calls
+
+
+def _cancelled(context: Context, result: ScenarioResult) -> str:
+    last = _cancellations(context, result)[-1]
+    if last.status != HTTPStatus.OK:
+        raise Failed(f"The last response was {last.status}. {result.end.message}".strip())
+    return "cancelled"
+
+
+def _key_of_cancellation(context: Context, result: ScenarioResult) -> str:
+    return key_length(_cancellations(context, result)[0])
+
+
+def _cancelled_in_the_end(context: Context, result: ScenarioResult) -> str:
+    calls = _cancellations(context, result)
+    if len(calls) == 1:
+        raise Failed("It gave up after the first attempt.")
+    if len({call.headers.get("idempotency-key") for call in calls}) > 1:
+        raise Failed("It sent the cancellation again with another key.")
+    if calls[-1].status != HTTPStatus.OK:
+        raise Failed("It gave up before the order was cancelled.")
+    return "sent again with the same key, and cancelled"
+
+
+CANCEL: Final[Mapping[str, Run[Context]]] = {
+    "sent": after("cancel", _cancelled),
+    "key": after("cancel", _key_of_cancellation),
+    "store-unreachable": after("cancel-unreachable", _cancelled_in_the_end),
+    "lost-answer": after("cancel-dropped", _cancelled_in_the_end),
+    "refused-not-repeated": after("cancel-refused", _not_repeated("cancel")),
 }
