@@ -269,10 +269,11 @@ async def test_leases_are_renewed_during_the_grace_period(db: Database) -> None:
 
     async def takes_longer_than_the_lease(job: Job[Note]) -> JobOutcome:
         started.set()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.5)
         return Done()
 
-    options = {"lease": timedelta(milliseconds=400), "heartbeat": timedelta(milliseconds=100)}
+    # A busy machine may well miss several heartbeats.
+    options = {"lease": timedelta(seconds=2), "heartbeat": timedelta(milliseconds=100)}
     async with working(db, {"note": handler(takes_longer_than_the_lease)}, **options) as worker:
         await put(db, "x")
         await started.wait()

@@ -6,12 +6,14 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
+from tests.servers import free_port
 from tests.service import CATALOG, Client, MerchantServer, Reply, merchant
 from tests.waiting import PATIENCE
 
@@ -115,9 +117,11 @@ async def test_metrics_cover_all_workers_and_never_decrease(tmp_path: Path):
 
 
 async def test_several_workers_share_one_metrics_port(tmp_path: Path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    while True:
+        port = free_port()
+        with suppress(OSError):
+            free_port(port + 1)
+            break
     async with (
         serving(tmp_path, MERCATO_WORKERS="2", MERCATO_METRICS_PORT=str(port)) as (_, base),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
