@@ -170,7 +170,7 @@ async def service(
 ) -> AsyncIterator[Service]:
     """Run the whole service over a migrated database; with `works`, background work runs, too."""
     # A busy machine is no reason for a 503.
-    waits = {"database_pool_seconds": PATIENCE}
+    waits = {"database_pool_seconds": PATIENCE, "database_lock_seconds": PATIENCE}
     options = {"allow_private_networks": True, "rate_limits": False} | waits | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:

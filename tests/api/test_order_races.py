@@ -26,7 +26,7 @@ MANY = 50
 
 @pytest.fixture
 async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=10.0) as mercato:
+    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
         yield await trade(mercato, shop)
 
 
@@ -35,7 +35,7 @@ async def two(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncI
     """A trade, and its storefront's client at another service on the same database."""
     async with AsyncExitStack() as stack:
         services = [
-            await stack.enter_async_context(service(database_url, tmp_path / "data", place_seconds=10.0))
+            await stack.enter_async_context(service(database_url, tmp_path / "data", place_seconds=PATIENCE))
             for _ in range(2)
         ]
         here = await trade(services[0], shop)

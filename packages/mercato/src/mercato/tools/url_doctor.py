@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from mercato.platform.clock import now
 from mercato.platform.outbound.body import ACCEPT_ENCODING
-from mercato.platform.outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure
+from mercato.platform.outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure, elapsed_ms
 from mercato.platform.outbound.connections import (
     MAX_ADDRESSES,
     AddressRefused,
@@ -50,7 +50,6 @@ from mercato.platform.outbound.results import (
     PulledDocument,
     PullLimits,
     RequestFailed,
-    elapsed_ms,
 )
 from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire

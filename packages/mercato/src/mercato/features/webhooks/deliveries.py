@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from mercato.features.compression import compress
@@ -116,10 +116,21 @@ async def update_store_call(
     to it.
     """
     attempts = [result for result in results if result.was_sent]
-    says_error = status is DeliveryStatus.SUCCEEDED or (bool(results) and status is not None)
-    error = _last_error(results, status) if says_error else UNSET
     insert_next_attempts(tx, delivery_id, attempts)
-    queries.update_store_call(tx, delivery_id, added=len(attempts), status=status, error=error, now=now)
+    values: dict[str, object] = {"where_id": delivery_id, "added": len(attempts), "updated_at": now}
+    if status is not None:
+        values["status"] = status
+        if results or status is DeliveryStatus.SUCCEEDED:
+            values["error"] = _last_error(results, status)
+    tx.defer(
+        queries.update_of_call(
+            has_status=status is not None,
+            has_error="error" in values,
+            # A call that has ended loses its payment.
+            has_ended=status not in {None, DeliveryStatus.PENDING},
+        ),
+        values,
+    )
 
 
 def _last_error(results: Sequence[CallResult], status: DeliveryStatus | None) -> str | None:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
@@ -117,28 +117,9 @@ _OF_ORDER = prepared(
 # --- calls to stores ------------------------------------------------------------------------------
 
 
-def update_store_call(
-    tx: Write,
-    delivery_id: UUID,
-    *,
-    added: int,
-    status: DeliveryStatus | None,
-    error: str | UnsetType | None,
-    now: datetime,
-) -> None:
-    """Add to the number of attempts before the transaction commits. A call that has ended loses its payment."""
-    has_ended = status is not None and status is not DeliveryStatus.PENDING
-    statement = _update_call(has_status=status is not None, has_error=error is not UNSET, has_ended=has_ended)
-    values: dict[str, Any] = {"where_id": delivery_id, "added": added, "updated_at": now}
-    if status is not None:
-        values["status"] = status
-    if error is not UNSET:
-        values["error"] = error
-    tx.defer(statement, values)
-
-
 @cache
-def _update_call(*, has_status: bool, has_error: bool, has_ended: bool) -> Update:
+def update_of_call(*, has_status: bool, has_error: bool, has_ended: bool) -> Update:
+    """Return the prepared update that adds attempts to a call. One that has ended loses its payment."""
     values: dict[str, Any] = {
         "attempts": deliveries.c.attempts + bindparam("added"),
         "updated_at": bindparam("updated_at"),

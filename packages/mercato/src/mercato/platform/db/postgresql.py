@@ -28,6 +28,7 @@ from mercato.platform.db.statements import (
     Compiler,
     H,
     Parameters,
+    R,
     Result,
     WritingConnection,
 )
@@ -210,6 +211,12 @@ class Sessions:
             await pool.release(driver)
 
     @asynccontextmanager
+    async def reading(self, begin: Callable[[Connection], R]) -> AsyncIterator[R]:
+        """Yield what `begin` makes of a session. Raises DatabaseUnavailable."""
+        async with self.connection() as connection:
+            yield begin(connection)
+
+    @asynccontextmanager
     async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
         async with self.connection() as connection:
@@ -281,13 +288,13 @@ class Backend:
     def __init__(self, url: str, bounds: Bounds) -> None:
         # In a session that only reads, a statement sees what it would in a transaction, without BEGIN and COMMIT.
         servers = Servers(url)
-        self._readers = Sessions(servers, bounds, read_only=True)
+        self.readers = Sessions(servers, bounds, read_only=True)
         self._writers = Sessions(servers, bounds, read_only=False)
-        self.reading = self._readers.connection
+        self.reading = self.readers.reading
         self.writing = self._writers.transaction
 
     async def close(self) -> None:
-        await self._readers.close()
+        await self.readers.close()
         await self._writers.close()
 
 

@@ -27,6 +27,7 @@ from mercato.platform.db.statements import (
     Compiler,
     H,
     Parameters,
+    R,
     Result,
     WritingConnection,
 )
@@ -177,14 +178,14 @@ class Readers:
         self._closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Yield a connection in a transaction of its own. Raises DatabaseUnavailable."""
+    async def reading(self, begin: Callable[[Connection], R]) -> AsyncIterator[R]:
+        """Yield what `begin` makes of a connection in a transaction of its own. Raises DatabaseUnavailable."""
         await acquire(self._room, self._seconds)
         try:
             connection = self._idle.pop() if self._idle else await self._open()
             try:
                 connection.plain.execute("BEGIN")
-                yield connection
+                yield begin(connection)
             finally:
                 if connection.plain.in_transaction:
                     connection.plain.execute("ROLLBACK")
@@ -435,7 +436,7 @@ class Backend:
     ) -> None:
         self._readers = Readers(path, size=pool_size, pool_timeout=pool_timeout, lock_timeout=lock_timeout)
         self._writer = Writer(path, pool_timeout=pool_timeout, lock_timeout=lock_timeout)
-        self.reading = self._readers.connection
+        self.reading = self._readers.reading
         self.writing = self._writer.transaction
 
     async def close(self) -> None:

@@ -343,6 +343,7 @@ class Handle(Protocol):
 
 
 H = TypeVar("H", bound=Handle)
+R = TypeVar("R")
 
 
 class Backend(Protocol):
@@ -351,9 +352,8 @@ class Backend(Protocol):
     @property
     def dialect(self) -> DialectName: ...
 
-    @property
-    def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]:
-        """Open a connection that can't write."""
+    def reading(self, begin: Callable[[Connection], R], /) -> AbstractAsyncContextManager[R]:
+        """Open a connection that can't write, with what `begin` makes of it."""
 
     def writing(self, begin: Callable[[WritingConnection], H], /) -> AbstractAsyncContextManager[H]:
         """Open a transaction, with the handle that `begin` makes on its connection."""

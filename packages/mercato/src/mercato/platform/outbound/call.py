@@ -32,7 +32,6 @@ from mercato.platform.outbound.results import (
     PulledDocument,
     PullLimits,
     RequestFailed,
-    elapsed_ms,
 )
 from mercato_contract import USER_AGENT
 from mercato_contract.wire import parse_retry_after
@@ -40,6 +39,12 @@ from mercato_contract.wire import parse_retry_after
 CONNECT_SECONDS = 5.0
 MAX_URLS = 4_096  # checked ones that are cached: the same few are called again and again
 SUBJECT = "webhook URL"
+
+
+def elapsed_ms(started: float) -> int:
+    """Return the milliseconds since `started`, an instant of `time.monotonic`."""
+    return round((monotonic() - started) * 1000)
+
 
 _TIMEOUT = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 

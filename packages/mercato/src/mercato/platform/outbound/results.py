@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from time import monotonic
 from typing import Any
 
 from msgspec import Struct
@@ -127,8 +126,3 @@ class EndpointResponse(Struct, frozen=True, kw_only=True):
     body: bytes = b""
     complete: bool = False
     elapsed_ms: int = 0
-
-
-def elapsed_ms(started: float) -> int:
-    """Return the milliseconds since `started`, an instant of `time.monotonic`."""
-    return round((monotonic() - started) * 1000)
