@@ -1,1 +1,1 @@
-"""Tools for integrators: linter, importers, price proof, certification, demo, URL doctor. Some of them call a service."""
+"""Tools for integrators: linter, importers, price proof, certification, demo, URL doctor. Some call a service."""

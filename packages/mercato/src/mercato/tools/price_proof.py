@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.features.carts.lines import check_bounds
-from mercato.features.carts.pricing import price
+from mercato.features.carts.pricing import Priced, price
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.platform.clock import new_id
 from mercato_contract.carts import (
@@ -25,7 +25,7 @@ from mercato_contract.money import (
     to_text,
 )
 from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType, OrderAmounts
-from mercato_contract.placements import Amounts
+from mercato_contract.placements import AmountDetail, Amounts
 from mercato_contract.wire import MAX_ENTRIES, Wire
 
 
@@ -93,15 +93,20 @@ def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
     """Compare every amount of the order with the one that the catalog and the order's own entries give.
 
     Fees, taxes, promotions, adjustments and tip are the store's and the customer's: their entries are summed, not
-    recomputed. So are the adjustments after the order was placed. Raises ValidationFailed for a cart out of bounds, and
+    recomputed. So are the adjustments after the order was placed. What is summed is what was recomputed before, so that
+    one changed amount is one difference. Raises ValidationFailed for a cart out of bounds, and
     MoneyError for an amount that isn't a decimal of an ISO 4217 currency.
     """
     lines = _line_items(order.cart.line_items)
     check_bounds(lines)
+    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id, itemized=True)
+    sub_total = None if priced.total is None else minor_to_decimal(priced.total, catalog.scale)
+    comparable = order.amounts.currency == catalog.currency
+    total = _total(order.amounts, sub_total if comparable else None)
     differences = (
-        *_cart_differences(order, lines, catalog),
-        *_amount_differences(order.amounts, catalog.currency),
-        *_adjustment_differences(order),
+        *_cart_differences(order, priced, sub_total),
+        *_amount_differences(order.amounts, catalog.currency, total),
+        *_adjustment_differences(order, total),
     )
     return PriceProof(
         equal=not differences,
@@ -148,49 +153,56 @@ def _line_differences(
             yield from _line_differences(group.line_items, below.line_items, under, top=False)
 
 
-def _cart_differences(
-    order: ProofOrder, lines: Sequence[LineItem], catalog: CompiledCatalog
-) -> Iterator[PriceDifference]:
-    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id, itemized=True)
-    yield from _line_differences(order.cart.line_items, priced.lines, "/cart/lineItems")
-    for fault in (*priced.faults, *priced.overflows):
-        error = fault.error()
-        yield PriceDifference(path=error.pointer or "", order=None, recomputed=None, message=error.message)
-    sub_total = None if priced.total is None else minor_to_decimal(priced.total, catalog.scale)
-    if order.cart.amounts:
-        yield from _compare("/cart/amounts/subTotal", order.cart.amounts.sub_total, sub_total)
-        yield from _compare("/cart/amounts/total", order.cart.amounts.total, sub_total)
-    yield from _compare("/amounts/subTotal", order.amounts.sub_total, sub_total)
+def _total(amounts: Amounts, sub_total: str | None) -> int:
+    """Return the sum of the amounts in minor units: of the recomputed subTotal, and of the entries of the others."""
+    currency = amounts.currency
+    total = to_minor(amounts.sub_total if sub_total is None else sub_total, currency)
+    for name, (amount, entries) in _extras(amounts).items():
+        # A tip has one entry or none; a store may give an amount without entries.
+        minor = (
+            sum(to_minor(one.amount, currency) for one in entries) if entries else to_minor(amount, currency)
+        )
+        total += -minor if name == "promotions" else minor
+    return total
 
 
-def _amount_differences(amounts: Amounts, currency: str) -> Iterator[PriceDifference]:
-    """Compare each amount with the sum of its entries, and the total with the sum of the amounts."""
-    yield from _compare("/amounts/currency", amounts.currency, currency)
-    extras = {
+def _extras(amounts: Amounts) -> dict[str, tuple[str, Sequence[AmountDetail]]]:
+    return {
         "fees": (amounts.fees, amounts.fees_description),
         "taxes": (amounts.taxes, amounts.taxes_description),
         "promotions": (amounts.promotions, amounts.promotions_description),
         "adjustments": (amounts.adjustments, amounts.adjustments_description),
         "tip": (amounts.tip, amounts.tip_description),
     }
-    total = to_minor(amounts.sub_total, amounts.currency)
-    for name, (amount, entries) in extras.items():
-        # A tip has one entry or none; a store may give an amount without entries.
+
+
+def _cart_differences(order: ProofOrder, priced: Priced, sub_total: str | None) -> Iterator[PriceDifference]:
+    yield from _line_differences(order.cart.line_items, priced.lines, "/cart/lineItems")
+    for fault in (*priced.faults, *priced.overflows):
+        error = fault.error()
+        yield PriceDifference(path=error.pointer or "", order=None, recomputed=None, message=error.message)
+    if order.cart.amounts:
+        yield from _compare("/cart/amounts/subTotal", order.cart.amounts.sub_total, sub_total)
+        yield from _compare("/cart/amounts/total", order.cart.amounts.total, sub_total)
+    yield from _compare("/amounts/subTotal", order.amounts.sub_total, sub_total)
+
+
+def _amount_differences(amounts: Amounts, currency: str, total: int) -> Iterator[PriceDifference]:
+    """Compare each amount with the sum of its entries, and the total with the sum of the amounts."""
+    yield from _compare("/amounts/currency", amounts.currency, currency)
+    for name, (amount, entries) in _extras(amounts).items():
         if entries:
             summed = sum(to_minor(entry.amount, amounts.currency) for entry in entries)
             yield from _compare(f"/amounts/{name}", amount, to_text(summed, amounts.currency))
-        minor = to_minor(amount, amounts.currency)
-        total += -minor if name == "promotions" else minor
     yield from _compare("/amounts/total", amounts.total, to_text(total, amounts.currency))
 
 
-def _adjustment_differences(order: ProofOrder) -> Iterator[PriceDifference]:
+def _adjustment_differences(order: ProofOrder, total: int) -> Iterator[PriceDifference]:
     """Compare what the order costs now with its total and the sum of its adjustments."""
     currency = order.amounts.currency
     if order.amounts.total_after_adjustments is UNSET and not order.adjustments:
         # A webhook to a store, or an order of an earlier release.
         return
-    total = to_minor(order.amounts.total, currency)
     for one in order.adjustments:
         minor = to_minor(one.amount, currency)
         total += -minor if one.type is AdjustmentType.REFUND else minor

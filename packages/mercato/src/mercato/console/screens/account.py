@@ -161,8 +161,10 @@ async def _ask_to_remove_passkey(visit: Visit) -> Question:
 
 @screens.post("account/passkeys/{passkey}/remove", needs=Permission.SIGN_IN, ask=_ask_to_remove_passkey)
 async def remove_passkey(visit: Visit) -> Done:
-    async with visit.app.db.write() as tx:
-        removed = await passkeys.remove(tx, visit.ids["passkey"], visit.session.person)
+    removed = False
+    if _has_passkeys(visit):
+        async with visit.app.db.write() as tx:
+            removed = await passkeys.remove(tx, visit.ids["passkey"], visit.session.person)
     if not removed:
         raise errors.NotFound("This passkey was not found. It may have been removed already.")
     return Done("The passkey was removed.", to=ACCOUNT)
