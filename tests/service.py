@@ -30,19 +30,16 @@ CATALOG = {
 }
 
 
-Reply = Answer
-
-
 class Client(Caller):
     """A partner's HTTP client with its key; options and errors are aiohttp's."""
 
-    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
         return await self.send(method, path, body, **options)
 
-    async def get(self, path: str, **options: Any) -> Reply:
+    async def get(self, path: str, **options: Any) -> Answer:
         return await self.call("GET", path, **options)
 
-    async def post(self, path: str, body: Any = None, **options: Any) -> Reply:
+    async def post(self, path: str, body: Any = None, **options: Any) -> Answer:
         return await self.call("POST", path, body, **options)
 
 

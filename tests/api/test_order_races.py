@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
-from tests.service import Client, MerchantServer, Reply, service
+from tests.service import Client, MerchantServer, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.orders import queries
+from mercato_client.testing.caller import Answer
 from mercato_contract.wire import rfc3339
 
 MANY = 50
@@ -42,11 +43,11 @@ async def two(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncI
         yield here, Client(services[1].base, here.front.key, here.front.session)
 
 
-def counted(replies: Iterable[Reply]) -> Counter[tuple[int, str | None]]:
+def counted(replies: Iterable[Answer]) -> Counter[tuple[int, str | None]]:
     return Counter((r.status, r.json()["errorCode"] if r.status >= 400 else None) for r in replies)
 
 
-async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
+async def until_settled(ask: Awaitable[Answer], again: Any) -> Answer:
     """Repeat the request while it is in progress elsewhere; return the reply."""
     reply = await ask
     async with asyncio.timeout(PATIENCE):
@@ -125,7 +126,7 @@ async def test_two_servers_on_one_database_place_the_order_of_a_key_once(two: tu
     for number in range(5):
         order, key = here.order(), f"k{number}"
 
-        def ask(client: Client, order: Any = order, key: str = key) -> Awaitable[Reply]:
+        def ask(client: Client, order: Any = order, key: str = key) -> Awaitable[Answer]:
             return here.place(order, key=key, front=client)
 
         replies = await asyncio.gather(

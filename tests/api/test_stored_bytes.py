@@ -11,7 +11,7 @@ from aiohttp import web
 from sqlalchemy import func, select
 from tests.api.trade import PLACE, VALIDATE, Time, Trade, trade
 from tests.catalog.documents import cafe
-from tests.service import Client, MerchantServer, Reply, Service, service
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
@@ -20,6 +20,7 @@ from mercato.features.partners.tables import stored_bytes
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks.tables import deliveries
+from mercato_client.testing.caller import Answer
 from mercato_contract.webhooks import DeliveryStatus
 
 QUOTA = 3 * ORDER_BYTES
@@ -43,7 +44,7 @@ def limited(database_url: str, tmp_path: Path, time: Time, **settings: Any) -> A
     return service(database_url, tmp_path / "data", now=time, **bounds)
 
 
-def used_up(reply: Reply, time: Time) -> None:
+def used_up(reply: Answer, time: Time) -> None:
     """Check that the reply names the quota, and when it is renewed."""
     body = reply.json()
     now = time()

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from mercato.features.catalogs.lint import lint
 from mercato.features.certification.report import CheckOutcome
 from mercato.features.stores.events import SYNC_EVENTS
 from mercato.platform.clock import new_id
@@ -50,6 +49,7 @@ from mercato.tools.certify.suite import (
     UnusableTargetError,
     without_credentials,
 )
+from mercato.tools.lint import lint
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData
 
