@@ -352,7 +352,7 @@ class Placements(Struct, frozen=True):
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
-        await schedule(tx, submission.call, wait=context.keyed.lease)
+        schedule(tx, submission.call, wait=context.keyed.lease)
         processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 
