@@ -210,6 +210,7 @@ async def test_a_reply_that_repeats_a_header_is_masked_in_the_log(here: Trade):
         ({"url": "https://a.example", "headers": {"content-length": "1"}}, 422, "/headers/content-length"),
         ({"url": "https://a.example", "headers": {"Webhook-Id": "1"}}, 422, "/headers/Webhook-Id"),
         ({"url": "https://a.example", "headers": {"Transfer-Encoding": "x"}}, 422, None),
+        ({"url": "https://a.example", "headers": {"": "1"}}, 422, "/headers"),
         ({"url": "https://a.example", "headers": {"A b": "1"}}, 422, "/headers/A b"),
         ({"url": "https://a.example", "headers": {"A~/b": "1"}}, 422, "/headers/A~0~1b"),
         ({"url": "https://a.example", "headers": {"X": "a\r\nHost: b"}}, 422, "/headers/X"),

@@ -14,11 +14,12 @@ import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.servers import free_port
-from tests.service import CATALOG, Client, MerchantServer, Reply, merchant
+from tests.service import CATALOG, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE
 
 from mercato.cli.start import Workers
 from mercato.settings import Settings
+from mercato_client.testing.caller import Answer
 
 STORES = "/v1/commerce/onboarding/stores"
 
@@ -136,7 +137,7 @@ async def test_several_workers_share_one_metrics_port(tmp_path: Path):
             await Client(f"http://127.0.0.1:{port + 1}", None, session).get("/metrics")
 
 
-def figure(reply: Reply, name: str) -> float:
+def figure(reply: Answer, name: str) -> float:
     """Return one sample of the page."""
     (line,) = [line for line in reply.body.decode().splitlines() if line.startswith(f"{name} ")]
     return float(line.rpartition(" ")[2])

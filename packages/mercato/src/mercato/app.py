@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.building.builder import Builder
-from mercato.features.catalogs.check import Checker
+from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
@@ -305,7 +305,13 @@ def build(
         metrics=metrics,
         feed=feed,
         vault=vault,
-        callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
+        callers=Callers(
+            db,
+            feed,
+            Tokens(vault.derive(PURPOSE)),
+            now,
+            timeout=timedelta(seconds=settings.database_pool_seconds),
+        ),
         quota=quota,
         failures=Failures(now) if settings.rate_limits else None,
         visitors=Visitors(now) if settings.rate_limits else None,
@@ -333,7 +339,7 @@ def build(
             new_document=new_document,
         ),
         discovery=Discovery(db, now),
-        checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
+        dry_runs=DryRuns(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
         cancellations=ordering.cancellations,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mercato.features.catalogs.building.builder import Builder
-from mercato.features.catalogs.check import Checker
+from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import Feeds
@@ -87,7 +87,7 @@ class Services(Core):
     onboardings: Onboardings
     stores: Stores
     discovery: Discovery
-    checker: Checker
+    dry_runs: DryRuns
     validations: Validations
     placements: Placements
     cancellations: Cancellations

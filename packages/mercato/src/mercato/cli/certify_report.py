@@ -55,7 +55,7 @@ _MARKS: Final = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.SKIPPED: "s
 _NAME: Final = 27
 
 
-class Screen:
+class CheckDisplay:
     """Prints outcomes group by group; meaning never depends on colour."""
 
     def __init__(self, suite: Suite[Any]) -> None:

@@ -38,7 +38,7 @@ from mercato.platform.texts import count_of
 from mercato.services import Core
 from mercato_contract import USER_AGENT
 from mercato_contract.events import STORE_CALLS
-from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.webhooks import DeliveryAttempt, DeliveryStatus
 from mercato_contract.wire import Instant, Wire, redacted
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
@@ -242,23 +242,12 @@ class DeliverySummary(Wire):
     updated_at: Instant | None
 
 
-class Attempt(Wire):
-    """One attempt and its result."""
-
-    number: int
-    at: Instant | None
-    status: int | None
-    ms: int
-    error: str | None
-    reply: str | None
-
-
 @redacted("headers", "body")
 class Detail(DeliverySummary):
     """A delivery with its body and attempts, without what operators don't see. `headers` have no secrets."""
 
     headers: dict[str, str]
-    attempt_log: list[Attempt]
+    attempt_log: list[DeliveryAttempt]
     body: msgspec.Raw
 
 
@@ -276,7 +265,7 @@ def detail_of(row: DeliveryRow, attempts: Sequence[AttemptRow], *, has_token: bo
         **_members(row),
         headers=_headers(row, last, has_token=has_token),
         attempt_log=[
-            view(Attempt, attempt, reply=mask_reply(row.type, attempt.reply)) for attempt in attempts
+            view(DeliveryAttempt, attempt, reply=mask_reply(row.type, attempt.reply)) for attempt in attempts
         ],
         body=msgspec.Raw(mask_body(row.type, queries.body_of(row))),
     )

@@ -110,7 +110,7 @@ class UnsignedReport(Wire):
     report: Report
 
 
-class _Envelope(Wire):
+class _ReportFile(Wire):
     report: msgspec.Raw
     signature: Signature | None = None
 
@@ -153,11 +153,11 @@ def public_keys(vault: Vault) -> tuple[str, ...]:
 def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
     """Check the signature of a report. `trusted` are public keys. Raises UnreadableError."""
     try:
-        envelope = msgspec.json.decode(document, type=_Envelope)
-        signed = canonical(bytes(envelope.report))
+        file = msgspec.json.decode(document, type=_ReportFile)
+        signed = canonical(bytes(file.report))
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
         raise UnreadableError("It isn't a report of a certification.") from None
-    claimed = envelope.signature
+    claimed = file.signature
     if claimed is None:
         raise UnreadableError("It isn't signed, so anyone may have written it.")
     public, signature = _bytes(claimed.public_key), _bytes(claimed.signature)
@@ -169,7 +169,7 @@ def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
     except (InvalidSignature, ValueError):
         return Verified(is_trusted=False, fingerprint=short, report=None)
     try:
-        report = msgspec.json.decode(envelope.report, type=Report)
+        report = msgspec.json.decode(file.report, type=Report)
     except msgspec.DecodeError:
         raise UnreadableError("Another version of Mercato wrote it, and this one can't read it.") from None
     return Verified(is_trusted=claimed.public_key in trusted, fingerprint=short, report=report)

@@ -29,7 +29,6 @@ from mercato.features.orders.record import (
 from mercato.features.orders.search import find_country_code, forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
-from mercato.features.webhooks.model import Envelope
 from mercato.features.webhooks.operators import HIDDEN
 from mercato.features.webhooks.queries import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
@@ -37,7 +36,7 @@ from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
 from mercato.platform.texts import texts_in
-from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
+from mercato_contract.events import Envelope, EventType, OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.orders import Order, TimelineEntry
 from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message

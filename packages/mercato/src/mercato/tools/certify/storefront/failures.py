@@ -20,15 +20,14 @@ TOLERANCE: Final = 0.05
 MAX_LOCKED_OUT: Final = 3
 """Requests with an unknown key: the first, one with another token, one of another kind."""
 
-Context = StorefrontContext
 
 # --- retries --------------------------------------------------------------------------------------
 
 
-def retried(operation: str) -> Callable[[Context, ScenarioResult], str]:
+def retried(operation: str) -> Callable[[StorefrontContext, ScenarioResult], str]:
     """Return a judge of whether an operation was repeated."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         calls = result.of(operation)
         context.show(calls)
         if not calls:
@@ -40,7 +39,7 @@ def retried(operation: str) -> Callable[[Context, ScenarioResult], str]:
     return judge
 
 
-def _retried_until_placed(context: Context, result: ScenarioResult) -> str:
+def _retried_until_placed(context: StorefrontContext, result: ScenarioResult) -> str:
     retried("place")(context, result)
     keys = {call.headers.get("idempotency-key") for call in result.of("place")}
     if len(keys) > 1:
@@ -50,10 +49,10 @@ def _retried_until_placed(context: Context, result: ScenarioResult) -> str:
     return "sent again with the same key, and placed"
 
 
-def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Context]:
+def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[StorefrontContext]:
     """Return a check that the first two attempts have something in common."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         calls = result.of("place")
         context.show(calls)
         if len(calls) == 1:
@@ -65,13 +64,13 @@ def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Con
     return after("busy", judge)
 
 
-def _waits(context: Context, result: ScenarioResult) -> str:
+def _waits(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("place")[:3]
     context.show(calls)
     return _check_wait(calls)
 
 
-def _rate_limited(context: Context, result: ScenarioResult) -> str:
+def _rate_limited(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("validate")
     context.show(calls)
     if not calls:
@@ -84,7 +83,7 @@ def _rate_limited(context: Context, result: ScenarioResult) -> str:
     return "waited, and went on"
 
 
-def _follow_limited(context: Context, result: ScenarioResult) -> str:
+def _follow_limited(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("order")
     context.show(calls)
     if not calls:
@@ -100,7 +99,7 @@ def _check_wait(calls: Sequence[Call]) -> str:
     return f"waited {wait:.1f} s"
 
 
-RETRY: Final[Mapping[str, Run[Context]]] = {
+RETRY: Final[Mapping[str, Run[StorefrontContext]]] = {
     "busy": after("busy", retried("place")),
     "same-key": _same(
         lambda call: call.headers.get("idempotency-key"),
@@ -124,7 +123,7 @@ RETRY: Final[Mapping[str, Run[Context]]] = {
 # --- refusals -------------------------------------------------------------------------------------
 
 
-def _not_placed(context: Context, result: ScenarioResult) -> str:
+def _not_placed(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.of("validate", "place"))
     if not result.of("validate"):
         raise Skipped("It doesn't validate.")
@@ -134,7 +133,7 @@ def _not_placed(context: Context, result: ScenarioResult) -> str:
     return "not placed"
 
 
-def _survived(context: Context, result: ScenarioResult) -> str:
+def _survived(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.of("validate", "place"))
     if result.end.crashed is None:
         raise Skipped("Check that the customer is told why. With --command, the certifier checks it.")
@@ -143,10 +142,10 @@ def _survived(context: Context, result: ScenarioResult) -> str:
     return "handled"
 
 
-def _not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
+def _not_repeated(operation: str) -> Callable[[StorefrontContext, ScenarioResult], str]:
     """Return a judge of whether a refused request was sent again."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         calls = result.of(operation)
         context.show(calls)
         if not calls:
@@ -159,7 +158,7 @@ def _not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
     return judge
 
 
-async def _new_body_new_key(context: Context) -> str:
+async def _new_body_new_key(context: StorefrontContext) -> str:
     """Compare what a store has refused: a key stays free until there is an order."""
     for name in ("declined", "unknown-problem"):
         requests: dict[str, Call] = {}
@@ -170,14 +169,14 @@ async def _new_body_new_key(context: Context) -> str:
     return "every key has one request"
 
 
-def _locked_out(context: Context, result: ScenarioResult) -> str:
+def _locked_out(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.calls)
     if len(result.calls) > MAX_LOCKED_OUT:
         raise Failed(f"It sent {len(result.calls)} requests, and every one was answered with 401.")
     return count_of(len(result.calls), "request")
 
 
-REFUSAL: Final[Mapping[str, Run[Context]]] = {
+REFUSAL: Final[Mapping[str, Run[StorefrontContext]]] = {
     "invalid-not-placed": after("refused", _not_placed),
     "unknown-reason-not-placed": after("unknown-reason", _not_placed),
     "unknown-reason-survived": after("unknown-reason", _survived),
@@ -194,7 +193,7 @@ REFUSAL: Final[Mapping[str, Run[Context]]] = {
 # --- cancellations --------------------------------------------------------------------------------
 
 
-def _cancellations(context: Context, result: ScenarioResult) -> list[Call]:
+def _cancellations(context: StorefrontContext, result: ScenarioResult) -> list[Call]:
     """Return the cancellations. Raises Skipped for a storefront that doesn't cancel."""
     calls = result.of("cancel")
     context.show(calls or result.of("place"))
@@ -203,18 +202,18 @@ def _cancellations(context: Context, result: ScenarioResult) -> list[Call]:
     return calls
 
 
-def _cancelled(context: Context, result: ScenarioResult) -> str:
+def _cancelled(context: StorefrontContext, result: ScenarioResult) -> str:
     last = _cancellations(context, result)[-1]
     if last.status != HTTPStatus.OK:
         raise Failed(f"The last response was {last.status}. {result.end.message}".strip())
     return "cancelled"
 
 
-def _key_of_cancellation(context: Context, result: ScenarioResult) -> str:
+def _key_of_cancellation(context: StorefrontContext, result: ScenarioResult) -> str:
     return key_length(_cancellations(context, result)[0])
 
 
-def _cancelled_in_the_end(context: Context, result: ScenarioResult) -> str:
+def _cancelled_in_the_end(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = _cancellations(context, result)
     if len(calls) == 1:
         raise Failed("It gave up after the first attempt.")
@@ -225,7 +224,7 @@ def _cancelled_in_the_end(context: Context, result: ScenarioResult) -> str:
     return "sent again with the same key, and cancelled"
 
 
-CANCEL: Final[Mapping[str, Run[Context]]] = {
+CANCEL: Final[Mapping[str, Run[StorefrontContext]]] = {
     "sent": after("cancel", _cancelled),
     "key": after("cancel", _key_of_cancellation),
     "store-unreachable": after("cancel-unreachable", _cancelled_in_the_end),
