@@ -381,8 +381,8 @@ class StoreCalls:
         self._metrics.called_store(label)
         if label == Fault.TIMEOUT and seconds < MIN_SECONDS:
             breaker.give_up(permit, self._monotonic())
-        else:
-            self._record(call, breaker, permit, failed=result.error is not None)
+        elif breaker.record(permit, self._monotonic(), failed=result.error is not None):
+            self._report_change(call, breaker)
         return result
 
     async def _perform(
@@ -425,9 +425,7 @@ class StoreCalls:
         )
         return result, label
 
-    def _record(self, call: StoreCall, breaker: Breaker, permit: Permit, *, failed: bool) -> None:
-        if not breaker.record(permit, self._monotonic(), failed=failed):
-            return
+    def _report_change(self, call: StoreCall, breaker: Breaker) -> None:
         store, partner = str(call.store_id), str(call.partner_id)
         if breaker.is_open:
             self._metrics.breaker_opened()
