@@ -25,7 +25,7 @@ from mercato import cli
 from mercato.cli import listen as listening_module
 from mercato.cli import received
 from mercato.cli.listen import MAX_BODY, Listener, below, receiving
-from mercato.cli.received import ReceivedWebhook, Screen, lines_of
+from mercato.cli.received import ReceivedWebhook, WebhookDisplay, lines_of
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
@@ -192,8 +192,8 @@ async def test_control_characters_in_names_are_not_printed(capsys: pytest.Captur
     body = json.dumps({"type": "\x1b[2J\u202e" + "x" * 200}).encode()
     async with listener_client() as here:
         await here.post(body)
-    screen = Screen(as_json=False, bodies=True, limit=None)
-    screen.show(here.received[0])
+    display = WebhookDisplay(as_json=False, bodies=True, limit=None)
+    display.show(here.received[0])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out

@@ -23,7 +23,7 @@ from mercato.features.certification.report import (
     Exchange,
     Report,
     SignedReport,
-    UnreadableError,
+    UnreadableReportError,
     UnsignedReport,
     Verdict,
     Verified,
@@ -55,7 +55,7 @@ _MARKS: Final = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.SKIPPED: "s
 _NAME: Final = 27
 
 
-class Screen:
+class CheckDisplay:
     """Prints outcomes group by group; meaning never depends on colour."""
 
     def __init__(self, suite: Suite[Any]) -> None:
@@ -266,7 +266,7 @@ def verify(
     trusted = (public_key,) if public_key else () if signer is None else public_keys(signer.vault)
     try:
         found = verify_report(document, trusted=trusted)
-    except UnreadableError as error:
+    except UnreadableReportError as error:
         raise UnusableError(f"{file}: {error}") from None
     if public_key:
         return _print_verdict(

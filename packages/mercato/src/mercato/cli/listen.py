@@ -18,7 +18,7 @@ from mercato.cli.failures import cannot_listen
 from mercato.cli.inputs import check_secrets, read_secret, read_secrets
 from mercato.cli.options import DataDir, Json, Port, Secrets
 from mercato.cli.output import note, sanitize
-from mercato.cli.received import ReceivedWebhook, Screen, forward_webhook
+from mercato.cli.received import ReceivedWebhook, WebhookDisplay, forward_webhook
 from mercato.cli.session import opened
 from mercato.features.partners import accounts
 from mercato.features.webhooks.explanations import list_own_secrets
@@ -209,37 +209,37 @@ def listen(
     check_secrets(given)
     if given and partner is not None:
         raise UnusableError("Give --secret or --partner, not both.")
-    screen = Screen(as_json=json, bodies=body, limit=count)
+    display = WebhookDisplay(as_json=json, bodies=body, limit=count)
     if poll:
         if partner is not None or answer is not None:
             raise UnusableError("With --poll nothing is received: leave --partner and --answer out.")
         if api is None or key is None:
             raise UnusableError("--poll needs --api, the service's address, and --key, an API key.")
-        polling = _poll(screen, given, api, read_secret(key), cursor=cursor, oldest=oldest, forward=forward)
-        return _ended(screen, polling)
+        polling = _poll(display, given, api, read_secret(key), cursor=cursor, oldest=oldest, forward=forward)
+        return _ended(display, polling)
     if (api, key, cursor, oldest) != (None, None, None, False):
         raise UnusableError("--api, --key, --cursor and --oldest are for --poll.")
     secrets = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(given)]
     if partner is not None:
         secrets = asyncio.run(_find_secrets(partner, data_dir))
-    return _ended(screen, _listen(screen, secrets, host=host, port=port, forward=forward, answer=answer))
+    return _ended(display, _listen(display, secrets, host=host, port=port, forward=forward, answer=answer))
 
 
-def _ended(screen: Screen, work: Coroutine[Any, Any, None]) -> int:
+def _ended(display: WebhookDisplay, work: Coroutine[Any, Any, None]) -> int:
     """Do the work, print the summary, and return the exit code."""
     try:
-        asyncio.run(_until_signalled(screen, work))
+        asyncio.run(_until_signalled(display, work))
     finally:
-        screen.end()
-    if screen.broken_pipe is not None:
-        raise screen.broken_pipe
-    return FAILED if screen.refused else 0
+        display.end()
+    if display.broken_pipe is not None:
+        raise display.broken_pipe
+    return FAILED if display.refused else 0
 
 
-async def _until_signalled(screen: Screen, work: Coroutine[Any, Any, None]) -> None:
+async def _until_signalled(display: WebhookDisplay, work: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, screen.ended.set)
+        loop.add_signal_handler(number, display.ended.set)
     await work
 
 
@@ -264,7 +264,7 @@ async def _find_secrets(partner: str, data_dir: Path | None) -> list[Secret]:
 
 
 async def _listen(
-    screen: Screen,
+    display: WebhookDisplay,
     secrets: Sequence[Secret],
     *,
     host: str,
@@ -278,7 +278,7 @@ async def _listen(
         )
         status = HTTPStatus.OK.value if answer is None else answer
         listener = Listener(
-            secrets=secrets, answer=status, report=screen.show, forward=forward, outbound=outbound
+            secrets=secrets, answer=status, report=display.show, forward=forward, outbound=outbound
         )
         try:
             base = await stack.enter_async_context(receiving(listener, host=host, port=port))
@@ -289,11 +289,11 @@ async def _listen(
         if not secrets:
             note("Nothing is verified: give the signing secret with --secret, or a partner with --partner.")
         note(f"listening on {base}, Ctrl-C ends it")
-        await screen.ended.wait()
+        await display.ended.wait()
 
 
 async def _poll(
-    screen: Screen,
+    display: WebhookDisplay,
     given: Sequence[str],
     api: str,
     key: str,
@@ -313,13 +313,13 @@ async def _poll(
     except ValueError as error:
         raise UnusableError(f"--api: {error}") from None
     async with client, Outbound(Options(policy=_LOCAL)) as outbound:
-        poller = Poller(client, surface, secret, screen.show, cursor, forward, outbound, screen.limit)
+        poller = Poller(client, surface, secret, display.show, cursor, forward, outbound, display.limit)
         note(f"reading {surface} events of {sanitize(api)}, Ctrl-C ends it")
         reading = asyncio.create_task(poller.run(from_oldest=oldest))
-        ending = asyncio.create_task(screen.ended.wait())
+        ending = asyncio.create_task(display.ended.wait())
         await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
-        if not screen.is_full:  # else it stores the cursor, and returns
+        if not display.is_full:  # else it stores the cursor, and returns
             reading.cancel()
         await asyncio.wait({reading, ending})
         if not reading.cancelled():

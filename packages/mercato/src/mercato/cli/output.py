@@ -20,6 +20,7 @@ from msgspec import Struct, UnsetType
 from msgspec.structs import asdict
 
 from mercato.cli import UnusableError, command_name
+from mercato.cli.options import MAX_LISTED
 from mercato_contract.wire import Wire, as_json, instant
 
 W = TypeVar("W", bound=Wire)
@@ -230,18 +231,17 @@ def print_from_first(
     found: Sequence[Any],
     columns: Mapping[str, Column],
     *,
-    limit: int,
     as_json: bool,
     entry: Callable[[Any], object],
     empty: str,
     cut: Collection[str] = (),
 ) -> None:
-    """Print a list that begins with the oldest, and the command that goes on after `limit` entries."""
+    """Print a list that begins with the oldest, and the command that goes on after MAX_LISTED entries."""
     if as_json:
         print_json({name: [entry(item) for item in found]})
     else:
         print_objects(columns, found, empty=empty, cut=cut)
-    if len(found) == limit:
+    if len(found) == MAX_LISTED:
         note(f"There may be more: mercato {command_name()} --after {found[-1].id}")
 
 

@@ -124,7 +124,7 @@ class Line(Wire):
 
 
 @dataclass
-class Screen:
+class WebhookDisplay:
     """Prints webhooks as they arrive, and a summary at the end."""
 
     as_json: bool

@@ -323,12 +323,7 @@ class OrderReindex(Struct, frozen=True):
 async def _countries_of(tx: Read, store_ids: Iterable[UUID]) -> dict[UUID, str | None]:
     c = stores.c
     rows = await tx.all(select(c.id, c.address, c.timezone).where(c.id.in_(list(store_ids))))
-    return {row.id: address_country(_address.decode(row.address), row.timezone) for row in rows}
-
-
-def address_country(address: Address, timezone: str) -> str | None:
-    """Return the ISO 3166 code of a store's country."""
-    return country_of(address.country or None, timezone)
+    return {row.id: country_of(_address.decode(row.address).country or None, row.timezone) for row in rows}
 
 
 MAX_STORES: Final = 500
@@ -339,5 +334,6 @@ async def list_countries(tx: Read, *conditions: ColumnElement[bool]) -> list[str
     """Return the countries of the newest stores that fulfil the conditions."""
     c = stores.c
     newest = select(c.address, c.timezone).where(*conditions).order_by(c.id.desc()).limit(MAX_STORES)
-    found = {address_country(_address.decode(row.address), row.timezone) for row in await tx.all(newest)}
+    rows = await tx.all(newest)
+    found = {country_of(_address.decode(row.address).country or None, row.timezone) for row in rows}
     return sorted(code for code in found if code is not None)

@@ -73,7 +73,7 @@ TRIAL_SECONDS: Final = 30.0
 
 MAX_ADDRESSES: Final = 10_000
 
-Address = tuple[UUID, str]
+EndpointKey = tuple[UUID, str]
 """A partner and a URL."""
 
 
@@ -90,9 +90,9 @@ class SlowAddresses:
     """
 
     def __init__(self) -> None:
-        self._slow: OrderedDict[Address, _Slow] = OrderedDict()
+        self._slow: OrderedDict[EndpointKey, _Slow] = OrderedDict()
 
-    def wait(self, address: Address, now: float) -> float:
+    def wait(self, address: EndpointKey, now: float) -> float:
         """Return how long not to call the address; 0 if it may be called. Of a slow one, that is the only call then."""
         slow = self._slow.get(address)
         if slow is None:
@@ -102,7 +102,7 @@ class SlowAddresses:
         slow.until = now + TRIAL_SECONDS
         return 0.0
 
-    def record(self, address: Address, *, began: float, now: float, failed: bool) -> None:
+    def record(self, address: EndpointKey, *, began: float, now: float, failed: bool) -> None:
         """Record a call. One that began before the pause says nothing new."""
         slow = self._slow.get(address)
         if slow is not None and began < slow.since and failed:
@@ -251,7 +251,7 @@ class Sender:
             await attempts.update_delivery(
                 tx,
                 delivery,
-                attempts.Failed(INTERNAL_FAULT),
+                attempts.DeliveryFailed(INTERNAL_FAULT),
                 attempts=delivery.attempts,
                 now=self._clock(),
             )

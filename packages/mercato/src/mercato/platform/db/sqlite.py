@@ -242,17 +242,23 @@ async def open_connection(
 
 
 class Batch:
-    """The transactions that share one commit, which the task `committing` makes. `done` is set after it."""
+    """The transactions that share one commit, which the task `committing` makes. Each waits for its end."""
 
     def __init__(self, changes_before: int) -> None:
         self.changes_before = changes_before
-        self.size = 0
         self.committing: asyncio.Task[None] | None = None
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters: list[asyncio.Future[None]] = []
 
-    def fail(self, error: Exception) -> None:
-        self.done.set_exception(error)
-        self.done.exception()  # marks it as retrieved: all waiters may have been cancelled
+    def end(self, error: BaseException | None) -> None:
+        """Let the waiters know: the commit is on the disk, or has failed."""
+        for waiter in self.waiters:
+            if waiter.done():
+                continue  # its caller was cancelled
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+                waiter.exception()  # marks it as retrieved: its caller may be cancelled yet
 
 
 class Writer:
@@ -285,13 +291,14 @@ class Writer:
             except BaseException as error:
                 self._undo(connection, batch, error)
                 raise
-            batch.size += 1
-            if batch.size == MAX_BATCH:
+            committed = asyncio.get_running_loop().create_future()
+            batch.waiters.append(committed)
+            if len(batch.waiters) == MAX_BATCH:
                 await self._commit(connection, batch)
             self._schedule_commit(connection, batch)
         finally:
             self._lock.release()
-        await asyncio.shield(batch.done)
+        await committed
         handle.committed()
 
     async def _open(self) -> Connection:
@@ -321,13 +328,13 @@ class Writer:
         if connection.plain.in_transaction:
             connection.plain.execute("ROLLBACK TO block")
             connection.plain.execute("RELEASE block")
-            if batch.size:
+            if batch.waiters:
                 self._schedule_commit(connection, batch)
             else:
                 self._roll_back(connection, batch)
         elif self._batch is batch:
             self._batch = None
-            batch.fail(DatabaseUnavailable(f"the shared transaction was rolled back: {type(error).__name__}"))
+            batch.end(DatabaseUnavailable(f"the shared transaction was rolled back: {type(error).__name__}"))
 
     def _schedule_commit(self, connection: Connection, batch: Batch) -> None:
         if self._batch is batch and (batch.committing is None or batch.committing.done()):
@@ -351,28 +358,31 @@ class Writer:
         if self._batch is not batch:
             return
         self._batch = None
-        plain = connection.plain
-        if plain.total_changes == batch.changes_before:
-            plain.execute("COMMIT")  # nothing has changed, so it doesn't wait for the disk
-            batch.done.set_result(None)
-            return
-        committing = submit(self._thread, plain.execute, "COMMIT")
+        plain, error = connection.plain, None
         try:
-            await result_of_thread(committing)
-        except sqlite3.Error as error:
-            if plain.in_transaction:
-                plain.execute("ROLLBACK")
-            batch.fail(database_error(error, "COMMIT"))
+            if plain.total_changes == batch.changes_before:
+                plain.execute("COMMIT")  # nothing has changed, so it doesn't wait for the disk
+            else:
+                committing = submit(self._thread, plain.execute, "COMMIT")
+                try:
+                    await result_of_thread(committing)
+                finally:
+                    error = (
+                        committing.exception()
+                    )  # even a cancelled task has waited for the end of the commit
+        except (sqlite3.Error, DatabaseUnavailable) as failed:
+            error = failed
         finally:
-            # Even a cancelled task has waited for the end of the commit.
-            if committing.exception() is None:
-                batch.done.set_result(None)
+            if error is not None and plain.in_transaction:
+                plain.execute("ROLLBACK")
+            batch.end(database_error(error, "COMMIT") if isinstance(error, sqlite3.Error) else error)
 
     def _roll_back(self, connection: Connection, batch: Batch) -> None:
         if self._batch is batch:
             self._batch = None
             connection.plain.execute("ROLLBACK")
-            batch.done.cancel()
+            for waiter in batch.waiters:
+                waiter.cancel()
 
     async def close(self) -> None:
         async with self._lock:

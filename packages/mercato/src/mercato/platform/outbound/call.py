@@ -112,10 +112,11 @@ class Call:
         async with self.http.post(
             target, data=self.body, headers=headers, timeout=_TIMEOUT, allow_redirects=False
         ) as response:
+            wait = response.headers.get(hdrs.RETRY_AFTER)
             self.head = EndpointResponse(
                 status=response.status,
                 content_type=response.headers.get(hdrs.CONTENT_TYPE),
-                retry_after=parse_retry_after(response.headers.get(hdrs.RETRY_AFTER), self.clock()),
+                retry_after=None if wait is None else parse_retry_after(wait, self.clock()),
             )
             try:
                 # Most receivers answer without a body.

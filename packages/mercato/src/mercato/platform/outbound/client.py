@@ -35,7 +35,7 @@ class Outbound:
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None
     ) -> PulledDocument | NotModified:
         """Return the document at `url`, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
-        session = await self._open()
+        session = self._session or await self._open()
         from mercato.platform.outbound.call import Pull
 
         return await Pull(
@@ -60,7 +60,7 @@ class Outbound:
         somebody waits. Such calls have a connection pool of their own, without a bound per host: the caller bounds
         how many there are.
         """
-        session = await self._open()
+        session = self._session or await self._open()
         from mercato.platform.outbound.call import Call
 
         call = Call(

@@ -57,10 +57,10 @@ FAULT: Final = CatalogFault(
     code="invalid-price", message="items/a: basePrice is not a decimal.", path="/items/a/basePrice"
 )
 
-Event = Callable[[MerchantContext], Awaitable[Message]]
+MakeEvent = Callable[[MerchantContext], Awaitable[Message]]
 
 
-def acknowledges(event: Event, *, times: int = 1) -> Run[MerchantContext]:
+def acknowledges(event: MakeEvent, *, times: int = 1) -> Run[MerchantContext]:
     """Return a check that an event is acknowledged, however often it is sent."""
 
     async def run(context: MerchantContext) -> str:
@@ -71,7 +71,7 @@ def acknowledges(event: Event, *, times: int = 1) -> Run[MerchantContext]:
     return run
 
 
-def rejects(event: Event) -> Run[MerchantContext]:
+def rejects(event: MakeEvent) -> Run[MerchantContext]:
     """Return a check that an event with a wrong signature is rejected."""
 
     async def run(context: MerchantContext) -> str:

@@ -52,10 +52,10 @@ INTERNATIONAL: Final = Customer(
 STREET: Final = DeliveryAddress(address1="1 Main Street")
 ADDRESS: Final = replace(STREET, city="Madison", postal_code="53703", state="WI")
 
-Order = Callable[[MerchantContext], PricedOrder]
+MakeOrder = Callable[[MerchantContext], PricedOrder]
 
 
-def agreed(order: Order = MerchantContext.order, change: Change | None = None) -> Run[MerchantContext]:
+def agreed(order: MakeOrder = MerchantContext.order, change: Change | None = None) -> Run[MerchantContext]:
     """Return a check that the merchant agrees to an order."""
 
     async def run(context: MerchantContext) -> str:
@@ -65,7 +65,7 @@ def agreed(order: Order = MerchantContext.order, change: Change | None = None) -
     return run
 
 
-def answers(order: Order) -> Run[MerchantContext]:
+def answers(order: MakeOrder) -> Run[MerchantContext]:
     """Return a check that the merchant says yes or no to an order."""
 
     async def run(context: MerchantContext) -> str:
@@ -77,7 +77,7 @@ def answers(order: Order) -> Run[MerchantContext]:
 # --- orders ----------------------------------------------------------------------------------------
 
 
-def _with_choice(*, free: bool) -> Order:
+def _with_choice(*, free: bool) -> MakeOrder:
     def order(context: MerchantContext) -> PricedOrder:
         line = context.merchant.sample.line_with_choice(free=free)
         if line is None:
@@ -90,7 +90,7 @@ def _with_choice(*, free: bool) -> Order:
     return order
 
 
-def _to(address: DeliveryAddress) -> Order:
+def _to(address: DeliveryAddress) -> MakeOrder:
     delivery = DeliveryFulfillment(
         schedule_type=ScheduleType.ASAP, delivery_type=DeliveryType.LEAVE_AT_DOOR, address=address
     )
