@@ -23,7 +23,7 @@ from mercato.features.certification.report import (
     Exchange,
     Report,
     SignedReport,
-    UnreadableError,
+    UnreadableReportError,
     UnsignedReport,
     Verdict,
     Verified,
@@ -266,7 +266,7 @@ def verify(
     trusted = (public_key,) if public_key else () if signer is None else public_keys(signer.vault)
     try:
         found = verify_report(document, trusted=trusted)
-    except UnreadableError as error:
+    except UnreadableReportError as error:
         raise UnusableError(f"{file}: {error}") from None
     if public_key:
         return _print_verdict(

@@ -230,13 +230,13 @@ def _update(columns: tuple[str, ...]) -> Update:
     return prepared_update(deliveries, *columns, where=_UNCHANGED)
 
 
-class Failed(Struct, frozen=True):
+class DeliveryFailed(Struct, frozen=True):
     """The delivery isn't attempted again."""
 
     reason: str
 
 
-class Retried(Struct, frozen=True):
+class DeliveryRetried(Struct, frozen=True):
     """The delivery is attempted again at an instant of its schedule."""
 
     at: datetime
@@ -244,14 +244,14 @@ class Retried(Struct, frozen=True):
     due: Due | None
 
 
-class Postponed(Struct, frozen=True):
+class DeliveryPostponed(Struct, frozen=True):
     """The delivery is attempted again after so many internal faults in a row. Its error and its schedule stay."""
 
     faults: int
     due: Due | None
 
 
-class Redirected(Struct, frozen=True):
+class DeliveryRedirected(Struct, frozen=True):
     """The delivery is attempted at another URL. `faults` is a number that it hasn't had: it names the job."""
 
     url: str
@@ -259,7 +259,7 @@ class Redirected(Struct, frozen=True):
     due: Due | None
 
 
-DeliveryChange = Failed | Retried | Postponed | Redirected
+DeliveryChange = DeliveryFailed | DeliveryRetried | DeliveryPostponed | DeliveryRedirected
 
 
 async def update_delivery(
@@ -272,14 +272,14 @@ async def update_delivery(
     values: dict[str, object] = {"attempts": attempts, "updated_at": now}
     due: Due | None = None
     match change:
-        case Failed(reason=reason):
+        case DeliveryFailed(reason=reason):
             values |= {"status": DeliveryStatus.FAILED, "error": reason, "next_attempt_at": None}
             values |= {"due_at": None, "job_id": None}
-        case Retried(at=at, error=error, due=due):
+        case DeliveryRetried(at=at, error=error, due=due):
             values |= {"error": error, "next_attempt_at": at, "faults": 0}
-        case Postponed(faults=faults, due=due):
+        case DeliveryPostponed(faults=faults, due=due):
             values |= {"faults": faults}
-        case Redirected(url=url, faults=faults, due=due):
+        case DeliveryRedirected(url=url, faults=faults, due=due):
             values |= {"url": url, "faults": faults}
     if due is not None:
         values |= {"due_at": due.at, "job_id": due.job_id}

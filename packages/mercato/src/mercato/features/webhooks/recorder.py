@@ -13,7 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.webhooks import attempts, endpoint_health
-from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Redirected, Retried
+from mercato.features.webhooks.attempts import (
+    DeliveryChange,
+    DeliveryFailed,
+    DeliveryPostponed,
+    DeliveryRedirected,
+    DeliveryRetried,
+)
 from mercato.features.webhooks.model import (
     MAX_FAULTS,
     CallResult,
@@ -138,22 +144,22 @@ async def _follow_up(
     delivery = sent.delivery
     match sent.decision:
         case GiveUp(reason=reason):
-            return Failed(reason)
+            return DeliveryFailed(reason)
         case Retry(at=at):
             due = await attempts.enqueue_attempt(
                 tx, job, delivery.id, round=delivery.round, attempts=number, delay=at - now
             )
-            return Retried(at, None if sent.result is None else sent.result.error, due)
+            return DeliveryRetried(at, None if sent.result is None else sent.result.error, due)
         case Moved(url=url):
             faults = delivery.faults + 1
             due = await attempts.enqueue_attempt(
                 tx, replace(job, url=url), delivery.id, round=delivery.round, attempts=number, faults=faults
             )
-            return Redirected(url, faults, due)
+            return DeliveryRedirected(url, faults, due)
     faults = delivery.faults + 1
     if faults >= MAX_FAULTS:
         log.error("webhook delivery given up", delivery_id=str(delivery.id), reason="internal faults")
-        return Failed(INTERNAL_FAULT)
+        return DeliveryFailed(INTERNAL_FAULT)
     due = await attempts.enqueue_attempt(
         tx,
         job,
@@ -163,4 +169,4 @@ async def _follow_up(
         faults=faults,
         delay=exponential(faults),
     )
-    return Postponed(faults, due)
+    return DeliveryPostponed(faults, due)

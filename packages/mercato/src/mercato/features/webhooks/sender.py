@@ -251,7 +251,7 @@ class Sender:
             await attempts.update_delivery(
                 tx,
                 delivery,
-                attempts.Failed(INTERNAL_FAULT),
+                attempts.DeliveryFailed(INTERNAL_FAULT),
                 attempts=delivery.attempts,
                 now=self._clock(),
             )
