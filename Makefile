@@ -92,14 +92,17 @@ lock: $(VENV)/.dev ## renew requirements.lock after a change of what is required
 	  $(foreach package,$(PACKAGES),--no-emit-package $(patsubst mercato-mercato,mercato,mercato-$(notdir $(package)))) \
 	  $(addprefix --upgrade-package ,$(UPGRADE)) --output-file requirements.lock
 
-# The distributions are built in order; what they need is downloaded in the versions of the lock, so that the test can
-# install each in an empty environment without a network.
+# The distributions are built in order; what they need is downloaded in the versions of the lock, and in the oldest that the
+# client may be installed with, so that the test can install each in an empty environment without a network.
 wheels: $(VENV)/.dev $(PACKAGE)/node_modules/.package-lock.json ## every wheel, source archive and npm tarball in dist/, each tried alone
 	rm -rf dist
 	for package in $(PACKAGES); do (cd $$package && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
 	npm pack --silent --pack-destination dist ./$(PACKAGE)
 	$(PIP) download --no-deps --require-hashes --constraint requirements.lock --dest build/wheelhouse \
 	  $$($(BIN)/python -c 'from tests.audit import ROOT, runtime_packages; print(*runtime_packages(ROOT))')
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --generate-hashes --no-header --no-annotate --all-extras \
+	  --no-emit-package mercato-contract packages/contract/pyproject.toml packages/client/pyproject.toml --output-file build/oldest.txt
+	$(PIP) download --no-deps --require-hashes --requirement build/oldest.txt --dest build/oldest
 	MERCATO_TEST_WHEELS=1 $(BIN)/python -m pytest -n 0 -q tests/packages
 
 sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/

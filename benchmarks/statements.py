@@ -17,12 +17,14 @@ from typing import Any, Final
 from unittest import mock
 from uuid import uuid4
 
+from sqlalchemy.dialects import sqlite as sqlite_dialect
+
 from benchmarks.calls import served, trading
 from benchmarks.load import bare, encoded
 from benchmarks.stored import MOVES, drain
 from benchmarks.trade import PLACE, VALIDATE, Trade
 from mercato.platform.db import engine, postgresql, sqlite
-from mercato.platform.db.statements import compiled
+from mercato.platform.db.statements import Compiler
 
 ORDERS: Final = 5
 
@@ -62,11 +64,11 @@ class StatementLog:
             return await call(connection, sql, *arguments)
 
         async def executed(connection: Any, statement: Any, parameters: Any = None) -> Any:
-            log.add(connection, _text(statement, parameters, sqlite.DIALECT))
+            log.add(connection, _text(statement, parameters))
             return await execute(connection, statement, parameters)
 
         def deferred(connection: Any, statement: Any, parameters: Any) -> None:
-            log.add(connection, _text(statement, parameters, sqlite.DIALECT))
+            log.add(connection, _text(statement, parameters))
             defer(connection, statement, parameters)
 
         with (
@@ -89,11 +91,12 @@ class StatementLog:
             self._current[connection].statements.append(" ".join(sql.split()))
 
 
-def _text(
-    statement: Any, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, dialect: Any
-) -> str:
+_compiler: Final = Compiler(sqlite_dialect.dialect())
+
+
+def _text(statement: Any, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> str:
     given = parameters[0] if isinstance(parameters, Sequence) and parameters else parameters or {}
-    return compiled(statement, dialect, given).sql  # type: ignore[arg-type]  # either form
+    return _compiler.compile(statement, given).sql  # type: ignore[arg-type]  # either form
 
 
 def main(*arguments: str) -> None:

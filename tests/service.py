@@ -30,19 +30,16 @@ CATALOG = {
 }
 
 
-Reply = Answer
-
-
 class Client(Caller):
     """A partner's HTTP client with its key; options and errors are aiohttp's."""
 
-    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
         return await self.send(method, path, body, **options)
 
-    async def get(self, path: str, **options: Any) -> Reply:
+    async def get(self, path: str, **options: Any) -> Answer:
         return await self.call("GET", path, **options)
 
-    async def post(self, path: str, body: Any = None, **options: Any) -> Reply:
+    async def post(self, path: str, body: Any = None, **options: Any) -> Answer:
         return await self.call("POST", path, body, **options)
 
 
@@ -170,7 +167,7 @@ async def service(
 ) -> AsyncIterator[Service]:
     """Run the whole service over a migrated database; with `works`, background work runs, too."""
     # A busy machine is no reason for a 503.
-    waits = {"database_pool_seconds": PATIENCE}
+    waits = {"database_pool_seconds": PATIENCE, "database_lock_seconds": PATIENCE}
     options = {"allow_private_networks": True, "rate_limits": False} | waits | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:

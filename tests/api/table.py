@@ -4,10 +4,11 @@ import json
 from typing import Any
 from uuid import uuid4
 
-from tests.service import CATALOG, ITEM, Client, Reply
+from tests.service import CATALOG, ITEM, Client
 
 from mercato.asgi import operations
 from mercato.http.operations import Access, Operation
+from mercato_client.testing.caller import Answer
 
 GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]
 
@@ -126,7 +127,7 @@ def headers_for(operation: Operation) -> dict[str, str]:
     return {name: str(uuid4()) for name in operation.request_headers if name == "Idempotency-Key"}
 
 
-async def call(client: Client, operation: Operation, path: str, ids: dict[str, str] | None = None) -> Reply:
+async def call(client: Client, operation: Operation, path: str, ids: dict[str, str] | None = None) -> Answer:
     """Call the operation with its good body, if it takes one."""
     body = body_for(operation, ids or {})
     return await client.call(operation.method, path, body, headers=headers_for(operation))

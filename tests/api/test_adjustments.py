@@ -13,7 +13,7 @@ from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_postgresql
-from tests.service import Client, MerchantServer, Reply, Service, service
+from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import queries
@@ -21,6 +21,7 @@ from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.record import StoredAdjustment
 from mercato.platform import clock
+from mercato_client.testing.caller import Answer
 from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType
 
 REFUND = {"type": "refund", "amount": "1.00", "reason": "The tea was cold"}
@@ -34,7 +35,7 @@ async def here(mercato: Service, shop: MerchantServer) -> Trade:
 
 async def adjust(
     trading: Trade, order: Any, body: Any = None, *, key: str | None = None, by: Client | None = None
-) -> Reply:
+) -> Answer:
     headers = {"Idempotency-Key": key or str(uuid4())}
     path = f"{MERCHANT}/{order['orderId']}/adjustments"
     return await (by or trading.pos).post(path, body or REFUND, headers=headers)

@@ -12,6 +12,7 @@ from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.partners.model import PartnerKind
+from mercato.http import body as module
 
 pytestmark = only_sqlite  # independent of the database
 
@@ -25,6 +26,16 @@ LARGE = 5_000_000
 @pytest.fixture
 async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     async with service(database_url, tmp_path / "data", body_seconds=0.3) as running:
+        yield running
+
+
+@pytest.fixture
+async def patient(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Service]:
+    """A service that waits for bodies as long as a busy machine needs."""
+    monkeypatch.setattr(module, "PAUSE_SECONDS", PATIENCE)
+    async with service(database_url, tmp_path / "data", body_seconds=PATIENCE) as running:
         yield running
 
 
@@ -60,22 +71,22 @@ def key_of(client: Client) -> str:
     ],
 )
 async def test_a_client_that_sends_all_of_a_large_body_first_reads_the_refusal(
-    mercato: Service, pos: Client, target: str, header: str, status: int
+    patient: Service, target: str, header: str, status: int
 ):
+    _, pos = await patient.partner()
     lines = [f"POST {target} HTTP/1.1", header or "X-Also: 1"]
     if status != 401:
         lines.append(key_of(pos))
     body = b"Content-Length: %d\r\n\r\n" % LARGE + b" " * LARGE
-    answered, problem = await exchange(mercato, "\r\n".join(lines), body)
+    answered, problem = await exchange(patient, "\r\n".join(lines), body)
     assert (answered, problem["status"]) == (status, status)
 
 
-async def test_an_operation_without_a_body_accepts_a_large_one(
-    mercato: Service, pos: Client, shop: MerchantServer
-):
-    ready = await mercato.onboard(pos, shop.host(CATALOG))
+async def test_an_operation_without_a_body_accepts_a_large_one(patient: Service, shop: MerchantServer):
+    _, pos = await patient.partner()
+    ready = await patient.onboard(pos, shop.host(CATALOG))
     head = f"POST {ONBOARDING}/{ready['onboardingId']}/activate HTTP/1.1\r\n{key_of(pos)}"
-    status, store = await exchange(mercato, head, b"Content-Length: %d\r\n\r\n" % LARGE + b"x" * LARGE)
+    status, store = await exchange(patient, head, b"Content-Length: %d\r\n\r\n" % LARGE + b"x" * LARGE)
     assert (status, store["status"]) == (200, "online")
 
 

@@ -13,7 +13,8 @@ from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
-from mercato.http.body import SHARES
+from mercato.http import edge
+from mercato.http.body import SHARES, BodyBudget
 
 pytestmark = only_sqlite  # independent of the database
 
@@ -26,7 +27,22 @@ BODY = 64 * KiB
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
+def budgets(monkeypatch: pytest.MonkeyPatch) -> list[BodyBudget]:
+    """The budgets of what is started."""
+    made: list[BodyBudget] = []
+
+    def kept(total: int, *, largest: int) -> BodyBudget:
+        made.append(BodyBudget(total, largest=largest))
+        return made[-1]
+
+    monkeypatch.setattr(edge, "BodyBudget", kept)
+    return made
+
+
+@pytest.fixture
+async def mercato(
+    database_url: str, tmp_path: Path, shop: MerchantServer, budgets: list[BodyBudget]
+) -> AsyncIterator[Service]:
     async with service(
         database_url, tmp_path / "data", body_limit=BODY, body_memory=SHARES * BODY, body_seconds=5
     ) as running:
@@ -78,15 +94,28 @@ async def upload(
         writer.transport.abort()
 
 
-async def sent(stack: AsyncExitStack, mercato: Service, client: Client, path: str, size: int) -> Upload:
-    """Begin a body that never ends, of which so many bytes have arrived."""
-    begun = await stack.enter_async_context(upload(mercato, client, path, BODY))
-    # In two parts: the first piece alone is not known to be no whole body.
-    await begun.send(1)
-    await asyncio.sleep(0.05)
-    await begun.send(size - 1)
-    await asyncio.sleep(0.1)
-    return begun
+async def until_taken(budget: BodyBudget, size: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while budget.taken != size:
+            await asyncio.sleep(0.002)
+
+
+async def begun(stack: AsyncExitStack, mercato: Service, client: Client, budget: BodyBudget) -> Upload:
+    """Begin a body, of which one byte has arrived: the first part alone is not known to be no whole body."""
+    before = budget.taken
+    request = await stack.enter_async_context(upload(mercato, client, STATUS, BODY))
+    await request.send(1)
+    await until_taken(budget, before + 1)
+    return request
+
+
+async def held(stack: AsyncExitStack, mercato: Service, client: Client, budget: BodyBudget) -> Upload:
+    """Begin a body that never ends, of which all but 1 KiB has arrived."""
+    before = budget.taken
+    request = await begun(stack, mercato, client, budget)
+    await request.send(BODY - KiB - 1)
+    await until_taken(budget, before + BODY - KiB)
+    return request
 
 
 @pytest.mark.parametrize("expects", [False, True], ids=["", "Expect: 100-continue"])
@@ -117,8 +146,8 @@ async def test_a_dry_run_acquires_its_slot_before_its_body_is_read(mercato: Serv
     neighbour = Client(mercato.base, other.commerce_key.text, mercato.session)
     async with AsyncExitStack() as stack:
         for _ in range(2):
-            begun = await stack.enter_async_context(upload(mercato, pos, VALIDATION, BODY))
-            await begun.send(100)
+            request = await stack.enter_async_context(upload(mercato, pos, VALIDATION, BODY))
+            await request.send(100)
         await asyncio.sleep(0.1)
         third = await stack.enter_async_context(upload(mercato, pos, VALIDATION, BODY, expects=True))
         status, problem = await third.answer()
@@ -129,13 +158,16 @@ async def test_a_dry_run_acquires_its_slot_before_its_body_is_read(mercato: Serv
     assert (await pos.post(VALIDATION, CATALOG)).status in {200, 429}
 
 
-async def test_a_partner_that_sends_too_much_at_once_is_429_and_others_are_not(mercato: Service, pos: Client):
+async def test_a_partner_that_sends_too_much_at_once_is_429_and_others_are_not(
+    mercato: Service, pos: Client, budgets: list[BodyBudget]
+):
     other, _ = await mercato.partner()
     assert other.commerce_key
     neighbour = Client(mercato.base, other.commerce_key.text, mercato.session)
     async with AsyncExitStack() as stack:
-        await sent(stack, mercato, pos, STATUS, BODY - KiB)
-        refused = await sent(stack, mercato, pos, STATUS, BODY - KiB)
+        await held(stack, mercato, pos, budgets[-1])
+        refused = await begun(stack, mercato, pos, budgets[-1])
+        await refused.send(BODY - KiB - 1)
         status, problem = await refused.answer()
         assert (status, problem["errorCode"], problem["retryable"]) == (429, "RATE_LIMITED", True)
         assert problem["retryAfter"] > 0
@@ -146,22 +178,24 @@ async def test_a_partner_that_sends_too_much_at_once_is_429_and_others_are_not(m
 
 
 async def test_a_process_whose_body_memory_is_full_answers_503_until_bodies_are_released(
-    mercato: Service, pos: Client
+    mercato: Service, pos: Client, budgets: list[BodyBudget]
 ):
     async with AsyncExitStack() as stack:
         for _ in range(SHARES):
             made, _ = await mercato.partner()
             assert made.commerce_key
             sender = Client(mercato.base, made.commerce_key.text, mercato.session)
-            await sent(stack, mercato, sender, STATUS, BODY - KiB)
-        refused = await sent(stack, mercato, pos, STATUS, BODY - KiB)
+            await held(stack, mercato, sender, budgets[-1])
+        # In whichever parts it arrives, it is too much.
+        refused = await stack.enter_async_context(upload(mercato, pos, STATUS, BODY))
+        await refused.send(BODY - KiB)
         status, problem = await refused.answer()
         assert (status, problem["errorCode"]) == (503, "SERVICE_UNAVAILABLE")
         assert problem["retryAfter"] > 0
         assert (await pos.post(STATUS, {"status": "online"})).status == 404
-    await asyncio.sleep(0.2)
+    await until_taken(budgets[-1], 0)
     async with AsyncExitStack() as stack:
-        last = await sent(stack, mercato, pos, STATUS, BODY - KiB)
+        last = await held(stack, mercato, pos, budgets[-1])
         await last.send(KiB)
         assert (await last.answer())[0] == 400  # spaces aren't JSON
 
@@ -182,11 +216,11 @@ async def test_without_a_key_an_address_has_a_budget_of_its_own(mercato: Service
     async with AsyncExitStack() as stack:
         replies = []
         for _ in range(12):
-            begun = await stack.enter_async_context(upload(mercato, mercato.anonymous(), TOKEN, 8 * KiB))
-            await begun.send(1)
+            request = await stack.enter_async_context(upload(mercato, mercato.anonymous(), TOKEN, 8 * KiB))
+            await request.send(1)
             await asyncio.sleep(0.02)
-            await begun.send(8 * KiB - 2)
-            replies.append(begun)
+            await request.send(8 * KiB - 2)
+            replies.append(request)
         status, refusal = await replies[-1].answer()
     assert (status, refusal["error"], refusal["errorCode"]) == (
         429,

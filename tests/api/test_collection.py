@@ -12,11 +12,12 @@ from tests.catalog.documents import EXTRAS, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
 from tests.docs.test_links import leads_somewhere
-from tests.service import Client, MerchantServer, Reply, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
 from mercato.http.operations import Access
+from mercato_client.testing.caller import Answer
 from mercato_contract.problems import PROBLEMS
 
 COLLECTION = json.loads((ROOT / "docs/mercato.postman_collection.json").read_text())
@@ -118,7 +119,7 @@ async def variables(mercato: Service, shop: MerchantServer) -> dict[str, str]:
     }
 
 
-async def send(mercato: Service, request: Any, known: dict[str, str]) -> Reply:
+async def send(mercato: Service, request: Any, known: dict[str, str]) -> Answer:
     def filled(text: str) -> str:
         text = text.replace("https://partner.example.com", known["https://partner.example.com"])
         return _VARIABLE.sub(lambda match: known[match[1]], text)

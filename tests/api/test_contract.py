@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
-from tests.service import Client, MerchantServer, Reply, service
+from tests.service import Client, MerchantServer, service
 
 from mercato.asgi import document
+from mercato_client.testing.caller import Answer
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> Async
         yield await trade(mercato, shop)
 
 
-def pointers(reply: Reply) -> dict[str | None, str]:
+def pointers(reply: Answer) -> dict[str | None, str]:
     return {fault["pointer"]: fault["code"] for fault in reply.json()["errors"]}
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from tests.api.table import GUARDED, call, target
 from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, only_sqlite, run
-from tests.service import CATALOG, Client, MerchantServer, Reply, service
+from tests.service import CATALOG, Client, MerchantServer, service
 from tests.waiting import loop_timeout
 
 from mercato.features.partners import callers
@@ -22,13 +22,14 @@ from mercato.http.operations import Access
 from mercato.platform.db import postgresql, servers
 from mercato.platform.db.engine import Database
 from mercato.platform.db.url import sqlalchemy_url
+from mercato_client.testing.caller import Answer
 
 STORES = "/v1/commerce/stores"
 # Of this test's own database: the server is shared by tests that run beside it.
 BLOCKED = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
-def assert_away(reply: Reply) -> None:
+def assert_away(reply: Answer) -> None:
     problem = reply.json()
     assert (reply.status, problem["errorCode"], problem["retryable"]) == (503, "SERVICE_UNAVAILABLE", True)
     assert reply.headers["Retry-After"] == str(problem["retryAfter"]) == "2"

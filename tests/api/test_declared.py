@@ -11,13 +11,14 @@ import structlog
 from tests.api.table import body_for, headers_for, takes_store, target
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
-from tests.service import Client, MerchantServer, Reply, Service, service
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.asgi import document, operations
 from mercato.features.partners.limits import Limiter, Quota
 from mercato.http.operations import PROBLEM_DETAILS, Access, BodyForm, Operation
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.telemetry import configure_logs
+from mercato_client.testing.caller import Answer
 
 pytestmark = only_sqlite  # independent of the database
 
@@ -57,7 +58,7 @@ class Declared:
     def __init__(self) -> None:
         self.statuses: set[tuple[str, int]] = set()
 
-    def compare(self, operation: Operation, reply: Reply) -> None:
+    def compare(self, operation: Operation, reply: Answer) -> None:
         responses = PATHS[operation.path][operation.method.lower()]["responses"]
         where = (operation.id, reply.status, reply.body[:200])
         assert str(reply.status) in responses, where
@@ -96,7 +97,7 @@ def wrong_requests(operation: Operation) -> Iterator[dict[str, Any]]:
         yield {"headers": {"If-Match": '"other"'}}
 
 
-async def send(client: Client, operation: Operation, path: str, options: dict[str, Any]) -> Reply:
+async def send(client: Client, operation: Operation, path: str, options: dict[str, Any]) -> Answer:
     options = dict(options)
     sender = Client(client.base, options.pop("key", client.key), client.session)
     headers = {"Origin": SHOP, "Content-Type": "application/json"} | headers_for(operation)

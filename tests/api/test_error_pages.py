@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from importlib import resources
@@ -17,6 +16,7 @@ import pytest_asyncio
 from sqlalchemy import update
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
+from tests.servers import free_port
 from tests.service import CATALOG, MerchantServer, Service, merchant, service
 
 from mercato.features.catalogs import periods
@@ -222,10 +222,3 @@ def documents(text: str) -> list[Any]:
         one, at = decoder.raw_decode(text, at)
         found.append(one)
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as plug:
-        plug.bind(("127.0.0.1", 0))
-        port: int = plug.getsockname()[1]
-        return port

@@ -6,12 +6,13 @@ from typing import Any
 
 from standardwebhooks import Webhook
 from tests.databases import only_sqlite
-from tests.service import CATALOG, Client, MerchantServer, Reply, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners import accounts
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import PartnerKind
+from mercato_client.testing.caller import Answer
 from mercato_contract.signing import webhook_headers
 
 PATH = "/v1/webhooks/explain"
@@ -30,7 +31,7 @@ async def received(
 
 
 async def ask(client: Client, headers: dict[str, str], body: bytes, **more: Any) -> Any:
-    reply: Reply = await client.post(PATH, {"headers": headers, "body": body.decode()} | more)
+    reply: Answer = await client.post(PATH, {"headers": headers, "body": body.decode()} | more)
     assert reply.status == 200, reply.body
     return reply.json()
 

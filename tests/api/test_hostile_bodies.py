@@ -14,7 +14,7 @@ from tests.calibration import plain_decoding_seconds
 
 from mercato.api import oauth
 from mercato.asgi import operations
-from mercato.features.catalogs.check import callback_url
+from mercato.features.catalogs.dry_run import callback_url
 from mercato.features.orders import store_messages
 from mercato.http.operations import Operation
 from mercato.platform.errors import Problem

@@ -15,10 +15,11 @@ import pytest
 from aiohttp import web
 from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
-from tests.service import Client, MerchantServer, Reply, service
+from tests.service import Client, MerchantServer, service
 
 from mercato.features.stores import queries
 from mercato.platform.db.changes import ChangeFeed
+from mercato_client.testing.caller import Answer
 
 ROUNDS = 3
 
@@ -116,7 +117,7 @@ async def update(two: Two, **members: Any) -> None:
     await done(two.here.pos.call("PUT", two.path, members))
 
 
-async def done(asked: Awaitable[Reply]) -> None:
+async def done(asked: Awaitable[Answer]) -> None:
     reply = await asked
     assert reply.status == 200, reply.body
 
@@ -130,7 +131,7 @@ CHANGES = [
 ]
 
 
-def refused(reply: Reply, code: str) -> None:
+def refused(reply: Answer, code: str) -> None:
     assert (reply.status, reply.json()["errorCode"]) == (400, code), reply.body
 
 

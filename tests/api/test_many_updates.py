@@ -7,7 +7,9 @@ from uuid import uuid4
 import pytest
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.databases import only_postgresql
-from tests.service import CATALOG, MerchantServer, Reply, Service
+from tests.service import CATALOG, MerchantServer, Service
+
+from mercato_client.testing.caller import Answer
 
 ORDERS = f"{MERCHANT}/status"
 STORES = "/v1/commerce/stores"
@@ -168,7 +170,7 @@ async def test_requests_for_the_same_orders_in_other_orders_do_not_deadlock(here
         updates = [{"orderId": one, "status": status} for one in order_ids]
         return here.pos.post(ORDERS, {"updates": updates})
 
-    replies: list[Reply] = await asyncio.gather(
+    replies: list[Answer] = await asyncio.gather(
         *(update(ids if turn % 2 else reversed(ids), "confirmed") for turn in range(8))
     )
     assert {reply.status for reply in replies} == {200}

@@ -11,13 +11,14 @@ from urllib.parse import quote_plus, urlencode
 
 import pytest
 from tests.databases import only_sqlite
-from tests.service import Client, MerchantServer, Reply, Service, service
+from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import loop_timeout
 
 from mercato.features.partners import credentials, limits, queries
 from mercato.features.partners.credentials import NewKey
 from mercato.features.partners.model import PartnerKind, Surface, new_key
 from mercato.platform.clock import new_id
+from mercato_client.testing.caller import Answer
 
 PATH = "/v1/oauth/token"
 GUARDED = "/v1/marketfront/webhook-deliveries"
@@ -42,7 +43,7 @@ def basic(client: object, secret: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(both.encode()).decode()}
 
 
-async def ask(mercato: Service, form: Any, *, media: str = FORM, **headers: str) -> Reply:
+async def ask(mercato: Service, form: Any, *, media: str = FORM, **headers: str) -> Answer:
     body = form if isinstance(form, bytes) else urlencode(form).encode()
     return await mercato.anonymous().post(PATH, body, headers={"Content-Type": media} | headers)
 
@@ -54,11 +55,11 @@ async def token_of(mercato: Service, key: NewKey) -> str:
     return token
 
 
-async def use(mercato: Service, token: str, path: str = GUARDED) -> Reply:
+async def use(mercato: Service, token: str, path: str = GUARDED) -> Answer:
     return await Client(mercato.base, token, mercato.session).get(path)
 
 
-def assert_refused(reply: Reply, status: int, error: str) -> Any:
+def assert_refused(reply: Answer, status: int, error: str) -> Any:
     body = reply.json()
     assert (reply.status, body["error"]) == (status, error), reply.body
     assert body["error_description"]

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
-from tests.service import MerchantServer, Reply, Service, service
+from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import cancellation
@@ -24,11 +24,12 @@ from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Job
+from mercato_client.testing.caller import Answer
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
 
 
-async def cancel(trading: Trade, order: Any, *, key: str | None = None, body: Any = CHANGED_MIND) -> Reply:
+async def cancel(trading: Trade, order: Any, *, key: str | None = None, body: Any = CHANGED_MIND) -> Answer:
     headers = {"Idempotency-Key": key or str(uuid4())}
     return await trading.front.post(f"{ORDERS}/{order['orderId']}/cancel", body, headers=headers)
 
@@ -37,7 +38,7 @@ async def read(trading: Trade, order: Any) -> Any:
     return (await trading.front.get(f"{ORDERS}/{order['orderId']}")).json()
 
 
-def refused(reply: Reply, code: str) -> str:
+def refused(reply: Answer, code: str) -> str:
     assert (reply.status, reply.json()["errorCode"]) == (409, code), reply.body
     detail: str = reply.json()["detail"]
     return detail

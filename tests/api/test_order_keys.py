@@ -13,7 +13,7 @@ from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE
-from tests.service import MerchantServer, Reply, service
+from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
 from mercato.features.compression import compress, decompress
@@ -22,6 +22,7 @@ from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep
 from mercato.platform.errors import RequestInProgress
+from mercato_client.testing.caller import Answer
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
 
@@ -32,7 +33,7 @@ async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Ti
         yield await trade(mercato, shop)
 
 
-def same(first: Reply, again: Reply) -> None:
+def same(first: Answer, again: Answer) -> None:
     """Assert that a reply was replayed unchanged, with its header."""
     assert "Idempotent-Replayed" not in first.headers
     assert again.headers["Idempotent-Replayed"] == "true"
@@ -41,7 +42,7 @@ def same(first: Reply, again: Reply) -> None:
         assert again.headers.getall(name, []) == first.headers.getall(name, []), name
 
 
-def refused(reply: Reply, status: int, code: str) -> Any:
+def refused(reply: Answer, status: int, code: str) -> Any:
     said = reply.json()
     assert (reply.status, said["errorCode"]) == (status, code), said
     return said

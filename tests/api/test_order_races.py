@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
-from tests.service import Client, MerchantServer, Reply, service
+from tests.service import Client, MerchantServer, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.orders import queries
+from mercato_client.testing.caller import Answer
 from mercato_contract.wire import rfc3339
 
 MANY = 50
@@ -26,7 +27,7 @@ MANY = 50
 
 @pytest.fixture
 async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=10.0) as mercato:
+    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
         yield await trade(mercato, shop)
 
 
@@ -35,18 +36,18 @@ async def two(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncI
     """A trade, and its storefront's client at another service on the same database."""
     async with AsyncExitStack() as stack:
         services = [
-            await stack.enter_async_context(service(database_url, tmp_path / "data", place_seconds=10.0))
+            await stack.enter_async_context(service(database_url, tmp_path / "data", place_seconds=PATIENCE))
             for _ in range(2)
         ]
         here = await trade(services[0], shop)
         yield here, Client(services[1].base, here.front.key, here.front.session)
 
 
-def counted(replies: Iterable[Reply]) -> Counter[tuple[int, str | None]]:
+def counted(replies: Iterable[Answer]) -> Counter[tuple[int, str | None]]:
     return Counter((r.status, r.json()["errorCode"] if r.status >= 400 else None) for r in replies)
 
 
-async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
+async def until_settled(ask: Awaitable[Answer], again: Any) -> Answer:
     """Repeat the request while it is in progress elsewhere; return the reply."""
     reply = await ask
     async with asyncio.timeout(PATIENCE):
@@ -125,7 +126,7 @@ async def test_two_servers_on_one_database_place_the_order_of_a_key_once(two: tu
     for number in range(5):
         order, key = here.order(), f"k{number}"
 
-        def ask(client: Client, order: Any = order, key: str = key) -> Awaitable[Reply]:
+        def ask(client: Client, order: Any = order, key: str = key) -> Awaitable[Answer]:
             return here.place(order, key=key, front=client)
 
         replies = await asyncio.gather(

@@ -11,8 +11,10 @@ import pytest
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
 from tests.servers import Script, drip, drop, endless, hang, head, raw, redirect, reply, serve
-from tests.service import MerchantServer, Reply, Service, service
+from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
+
+from mercato_client.testing.caller import Answer
 
 SECONDS = 1.4
 """The time limit where a store's silence uses it up; all other calls have as long as they need."""
@@ -139,7 +141,7 @@ async def test_a_place_reply_that_cannot_be_used_leaves_the_order_open_and_is_th
     assert logged[0]["error"]
 
 
-def unreachable(answer: Reply) -> Any:
+def unreachable(answer: Answer) -> Any:
     problem = answer.json()
     assert (answer.status, problem["errorCode"]) == (503, "STORE_UNREACHABLE"), problem
     assert (problem["retryable"], problem["errorCategory"]) == (True, "availability")

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
-from tests.service import MerchantServer, Reply, service
+from tests.service import MerchantServer, service
 
 from mercato.features.partners.model import PartnerKind
+from mercato_client.testing.caller import Answer
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Ti
         yield await trade(mercato, shop)
 
 
-def refused(reply: Reply, code: str, status: int = 400) -> Any:
+def refused(reply: Answer, code: str, status: int = 400) -> Any:
     said = reply.json()
     assert (reply.status, said["errorCode"]) == (status, code), said
     return said

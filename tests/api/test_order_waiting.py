@@ -14,13 +14,14 @@ import pytest
 from aiohttp import web
 from sqlalchemy import delete, insert, or_, select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
-from tests.service import MerchantServer, Reply, service
+from tests.service import MerchantServer, service
 
 from mercato.features.orders import placement, queries, submission
 from mercato.features.orders.privacy import erase_customer
 from mercato.features.orders.tables import order_submissions
 from mercato.features.webhooks.tables import deliveries, delivery_attempts
 from mercato.platform.db.tables import jobs
+from mercato_client.testing.caller import Answer
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
@@ -66,7 +67,7 @@ def is_silent(shop: MerchantServer) -> None:
     shop.answers["place"] = broken
 
 
-def unreachable(reply: Reply) -> str:
+def unreachable(reply: Answer) -> str:
     said = reply.json()
     assert (reply.status, said["errorCode"], said["retryable"]) == (503, "STORE_UNREACHABLE", True), said
     order_id: str = said["orderId"]

@@ -15,8 +15,8 @@ from tests.waiting import PATIENCE
 
 from mercato import cli
 from mercato.cli import UnusableError
-from mercato.cli.listen import ReceivedWebhook
 from mercato.cli.poll import Poller, body_of, read_cursor, surface_of
+from mercato.cli.received import ReceivedWebhook
 from mercato.features.partners.model import Surface
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy

@@ -123,6 +123,7 @@ async def test_every_amount_that_was_changed_is_named_with_both_values(
     proof = json.loads(capsys.readouterr().out)
     found = {one["path"]: one for one in proof["differences"]}
     assert proof["equal"] is False
+    assert list(found) == [path], "one changed amount is one difference"
     assert (found[path]["order"], found[path]["recomputed"]) == ("0.01", was)
     assert cli.run(["price", "verify", *paths]) == 1
     assert path in capsys.readouterr().out

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.service import CATALOG, ITEM, Client, MerchantServer, Reply, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
+
+from mercato_client.testing.caller import Answer
 
 PATH = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -20,7 +22,7 @@ def request(url: str, name: str = "store-1") -> dict[str, Any]:
     return {"partnerStoreId": name, "name": "Test Store", "address": {}, "catalogCallbackUrl": url}
 
 
-async def codes(*calls: Awaitable[Reply]) -> Counter[tuple[int, str | None]]:
+async def codes(*calls: Awaitable[Answer]) -> Counter[tuple[int, str | None]]:
     """Call all at once; count the statuses and error codes."""
     replies = await asyncio.gather(*calls)
     return Counter((r.status, r.json()["errorCode"] if r.status >= 400 else None) for r in replies)

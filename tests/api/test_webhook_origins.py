@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.api.trade import Trade, trade
-from tests.service import Client, MerchantServer, Reply, merchant, service
+from tests.service import Client, MerchantServer, merchant, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
+from mercato_client.testing.caller import Answer
 
 STORES = "/v1/commerce/stores"
 REGISTER = "/v1/commerce/onboarding/stores"
@@ -35,7 +36,7 @@ def of(here: Trade) -> str:
     return f"{STORES}/{here.store['storeId']}"
 
 
-async def put(client: Client, path: str, change: Any) -> Reply:
+async def put(client: Client, path: str, change: Any) -> Answer:
     return await client.call("PUT", path, change)
 
 

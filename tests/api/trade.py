@@ -6,10 +6,11 @@ from typing import Any
 from uuid import uuid4
 
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
-from tests.service import Client, MerchantServer, Reply, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
+from mercato_client.testing.caller import Answer
 
 ORDERS = "/v1/marketfront/orders"
 VALIDATE = f"{ORDERS}/validate"
@@ -73,7 +74,7 @@ class Trade:
         token: str = said["validatedOrderToken"]
         return token
 
-    async def place(self, order: Any, *, key: str | None = None, front: Client | None = None) -> Reply:
+    async def place(self, order: Any, *, key: str | None = None, front: Client | None = None) -> Answer:
         headers = {"Idempotency-Key": key or str(uuid4())}
         return await (front or self.front).post(PLACE, order, headers=headers)
 
@@ -83,7 +84,7 @@ class Trade:
         assert reply.status == 201, reply.body
         return reply.json()
 
-    async def update(self, order: Any, **change: Any) -> Reply:
+    async def update(self, order: Any, **change: Any) -> Answer:
         return await self.pos.post(f"{MERCHANT}/{order['orderId']}/status", change)
 
 

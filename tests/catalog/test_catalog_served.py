@@ -24,7 +24,6 @@ from tests.catalog.documents import (
     served,
 )
 
-from mercato.features.catalogs.building.build import with_ids
 from mercato.features.catalogs.building.packed import CODINGS, compress
 from mercato.features.catalogs.model import Built, Unchanged
 
@@ -169,18 +168,6 @@ def test_content_read_in_another_currency_is_other_content():
     assert (
         outcome(document, default_currency="USD").content_hash
         != outcome(document, default_currency="EUR").content_hash
-    )
-
-
-def test_served_bytes_can_be_given_other_ids():
-    body = built(cafe()).body
-    changed = with_ids(body, catalog_set_id=OTHER, store_id=SET)
-    assert json.loads(changed) == json.loads(body) | {"catalogSetId": str(OTHER), "storeId": str(SET)}
-
-
-def test_content_without_any_member_but_items_can_be_given_ids():
-    assert (
-        json.loads(with_ids(built({"items": {}}).body, catalog_set_id=OTHER, store_id=OTHER))["items"] == {}
     )
 
 

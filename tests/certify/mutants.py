@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from mercato.features.certification.report import Outcome, Verdict
+from mercato.features.certification.report import CheckOutcome, Verdict
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -23,5 +23,5 @@ class Mutants(dict[str, type[T]], Generic[T]):
         return add
 
 
-def ids(outcomes: dict[str, Outcome], verdict: Verdict) -> set[str]:
+def ids(outcomes: dict[str, CheckOutcome], verdict: Verdict) -> set[str]:
     return {name for name, outcome in outcomes.items() if outcome.verdict is verdict}

@@ -11,7 +11,7 @@ from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
 from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 
-from mercato.features.certification.report import Outcome, Verdict
+from mercato.features.certification.report import CheckOutcome, Verdict
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.tools.certify.merchant.context import MerchantOptions
 from mercato.tools.certify.suite import UnusableTargetError
@@ -30,14 +30,14 @@ _LONG_LIMITS = {
 
 async def certified(
     merchant: CorrectMerchant, only: Sequence[str] = (), **options: Any
-) -> dict[str, Outcome]:
+) -> dict[str, CheckOutcome]:
     given: dict[str, Any] = {
         "webhook_url": merchant.webhook_url,
         "secret": SECRET,
         "catalog_url": merchant.catalog_url,
     }
     given_options = MerchantOptions(**(given | _LONG_LIMITS | options))
-    reported: list[Outcome] = []
+    reported: list[CheckOutcome] = []
     outcomes = await certify_merchant(given_options, MERCHANT.select(only), reported.append)
     assert list(outcomes) == reported
     return {one.id: one for one in outcomes}

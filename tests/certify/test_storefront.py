@@ -12,7 +12,7 @@ from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
-from mercato.features.certification.report import Outcome, Verdict
+from mercato.features.certification.report import CheckOutcome, Verdict
 from mercato.features.partners.model import PartnerKind
 from mercato.settings import Settings
 from mercato.tools.certify.storefront.certification import (
@@ -37,11 +37,11 @@ TOGETHER = {
 
 async def certified(
     kind: type[CorrectStorefront], only: Sequence[str] = (), **options: Any
-) -> dict[str, Outcome]:
+) -> dict[str, CheckOutcome]:
     given: dict[str, Any] = {"key": KEY, "driver": InProcess(kind), "seconds": 300.0, "slow_seconds": 1.0}
     async with kind(secret=SECRET) as receiver:
         given |= {"event_url": receiver.event_url, "secret": SECRET, "order_url": receiver.order_url}
-        reported: list[Outcome] = []
+        reported: list[CheckOutcome] = []
         outcomes = await certify_storefront(
             StorefrontOptions(**(given | options)), STOREFRONT.select(only), reported.append
         )

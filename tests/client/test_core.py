@@ -11,7 +11,7 @@ from mercato.settings import load
 from mercato_client import AsyncClient, Client, Retries, errors, types
 from mercato_client.core import Core, core_of
 from mercato_client.errors import problem_of
-from mercato_client.exchange import Pause, Reply, Script, Send
+from mercato_client.exchange import Pause, Response, Script, Send
 from mercato_client.waiting import CommerceWaits
 from mercato_contract.wire import as_json, parse_retry_after
 
@@ -47,6 +47,7 @@ def test_the_clients_variables_do_not_stop_a_service():
         ("user:mk_2@h", "k", "URL of a service"),
         ("http://a..b", "k", "URL of a service"),
         ("http://a b", "k", "URL of a service"),
+        ("http://a/\x00", "k", "URL of a service"),
         ("http://h?x", "k", "URL of a service"),
         ("http://h", "k\r\nX: y", "key"),
         ("http://h", "kü", "key"),
@@ -61,7 +62,7 @@ def test_unusable_arguments_are_reported_before_anything_is_sent(url: str, key: 
 class World:
     """Performs a script's steps from a table: records requests and waits, with a clock that only waiting advances."""
 
-    def __init__(self, answer: Callable[[Send], Reply], **retries: Any) -> None:
+    def __init__(self, answer: Callable[[Send], Response], **retries: Any) -> None:
         self.now = 0.0
         self.sent: list[str] = []
         self.pauses: list[float] = []
@@ -71,7 +72,7 @@ class World:
         self.core = Core(url="http://h", key="k", retries=policy, clock=lambda: self.now)
 
     def run(self, script: Script[Any]) -> Any:
-        given: Reply | None = None
+        given: Response | None = None
         fault: errors.MercatoError | None = None
         while True:
             try:
@@ -91,8 +92,8 @@ class World:
                     fault = error
 
 
-def answered(value: Any, status: int = 200, **headers: str) -> Reply:
-    return Reply(status, {name.replace("_", "-"): text for name, text in headers.items()}, as_json(value))
+def answered(value: Any, status: int = 200, **headers: str) -> Response:
+    return Response(status, {name.replace("_", "-"): text for name, text in headers.items()}, as_json(value))
 
 
 def test_waits_double_are_random_and_are_bounded():
@@ -169,7 +170,7 @@ def test_waiting_ends_at_its_deadline_with_the_last_state():
 
 
 def test_no_attempt_of_a_wait_exceeds_the_remaining_time():
-    def slow(send: Send) -> Reply:
+    def slow(send: Send) -> Response:
         if not world.now:
             world.now = 1.0
             return answered(onboarding("pending_catalog"))
@@ -185,7 +186,7 @@ def test_no_attempt_of_a_wait_exceeds_the_remaining_time():
 
 
 def test_an_outage_after_the_first_answer_only_delays_a_wait():
-    def answer(_: Send) -> Reply:
+    def answer(_: Send) -> Response:
         if 0 < world.now < 60:
             raise errors.NoAnswerError("gone", sent=False)
         return answered(onboarding("active", storeId=STORE) if world.now else onboarding("pending_catalog"))
@@ -197,7 +198,7 @@ def test_an_outage_after_the_first_answer_only_delays_a_wait():
 
 
 def test_a_wait_fails_at_once_if_the_service_never_answered():
-    def nobody(_: Send) -> Reply:
+    def nobody(_: Send) -> Response:
         raise errors.NoAnswerError("gone", sent=False)
 
     world = World(nobody, attempts=2)

@@ -1,8 +1,10 @@
 """The client with a faulty network or service."""
 
 import asyncio
+import copy
 import gzip
 import json
+import pickle
 import ssl
 import threading
 from typing import Any
@@ -265,6 +267,44 @@ async def test_ids_and_texts_from_outside_stay_where_they_belong(kind: Kind):
     ]
     assert server.requests[0].headers["authorization"] == "Bearer k"
     assert server.requests[0].headers["user-agent"].startswith("Mercato/")
+
+
+@pytest.mark.parametrize("given", ["", ".", "..", "a\x00b", "\ud800", None])
+async def test_an_id_that_would_make_another_path_is_refused_before_anything_is_sent(kind: Kind, given: Any):
+    async with serve(STATUS) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.ConfigurationError, match="isn't an id"):
+            await client.get_store_status(given)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("key", ["", "ü", "x" * 256])
+async def test_an_unusable_idempotency_key_is_refused_and_never_replaced(kind: Kind, key: str):
+    async with serve(STATUS) as server, opened(kind, server.url) as client:
+        for call in (
+            client.place_order(ORDER, idempotency_key=key),
+            client.cancel_order("1", reason="LATE", idempotency_key=key),
+            client.adjust_order("1", REFUND, idempotency_key=key),
+        ):
+            with pytest.raises(errors.ConfigurationError, match="idempotency key"):
+                await call
+    assert server.requests == []
+
+
+async def test_an_error_can_be_copied_and_handed_to_another_process(kind: Kind):
+    refusal = problem(409, "ORDER_CLOSED", errorCategory="conflict", orderId="1")
+    async with serve(refusal) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.ConflictError) as refused:
+            await client.place_order(ORDER, idempotency_key="mine")
+        with pytest.raises(errors.DeadlineError) as late:
+            raise errors.DeadlineError("Not done", last=types.StoreStatusUpdate(status="online"))
+    async with opened(kind, f"http://127.0.0.1:{free_port()}", retries=NEVER) as client:
+        with pytest.raises(errors.NoAnswerError) as unanswered:
+            await client.get_store("1")
+    for error in (refused.value, late.value, unanswered.value):
+        handed = pickle.loads(pickle.dumps(error))  # noqa: S301  # its own
+        for again in (copy.copy(error), copy.deepcopy(error), handed):
+            assert type(again) is type(error)
+            assert (str(again), vars(again)) == (str(error), vars(error))
 
 
 async def test_an_untrusted_certificate_is_refused(kind: Kind):

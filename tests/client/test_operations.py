@@ -105,3 +105,9 @@ def test_help_of_a_client_shows_each_methods_arguments(client: type[Client] | ty
     assert "place_order(order: " in text
     assert "list_stores(" in text
     assert "(...)" not in text
+
+
+def test_without_the_extra_the_doubles_say_what_to_install():
+    program = "import sys; sys.modules['aiohttp'] = None; import mercato_client.testing"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith('pip install "mercato-client[testing]".')

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import pickle
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from typing import Any
@@ -137,6 +138,15 @@ def test_a_webhook_is_accepted_when_the_libraries_accept_it(seconds: int):
     except WebhookError:
         ours = False
     assert ours is theirs
+
+
+def test_a_refusal_that_is_handed_to_another_process_says_why_and_has_no_secret():
+    with pytest.raises(WebhookError) as refused:
+        verified(signed(), BODY + b" ")
+    written = pickle.dumps(refused.value)
+    again = pickle.loads(written)  # noqa: S301  # its own
+    assert (again.code, str(again)) == (refused.value.code, str(refused.value))
+    assert SECRET.removeprefix("whsec_").encode() not in written
 
 
 def test_text_is_refused_in_place_of_bytes():

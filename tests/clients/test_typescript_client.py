@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from tests.catalog.documents import cafe
 from tests.clients.programs import run
 from tests.clients.typescript_project import MODULES, PACKAGE, compile_project, skip_without, start_project
 from tests.databases import only_sqlite
+from tests.servers import free_port
 from tests.service import merchant, service
 
 from mercato.asgi import operations
@@ -39,9 +39,7 @@ async def package(tmp_path: Path, _installed: None) -> Path:
 @pytest.fixture
 async def partners(database_url: str, tmp_path: Path) -> AsyncIterator[str]:
     """Where the service is, keys and secrets of both sides, and the port for a server of theirs, as JSON."""
-    with socket.socket() as plug:
-        plug.bind(("127.0.0.1", 0))
-        port = plug.getsockname()[1]
+    port = free_port()
     async with merchant() as shop, service(database_url, tmp_path / "data") as mercato:
         store, _ = await mercato.partner()
         front, _ = await mercato.partner(PartnerKind.MARKETFRONT, event_url=f"http://127.0.0.1:{port}/events")

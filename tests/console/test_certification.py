@@ -12,7 +12,7 @@ from tests.console.visiting import enter_as_partner
 from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
-from mercato.features.certification.report import Exchange, Outcome, Report, Verdict, count, sign
+from mercato.features.certification.report import CheckOutcome, Exchange, Report, Verdict, count, sign
 from mercato.features.certification.tables import certification_reports
 from mercato.features.partners.vault import Vault
 from mercato.platform import clock
@@ -21,7 +21,7 @@ from mercato.platform import clock
 def report(**changes: Any) -> Report:
     """Return a report of one check that passed and one that failed, with texts of a hostile implementation."""
     checks = tuple(
-        Outcome(
+        CheckOutcome(
             id=f"place.{verdict}",
             title="Accepts an order",
             proves="Orders are accepted.",

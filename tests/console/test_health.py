@@ -15,7 +15,7 @@ from tests.service import MerchantServer, Service
 
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.orders import operators
-from mercato.features.webhooks import endpoints
+from mercato.features.webhooks import endpoint_health
 from mercato.platform import clock
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.metrics import BUCKETS, INTERVAL, Traffic, quantile
@@ -46,7 +46,7 @@ async def test_an_operator_lands_where_orders_stores_in_trouble_and_failing_webh
     front = (await mercato.partner(name="<b>Front"))[0]
     async with mercato.app.db.write() as tx:
         url = "https://example.com/hooks/secret"
-        await endpoints.insert_failing(tx, front.id, url, since=clock.now())
+        await endpoint_health.insert_failing(tx, front.id, url, since=clock.now())
     first = await browser.open("/console")
     counts = [row[1] for row in first.rows("Orders an hour")]
     # Around the end of an hour they are in two.
@@ -100,8 +100,8 @@ async def test_health_names_disabled_addresses_without_their_paths(mercato: Serv
     made, _ = await mercato.partner(name="<b>Bold")
     url = "https://example.com/hooks/secret"
     async with mercato.app.db.write() as tx:
-        await endpoints.insert_failing(tx, made.id, url, since=clock.now())
-        await endpoints.disable(tx, made.id, url, reason=HOSTILE, now=clock.now())
+        await endpoint_health.insert_failing(tx, made.id, url, since=clock.now())
+        await endpoint_health.disable(tx, made.id, url, reason=HOSTILE, now=clock.now())
     _, page = await enter_as_operator(mercato)
     (row,) = page.rows("Disabled addresses")
     assert row[1:3] == ["<b>Bold", "https://example.com"]

@@ -21,7 +21,7 @@ from tests.console.visiting import (
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 
 from mercato.console.forms import MAX_FORM
-from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS, Screen
+from mercato.console.screen import MERCHANTS, OPERATORS, PARTNERS, STOREFRONTS, Screen
 from mercato.console.session import SESSIONS, Cookies
 from mercato.console.site import SCREENS
 from mercato.features.partners.limits import MAX_VISITS
@@ -112,6 +112,15 @@ async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
     front, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
     with_ids = [one for one in SCREENS if "{" in one.path]
     assert len(with_ids) > 20
+    kinds = {
+        part[1:-1]
+        for one in with_ids
+        if one.audiences & PARTNERS
+        for part in one.path.split("/")
+        if "{" in part
+    }
+    # The others are of an account's own tests: test_endpoints.py, test_passkeys.py and test_people.py.
+    assert kinds - set(merchants) == {"endpoint", "passkey", "person"}
     for screen in with_ids:
         # A storefront sees every store of the network.
         is_public = screen.path in {"stores/{store}", "stores/{store}/menu"}

@@ -28,6 +28,7 @@ from tests.waiting import loop_timeout
 from mercato import app as wiring
 from mercato.features.sign_in import sign_on as providers
 from mercato.features.sign_in.model import Grant, People
+from mercato.features.sign_in.roles import Role
 from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT
 from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
@@ -60,6 +61,7 @@ def start(database_url: str, tmp_path: Path, there: Provider, clock_ahead: Time)
             "oidc_client_id": CLIENT_ID,
             "oidc_client_secret": Secret(CLIENT_SECRET),
             "oidc_operators": "Anna@example.com, groups=operators",
+            "oidc_support": "groups=helpdesk",
             "oidc_viewers": "groups=support",
         } | settings
         async with service(database_url, tmp_path / "data", now=clock_ahead, **chosen) as running:
@@ -133,6 +135,45 @@ async def test_a_claim_grants_access_and_a_viewer_changes_nothing(mercato: Servi
     assert "Read-only" not in page.root.all("header")[0].text
 
 
+async def test_support_of_single_sign_on_has_the_role_support_and_only_its_own_sessions(
+    mercato: Service, there: Provider
+):
+    anna, _ = await enter(mercato)
+    there.person = {"sub": "ian", "groups": ["helpdesk", "support"]}
+    ian, page = await enter(mercato)
+    assert "Support" in page.root.all("header")[0].text
+    assert (await ian.open("/console/jobs")).status == 200
+    assert {
+        (await ian.open(f"/console/{path}")).status for path in ("erasure", "people", "partners/new")
+    } == {403}
+    assert ian.cookies
+    account = await ian.open("/console/account")
+    assert [(row[3], row[4]) for row in account.rows("Sessions")] == [("oidc:ian groups=helpdesk", "Support")]
+    assert "Passkeys" not in account.captions
+    seen = {(row[3], row[4]): row for row in (await anna.open("/console/account")).rows("Sessions")}
+    assert set(seen) == {("oidc:anna@example.com", "Admin"), ("oidc:ian groups=helpdesk", "Support")}
+    assert (await ian.post(f"/console/account/passkeys/{clock.new_id()}/remove")).status == 404
+    await ian.post("/console/account/sessions/end")
+    assert (await ian.open("/console/account")).heading == "Sign in"
+    assert (await anna.open("/console/account")).heading == "Account"
+
+
+async def test_a_change_of_the_settings_changes_what_support_may_at_once(start: Start, there: Provider):
+    there.person = {"sub": "ian", "groups": ["helpdesk"]}
+    async with start() as mercato:
+        ian, _ = await enter(mercato)
+    for settings, role in (
+        ({"oidc_support": None, "oidc_viewers": "groups=helpdesk"}, "Read only"),
+        ({"oidc_support": None, "oidc_operators": "groups=helpdesk"}, "Read only"),
+        ({"oidc_support": "groups=helpdesk, groups=others"}, "Support"),
+        ({"oidc_support": "groups=others"}, None),
+    ):
+        async with start(**settings) as again:
+            ian.base, ian._session = again.base, again.session
+            page = await ian.open("/console/account")
+            assert (page.rows("Sessions")[0][4] if page.heading == "Account" else None) == role, settings
+
+
 STRANGERS: list[dict[str, Any]] = [
     {"sub": "1"},
     {"sub": "1", "email": "eve@example.com", "email_verified": True},
@@ -160,7 +201,9 @@ async def test_a_session_ends_when_the_settings_no_longer_admit_its_person(start
         anna, _ = await enter(mercato)
         there.person = {"sub": "7", "groups": ["operators"]}
         operator, _ = await enter(mercato)
-    async with start(oidc_operators="groups=operators", oidc_viewers="anna@example.com") as again:
+    async with start(
+        oidc_operators="groups=operators", oidc_support="anna@example.com", oidc_viewers="anna@example.com"
+    ) as again:
         for browser, status in ((anna, 401), (operator, 200)):
             browser.base, browser._session = again.base, again.session
             assert (await browser.open("/console/account")).status == status
@@ -551,13 +594,19 @@ async def test_a_sign_in_with_a_provider_is_in_the_audit_trail_and_no_token_is_i
 )
 def test_a_start_without_operators_or_with_malformed_ones_is_refused(operators: str | None, match: str):
     with pytest.raises(SettingsError, match=match):
-        People(operators, None)
+        People(operators, None, None)
 
 
 def test_every_entry_that_is_misspelt_is_named():
     with pytest.raises(SettingsError) as refused:
-        People("anna, email=a@example.com, groups=ops", "=x, eve")
-    for part in ("'anna' is", "without email=", "'=x' is", "MERCATO_OIDC_VIEWERS: 'eve'"):
+        People("anna, email=a@example.com, groups=ops", "ian", "=x, eve")
+    for part in (
+        "'anna' is",
+        "without email=",
+        "'=x' is",
+        "MERCATO_OIDC_SUPPORT: 'ian'",
+        "MERCATO_OIDC_VIEWERS: 'eve'",
+    ):
         assert part in str(refused.value)
 
 
@@ -591,7 +640,7 @@ def test_without_the_extra_the_start_says_which_command_installs_it(monkeypatch:
 
 
 def test_a_rule_matches_only_its_own_claim():
-    people = People("groups=/ops, KAY@example.com", None)
+    people = People("groups=/ops, KAY@example.com", None, None)
     for created_by in (
         "oidc:1 groups=/ops/night",
         "oidc:1",
@@ -599,8 +648,8 @@ def test_a_rule_matches_only_its_own_claim():
         "oidc:eve@example.com",
         "oidc:",
     ):
-        assert not people.allow(Grant(partner_id=None, created_by=created_by)), created_by
-    assert people.allow(Grant(partner_id=None, created_by="oidc:1 groups=/ops"))
+        assert people.role_of(Grant(partner_id=None, created_by=created_by)) is None, created_by
+    assert people.role_of(Grant(partner_id=None, created_by="oidc:1 groups=/ops")) is Role.ADMIN
     # The sign of the unit kelvin has the lower case of a K.
     claims = {"sub": "1", "email": "\N{KELVIN SIGN}ay@example.com", "email_verified": True}
     assert people.admit(claims) is None

@@ -93,6 +93,14 @@ async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
     assert len(writes) == 1
 
 
+async def test_a_partner_cannot_remove_a_passkey_of_the_operators(mercato: Service):
+    operator, _ = await enter_as_operator(mercato)
+    asking = (await operator.press(await add(operator, new_authenticator(mercato)), "Remove")).url
+    partner, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    assert (await partner.post(asking)).status == 404
+    assert (await operator.open("/console/account")).rows("Passkeys")[0][0] == "A key"
+
+
 async def test_a_passkey_that_is_removed_ends_its_sessions(mercato: Service):
     browser, _ = await enter_as_operator(mercato)
     key = new_authenticator(mercato)

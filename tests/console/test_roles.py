@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_person, enter_whole_account
+from tests.docs.documents import ROOT
 from tests.service import Service
 
 from mercato.console.screen import OPERATORS, PARTNERS, Audience, Screen
@@ -108,6 +109,25 @@ def test_the_page_people_says_of_every_permission_that_an_account_needs_what_it_
     told = {permission for permission, audiences, _ in POWERS if audience in audiences}
     # A part of pages that everybody opens needs these.
     assert told == needed | {Permission.FIND_CUSTOMERS, Permission.SEE_CUSTOMERS, Permission.SEE_KEYS}
+
+
+@pytest.mark.parametrize(
+    ("audience", "roles", "head"),
+    [(PARTNERS, PARTNER_ROLES, "people of a partner may"), (OPERATORS, OPERATOR_ROLES, "operators may")],
+    ids=["partners", "operators"],
+)
+def test_the_guide_has_the_table_of_roles(audience: frozenset[Audience], roles: tuple[Role, ...], head: str):
+    words: dict[Permission, str] = {}
+    for permission, audiences, text in POWERS:
+        if audiences & audience:
+            words.setdefault(permission, text)
+    expected = [[head, *(f"`{role.words}`" for role in roles)], ["---"] * (1 + len(roles))]
+    for permission, text in words.items():
+        expected.append([text, *("yes" if permission in ALLOWED[role] else "" for role in roles)])
+    lines = (ROOT / "docs/how-to/use-the-console.md").read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {head} |"))
+    rows = lines[start : lines.index("", start)]
+    assert [[cell.strip() for cell in row.strip("|").split("|")] for row in rows] == expected
 
 
 async def test_the_page_people_shows_what_each_role_may_as_the_table_of_roles_has_it(mercato: Service):

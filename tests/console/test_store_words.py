@@ -16,11 +16,12 @@ from mercato.console import store_states
 from mercato.console.store_states import state_of
 from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening
-from mercato.features.webhooks.endpoints import FailingStore
+from mercato.features.webhooks.endpoint_health import FailingStore
 from mercato.platform import clock
 from mercato_contract.stores import StoreStatusValue
 
 CALLS = "/v1/commerce/webhook-deliveries"
+ENDPOINTS = "/v1/commerce/webhook-endpoints"
 
 NOW = datetime(2026, 1, 30, 18, 20, tzinfo=UTC)
 """A Friday."""
@@ -91,6 +92,7 @@ async def test_a_store_is_unreachable_from_its_third_failed_call_until_one_succe
         await deal.front.post(VALIDATE, deal.order())
         await mercato.until(deal.pos, f"{CALLS}?status=failed", lambda page: len(page["deliveries"]) == calls)  # noqa: B023
     assert "unreachable" in (await merchant.open(path)).region("Now")
+    assert "The last call to the store failed. order.validate: " in (await merchant.open(path)).text
     for browser in (merchant, operator):
         assert (await browser.open("/console/stores")).rows("Stores")[0][0] == "unreachable"
     assert "unreachable" in (await operator.open("/console/health")).text
@@ -98,6 +100,26 @@ async def test_a_store_is_unreachable_from_its_third_failed_call_until_one_succe
     await deal.validate(deal.order())
     await mercato.until(deal.pos, f"{CALLS}?status=succeeded", lambda page: page["deliveries"])
     assert "unreachable" not in (await merchant.open(path)).region("Now"), "the last call succeeded"
+    assert "The last call" not in (await merchant.open(path)).text
+
+
+async def test_a_webhook_to_an_endpoint_that_failed_is_no_failed_call_to_the_store(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    store = deal.store["storeId"]
+    shop.answers["catalog-sync"] = broken
+    endpoint = (await deal.pos.post(ENDPOINTS, {"url": shop.base + "/catalog-sync"})).json()
+    menu = cafe()
+    menu["items"][next(iter(menu["items"]))]["basePrice"] = "9.99"
+    assert (await deal.pos.put(f"/v1/commerce/stores/{store}/catalog", menu)).status == 202
+    sent = f"{CALLS}?endpointId={endpoint['endpointId']}"
+    await mercato.until(deal.pos, sent, lambda page: page["deliveries"])
+    gone = await deal.pos.call("DELETE", f"{ENDPOINTS}/{endpoint['endpointId']}")
+    assert gone.status == 204
+    await mercato.until(deal.pos, f"{CALLS}?status=failed", lambda page: page["deliveries"])
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    assert "The last call" not in (await merchant.open(f"/console/stores/{store}")).text
 
 
 async def broken(_request: web.Request, _body: bytes) -> web.Response:

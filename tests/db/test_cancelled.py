@@ -105,6 +105,41 @@ async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
         assert {turns, 1000 + turns} <= await written(db)
 
 
+@only_sqlite
+async def test_a_commit_that_fails_ends_every_transaction_that_shares_it(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(db, 0)
+    submit = sqlite.submit
+    failing, allowed = Event(), Event()
+
+    def fail() -> None:
+        failing.set()
+        allowed.wait(10)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def submit_failing(thread: Any, function: Any, *arguments: Any) -> Any:
+        return submit(thread, fail) if arguments == ("COMMIT",) else submit(thread, function, *arguments)
+
+    monkeypatch.setattr(sqlite, "submit", submit_failing)
+    for is_cancelled in (False, True):
+        failing.clear()
+        allowed.clear()
+        before = asyncio.all_tasks()
+        writes = [asyncio.create_task(write(db, number)) for number in (1, 2)]
+        await asyncio.to_thread(failing.wait, 10)
+        for task in asyncio.all_tasks() - before - set(writes):
+            if is_cancelled:
+                task.cancel()  # the one that commits for both
+        allowed.set()
+        async with asyncio.timeout(PATIENCE):
+            for error in await asyncio.gather(*writes, return_exceptions=True):
+                assert isinstance(error, exc.OperationalError), error
+    monkeypatch.undo()
+    await write(db, 3)
+    assert await written(db) == {0, 3}
+
+
 def retrieve_error(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from mercato.features.webhooks.tables import endpoints
+from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared_insert
 
 T = TypeVar("T")
 
-PREPARED = prepared_insert(endpoints, "partner_id", "url", "failing_since")
+PREPARED = prepared_insert(failing_endpoints, "partner_id", "url", "failing_since")
 
 
 async def transact(db: Database, block: Callable[[Write], Coroutine[Any, Any, T]]) -> T:
@@ -29,7 +29,7 @@ def row(url: str) -> dict[str, object]:
 
 async def count(db: Database) -> int:
     async with db.read() as tx:
-        found: int = await tx.scalar(select(func.count()).select_from(endpoints))
+        found: int = await tx.scalar(select(func.count()).select_from(failing_endpoints))
     return found
 
 
@@ -38,10 +38,12 @@ async def test_a_block_returns_its_row_which_every_reader_sees(db: Database) -> 
 
     async def block(tx: Write) -> str:
         assert (await tx.execute(PREPARED, given)).rowcount == 1
-        found = await tx.first(select(endpoints).where(endpoints.c.partner_id == given["partner_id"]))
+        found = await tx.first(
+            select(failing_endpoints).where(failing_endpoints.c.partner_id == given["partner_id"])
+        )
         assert found is not None
         assert found.failing_since == given["failing_since"]
-        moved = update(endpoints).values(url="there").returning(endpoints.c.url)
+        moved = update(failing_endpoints).values(url="there").returning(failing_endpoints.c.url)
         return str((await tx.execute(moved)).scalar())
 
     assert await transact(db, block) == "there"
@@ -70,7 +72,7 @@ async def test_blocks_and_transactions_wait_for_each_other(db: Database) -> None
 
     async def plain() -> None:
         async with db.write() as tx:
-            await tx.execute(insert(endpoints).values(row("plain")))
+            await tx.execute(insert(failing_endpoints).values(row("plain")))
             await asyncio.sleep(0)
 
     await asyncio.gather(*(transact(db, block) for _ in range(20)), *(plain() for _ in range(20)))

@@ -217,14 +217,14 @@ async def test_stores_are_found_and_read_through_a_replica(
     database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     used = 0
-    connection = module.Replica.connection
+    reading = module.Replica.reading
 
-    def counted(self: module.Replica) -> Any:
+    def counted(self: module.Replica, begin: Any) -> Any:
         nonlocal used
         used += 1
-        return connection(self)
+        return reading(self, begin)
 
-    monkeypatch.setattr(module.Replica, "connection", counted)
+    monkeypatch.setattr(module.Replica, "reading", counted)
     # A slow machine must not make the replica look stale.
     monkeypatch.setattr(module, "MAX_LAG", 60)
     async with service(database_url, tmp_path / "data", database_replica_url=Secret(database_url)) as mercato:

@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import func, select
 
-from mercato.features.webhooks.tables import endpoints
+from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.clock import new_id, now
 from mercato.platform.db import write_behind
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared_insert
 from mercato.platform.db.write_behind import WriteBehind
 
-INSERT = prepared_insert(endpoints, "partner_id", "url", "failing_since")
+INSERT = prepared_insert(failing_endpoints, "partner_id", "url", "failing_since")
 
 
 class SlowCommits:
@@ -60,5 +60,5 @@ async def test_rows_whose_commit_is_under_way_when_the_process_stops_are_written
     slow.acknowledge.set()
     await asyncio.wait([running])
     async with db.read() as tx:
-        assert await tx.scalar(select(func.count()).select_from(endpoints)) == 2
+        assert await tx.scalar(select(func.count()).select_from(failing_endpoints)) == 2
     assert dropped == []

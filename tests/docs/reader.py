@@ -10,6 +10,7 @@ Ports are replaced by free ones, so that several readers don't collide.
 
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from tests.docs.documents import ROOT, Block, blocks, shown
 from tests.docs.expected import difference
+from tests.servers import free_port
 
 PATIENCE = 40.0
 """Seconds until something that takes a moment has happened."""
@@ -53,7 +55,8 @@ class Reader:
     replaced: dict[str, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     _ports: dict[str, str] = field(default_factory=dict)
-    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _running: list[tuple[subprocess.Popen[bytes], int]] = field(default_factory=list)
+    """What keeps running, and a pipe that ends when the last process of it has ended."""
 
     def __post_init__(self) -> None:
         (self.desk / ".state").touch()
@@ -97,7 +100,7 @@ class Reader:
         try:
             self.reads(page)
         finally:
-            self._stop([process for process in self._running if process not in running])
+            self._stop([one for one in self._running if one not in running])
             self._restore(there)
 
     def _restore(self, there: dict[Path, bytes | None]) -> None:
@@ -149,25 +152,32 @@ class Reader:
     def _start(self, block: Block, where: str) -> None:
         words = [word for word in block.words if word != "keeps-running"]
         log = self.desk / f"running-{len(self._running)}.log"
+        end, held = os.pipe()
         with log.open("wb") as file:
             process = subprocess.Popen(
                 ["bash", "-c", _PROLOGUE + self._local(block.text)],
                 cwd=self.desk, env=self._environment(), stdout=file, stderr=file, start_new_session=True,
+                pass_fds=[held],
             )  # fmt: skip
-        self._running.append(process)
+        os.close(held)
+        self._running.append((process, end))
         until = time.monotonic() + self.patience
         while not (_listens(int(self._port(words[0]))) if words else log.stat().st_size):
             if process.poll() is not None or time.monotonic() > until:
                 raise AssertionError(f"{where} does not run:\n{log.read_text()}")
             time.sleep(0.05)
 
-    def _stop(self, processes: list[subprocess.Popen[bytes]]) -> None:
-        for process in processes:
+    def _stop(self, running: list[tuple[subprocess.Popen[bytes], int]]) -> None:
+        """Return when the shells have ended and what they ran, which frees its port only then."""
+        for process, _ in running:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-        for process in processes:
-            process.wait(30)
-            self._running.remove(process)
+        for process, end in running:
+            process.wait(self.patience)
+            ended, _, _ = select.select([end], [], [], self.patience)
+            os.close(end)
+            self._running.remove((process, end))
+            assert ended, f"It goes on after SIGTERM: {process.args!r}"
 
     def _environment(self) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
@@ -181,9 +191,7 @@ class Reader:
 
     def _port(self, documented: str) -> str:
         if documented not in self._ports:
-            with socket.socket() as plug:
-                plug.bind(("127.0.0.1", 0))
-                self._ports[documented] = str(plug.getsockname()[1])
+            self._ports[documented] = str(free_port())
         return self._ports[documented]
 
 

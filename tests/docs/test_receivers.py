@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 from tests.clients.typescript_project import BUILT, compile_project, skip_without, start_project
 from tests.docs.documents import ROOT, blocks
+from tests.servers import free_port
 
 from mercato_contract.signing import new_secret, webhook_headers
 
@@ -60,9 +61,7 @@ START = {"receiver.py": python, "receiver.ts": typescript, "receiver.go": go}
 @pytest.fixture(params=START)
 async def receiver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
     """The URL of a running receiver, and its secret."""
-    with socket.socket() as plug:
-        plug.bind(("127.0.0.1", 0))
-        port = plug.getsockname()[1]
+    port = free_port()
     secret = new_secret(os.urandom)
     (tmp_path / "partner.json").write_text(json.dumps({"signingSecret": secret}))
     (tmp_path / request.param).write_text(RECEIVERS[request.param].replace("9100", str(port)))

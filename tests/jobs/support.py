@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE
 
 from mercato.platform.db.engine import AnyRow, Database
 from mercato.platform.db.tables import jobs
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Worker, enqueue
 from mercato.platform.jobs.claim import Rotation, claim
 
 NEVER = timedelta(hours=1)
@@ -36,7 +36,7 @@ class Log:
         self.seen: list[str] = []
         self._changed = asyncio.Condition()
 
-    async def __call__(self, job: Job[Note]) -> Outcome:
+    async def __call__(self, job: Job[Note]) -> JobOutcome:
         await self.add(job.payload.text)
         return Done()
 
@@ -51,11 +51,11 @@ class Log:
         return list(self.seen)
 
 
-def handler(fn: Callable[[Job[Note]], Awaitable[Outcome]], **options: Any) -> Handler[Note]:
+def handler(fn: Callable[[Job[Note]], Awaitable[JobOutcome]], **options: Any) -> Handler[Note]:
     return Handler(fn=fn, payload=Note, **options)
 
 
-async def nothing(job: Job[Note]) -> Outcome:
+async def nothing(job: Job[Note]) -> JobOutcome:
     return Done()
 
 

@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import now_ms
-from mercato.platform.jobs import Done, Job, JobLost, Outcome, fence, finish, maintenance, put_back
+from mercato.platform.jobs import Done, Job, JobLost, JobOutcome, fence, finish, maintenance, put_back
 from mercato.platform.jobs.claim import Rotation
 from mercato.platform.jobs.run import Dead, Failed, Interrupted, Postponed, Result, Unreadable
 from mercato.platform.jobs.settle import settle
@@ -179,7 +179,7 @@ async def test_twenty_thousand_ready_jobs_of_one_key_do_not_starve_another(db: D
     await fill_key(db, "deep")
     log = Log()
 
-    async def slowly(job: Job[Note]) -> Outcome:
+    async def slowly(job: Job[Note]) -> JobOutcome:
         await asyncio.sleep(0.002)
         return await log(job)
 

@@ -21,7 +21,7 @@ from tests.jobs.support import (
 
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
-from mercato.platform.jobs import Done, Job, JobLost, Outcome, Settled, enqueue, finish, put_back
+from mercato.platform.jobs import Done, Job, JobLost, JobOutcome, Settled, enqueue, finish, put_back
 from mercato.platform.jobs.maintenance import move_orphans
 
 COALESCING = handler(nothing, coalesces=True)
@@ -79,7 +79,7 @@ async def test_a_job_that_is_put_back_is_run_again_without_its_losses(
 ) -> None:
     log = Log()
 
-    async def in_parts(job: Job[Note]) -> Outcome:
+    async def in_parts(job: Job[Note]) -> JobOutcome:
         await log.add(job.payload.text)
         if len(log.seen) < 3:
             assert job.losses == (1 if len(log.seen) == 1 else 0)
@@ -112,7 +112,7 @@ async def test_no_work_is_missed_that_is_added_while_runs_start_and_end(db: Data
     async with db.write() as tx:
         await tx.execute(text("CREATE TABLE work (name TEXT, due BIGINT, is_done INTEGER)"))
 
-    async def do_all(job: Job[Note]) -> Outcome:
+    async def do_all(job: Job[Note]) -> JobOutcome:
         due = int(job.run_at.timestamp() * 1000 + 0.5)
         async with db.read() as reader:
             found = await reader.all(

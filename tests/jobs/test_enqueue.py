@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE
 from mercato.platform.db import postgresql
 from mercato.platform.db.engine import Database
 from mercato.platform.db.postgresql import channel_of
-from mercato.platform.jobs import Done, Job, Outcome, Worker, enqueue, queue
+from mercato.platform.jobs import Done, Job, JobOutcome, Worker, enqueue, queue
 
 
 async def test_a_transaction_that_rolls_back_enqueues_nothing(db: Database) -> None:
@@ -69,7 +69,7 @@ async def test_a_delayed_job_runs_when_it_is_due_and_not_before(db: Database, fo
 async def test_each_delayed_job_runs_when_it_is_due_though_another_is_still_running(db: Database) -> None:
     log, finish = Log(), asyncio.Event()
 
-    async def hangs(job: Job[Note]) -> Outcome:
+    async def hangs(job: Job[Note]) -> JobOutcome:
         await log(job)
         await finish.wait()
         return Done()

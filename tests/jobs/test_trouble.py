@@ -28,7 +28,7 @@ from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.url import sqlite_path
-from mercato.platform.jobs import Done, Job, Outcome, Worker
+from mercato.platform.jobs import Done, Job, JobOutcome, Worker
 from mercato.platform.jobs.run import MAX_POSTPONED
 from mercato.platform.jobs.worker import Ownership
 
@@ -54,7 +54,7 @@ async def unavailable(db: Database) -> AsyncIterator[None]:
 async def test_a_worker_survives_an_unavailable_database(database_url: str) -> None:
     log, started, finish = Log(), asyncio.Event(), asyncio.Event()
 
-    async def waits(job: Job[Note]) -> Outcome:
+    async def waits(job: Job[Note]) -> JobOutcome:
         started.set()
         await finish.wait()
         return await log(job)
@@ -80,7 +80,7 @@ async def test_an_unavailable_database_is_not_the_jobs_failure(database_url: str
     gone, started = asyncio.Event(), asyncio.Event()
     async with Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db:
 
-        async def writes(job: Job[Note]) -> Outcome:
+        async def writes(job: Job[Note]) -> JobOutcome:
             assert job.failures == 0
             started.set()
             if job.attempt == 1:
@@ -159,7 +159,7 @@ async def test_the_lock_has_one_holder_at_a_time(db: Database) -> None:
 async def test_on_sqlite_a_clock_change_takes_no_job_from_its_own_worker(db: Database) -> None:
     started, finish, runs = asyncio.Event(), asyncio.Event(), Log()
 
-    async def waits(job: Job[Note]) -> Outcome:
+    async def waits(job: Job[Note]) -> JobOutcome:
         await runs.add(str(job.attempt))
         started.set()
         await finish.wait()
@@ -185,7 +185,7 @@ async def test_on_sqlite_a_clock_change_takes_no_job_from_its_own_worker(db: Dat
 async def test_a_job_for_which_the_database_is_always_unavailable_dies_in_the_end(db: Database) -> None:
     runs = 0
 
-    async def asks_too_much(_job: Job[Note]) -> Outcome:
+    async def asks_too_much(_job: Job[Note]) -> JobOutcome:
         nonlocal runs
         runs += 1
         raise DatabaseUnavailable("canceling statement due to statement timeout")

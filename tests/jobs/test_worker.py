@@ -24,7 +24,7 @@ from tests.jobs.support import (
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.jobs import Done, Job, JobLost, Outcome, fence
+from mercato.platform.jobs import Done, Job, JobLost, JobOutcome, fence
 
 AT_ONCE = {"backoff": lambda _failures: timedelta(milliseconds=10)}
 
@@ -71,7 +71,7 @@ async def test_jobs_of_one_ordering_key_run_one_at_a_time_and_in_order(db: Datab
     running: set[str] = set()
     log = Log()
 
-    async def alone(job: Job[Note]) -> Outcome:
+    async def alone(job: Job[Note]) -> JobOutcome:
         key = job.payload.text[0]
         assert key not in running
         running.add(key)
@@ -91,7 +91,7 @@ async def test_jobs_of_one_ordering_key_run_one_at_a_time_and_in_order(db: Datab
 async def test_a_job_that_raises_is_retried_and_dead_after_max_attempts(db: Database) -> None:
     seen: list[tuple[int, int]] = []
 
-    async def fails(job: Job[Note]) -> Outcome:
+    async def fails(job: Job[Note]) -> JobOutcome:
         seen.append((job.attempt, job.failures))
         raise LookupError("no such thing")
 
@@ -110,7 +110,7 @@ async def exits(job: Job[Note]) -> Never:
     raise SystemExit(3)
 
 
-async def recurses(job: Job[Note]) -> Outcome:
+async def recurses(job: Job[Note]) -> JobOutcome:
     return await recurses(job)
 
 
@@ -122,7 +122,7 @@ async def cancels_itself(job: Job[Note]) -> Never:
     raise asyncio.CancelledError
 
 
-async def never_ends(job: Job[Note]) -> Outcome:
+async def never_ends(job: Job[Note]) -> JobOutcome:
     await asyncio.Event().wait()
     return Done()
 
@@ -177,7 +177,7 @@ async def test_on_dead_runs_in_the_transaction_that_makes_the_job_dead(db: Datab
         async with db.read() as outside:
             assert await outside.scalar(text("SELECT state FROM jobs")) == "running"
 
-    async def gives_up(job: Job[Note]) -> Outcome:
+    async def gives_up(job: Job[Note]) -> JobOutcome:
         raise LookupError("no such thing")
 
     async def dead() -> bool:
@@ -195,7 +195,7 @@ async def test_a_job_whose_result_cannot_be_recorded_is_kept_and_the_worker_cont
     async def on_dead(tx: Write, job: Job[Note], reason: str) -> None:
         raise LookupError
 
-    async def gives_up(job: Job[Note]) -> Outcome:
+    async def gives_up(job: Job[Note]) -> JobOutcome:
         raise LookupError("no such thing")
 
     async def waits() -> bool:
@@ -212,7 +212,7 @@ async def test_no_more_jobs_of_a_kind_run_at_once_than_its_concurrency(db: Datab
     running, maximum = 0, 0
     log = Log()
 
-    async def counted(job: Job[Note]) -> Outcome:
+    async def counted(job: Job[Note]) -> JobOutcome:
         nonlocal running, maximum
         running += 1
         maximum = max(maximum, running)
@@ -230,7 +230,7 @@ async def test_one_groups_backlog_does_not_delay_another(db: Database) -> None:
     started = asyncio.Event()
     log = Log()
 
-    async def hangs(job: Job[Note]) -> Outcome:
+    async def hangs(job: Job[Note]) -> JobOutcome:
         if job.payload.text == "big":
             await started.wait()
         return await log(job)
@@ -251,7 +251,7 @@ async def _are(db: Database, expected: list[str]) -> bool:
 async def test_running_jobs_may_finish_within_the_grace_period(db: Database) -> None:
     log, started = Log(), asyncio.Event()
 
-    async def takes_a_while(job: Job[Note]) -> Outcome:
+    async def takes_a_while(job: Job[Note]) -> JobOutcome:
         started.set()
         await asyncio.sleep(0.2)
         return await log(job)
@@ -267,12 +267,13 @@ async def test_running_jobs_may_finish_within_the_grace_period(db: Database) -> 
 async def test_leases_are_renewed_during_the_grace_period(db: Database) -> None:
     started, second = asyncio.Event(), Log()
 
-    async def takes_longer_than_the_lease(job: Job[Note]) -> Outcome:
+    async def takes_longer_than_the_lease(job: Job[Note]) -> JobOutcome:
         started.set()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.5)
         return Done()
 
-    options = {"lease": timedelta(milliseconds=400), "heartbeat": timedelta(milliseconds=100)}
+    # A busy machine may well miss several heartbeats.
+    options = {"lease": timedelta(seconds=2), "heartbeat": timedelta(milliseconds=100)}
     async with working(db, {"note": handler(takes_longer_than_the_lease)}, **options) as worker:
         await put(db, "x")
         await started.wait()
@@ -285,7 +286,7 @@ async def test_leases_are_renewed_during_the_grace_period(db: Database) -> None:
 async def test_jobs_that_do_not_finish_within_the_grace_period_are_due_at_once(db: Database) -> None:
     started = asyncio.Event()
 
-    async def hangs(job: Job[Note]) -> Outcome:
+    async def hangs(job: Job[Note]) -> JobOutcome:
         started.set()
         return await never_ends(job)
 
@@ -304,7 +305,7 @@ async def test_jobs_that_do_not_finish_within_the_grace_period_are_due_at_once(d
 async def test_a_cancelled_worker_releases_its_jobs(db: Database) -> None:
     started = asyncio.Event()
 
-    async def hangs(job: Job[Note]) -> Outcome:
+    async def hangs(job: Job[Note]) -> JobOutcome:
         started.set()
         return await never_ends(job)
 
@@ -325,13 +326,13 @@ async def test_a_slow_worker_cannot_write_once_another_owns_its_job(db: Database
         await tx.execute(text("CREATE TABLE effects (attempt integer)"))
     late, lost, log = asyncio.Event(), asyncio.Event(), Log()
 
-    async def effect(job: Job[Note]) -> Outcome:
+    async def effect(job: Job[Note]) -> JobOutcome:
         async with db.write() as tx:
             await fence(tx, job)
             await tx.execute(text("INSERT INTO effects VALUES (:attempt)"), {"attempt": job.attempt})
         return Done()
 
-    async def slow(job: Job[Note]) -> Outcome:
+    async def slow(job: Job[Note]) -> JobOutcome:
         await late.wait()
         try:
             return await effect(job)
@@ -339,7 +340,7 @@ async def test_a_slow_worker_cannot_write_once_another_owns_its_job(db: Database
             lost.set()
             raise
 
-    async def quick(job: Job[Note]) -> Outcome:
+    async def quick(job: Job[Note]) -> JobOutcome:
         await effect(job)
         return await log(job)
 
@@ -365,7 +366,7 @@ async def _running(db: Database) -> bool:
 async def test_a_run_whose_lease_was_lost_is_cancelled_at_the_next_heartbeat(db: Database) -> None:
     started, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def hangs(job: Job[Note]) -> Outcome:
+    async def hangs(job: Job[Note]) -> JobOutcome:
         started.set()
         try:
             return await never_ends(job)
@@ -413,7 +414,7 @@ async def _dead(db: Database) -> bool:
 async def test_two_workers_share_jobs_and_run_none_twice(db: Database, database_url: str) -> None:
     log = Log()
 
-    async def briefly(job: Job[Note]) -> Outcome:
+    async def briefly(job: Job[Note]) -> JobOutcome:
         await asyncio.sleep(0.001)
         return await log(job)
 
@@ -434,7 +435,7 @@ async def test_two_workers_share_jobs_and_run_none_twice(db: Database, database_
 async def test_a_worker_that_stops_while_jobs_end_leaves_no_running_row(db: Database) -> None:
     started = asyncio.Event()
 
-    async def quick(job: Job[Note]) -> Outcome:
+    async def quick(job: Job[Note]) -> JobOutcome:
         started.set()
         await asyncio.sleep(0)
         return Done()

@@ -15,7 +15,7 @@ from tests.orders.test_bodies import row
 
 from mercato.features.carts.pricing import price
 from mercato.features.catalogs.model import CompiledCatalog
-from mercato.features.orders.amounts import AmountEntry, Extras, ProofOrder, Sums, verify_prices, wire
+from mercato.features.orders.amounts import AmountEntry, Extras, Sums, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.record import (
     OrderRow,
@@ -28,6 +28,7 @@ from mercato.features.orders.rules import check_adjustment
 from mercato.platform.clock import new_id
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire import Decoder
+from mercato.tools.price_proof import ProofOrder, verify_prices
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MAX_MINOR, minor_to_decimal
 from mercato_contract.orders import AdjustmentType, AdjustOrderRequest

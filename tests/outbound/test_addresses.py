@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.guard import AddressPolicy, Verdict
+from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict
 
 PUBLIC_ONLY = AddressPolicy()
 DEVELOPMENT = AddressPolicy(allow_private=True)
@@ -148,8 +148,8 @@ def test_a_test_policy_can_call_one_loopback_address_public() -> None:
     policy = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))
     assert policy.verdict("127.0.0.1").allowed
     assert policy.verdict("::ffff:127.0.0.1").allowed
-    assert policy.verdict("127.0.0.2") is Verdict.LOOPBACK
-    assert policy.verdict("::1") is Verdict.LOOPBACK
+    assert policy.verdict("127.0.0.2") is AddressVerdict.LOOPBACK
+    assert policy.verdict("::1") is AddressVerdict.LOOPBACK
 
 
 @given(st.ip_addresses(v=4))

@@ -3,6 +3,7 @@ import gzip
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import brotli
 import pytest
@@ -84,6 +85,7 @@ async def test_a_bomb_is_stopped_at_the_limit_and_nothing_beyond_it_is_kept(codi
 @pytest.mark.parametrize("coding", BOMB)
 async def test_a_bomb_never_has_more_than_about_one_step_in_memory(coding: str) -> None:
     reader = BodyReader(coding, max_raw=ROOMY, max_decoded=1 << 20)
+    assert reader._decoder is not None
     pieces = reader._decoder.pieces(BOMB[coding])
     assert max(len(piece) for piece in pieces) <= 2 * STEP
 
@@ -107,7 +109,8 @@ async def test_other_tasks_run_while_a_large_body_is_decompressed(coding: str) -
 @pytest.mark.parametrize("coding", BOMB)
 async def test_no_step_but_the_first_is_decompressed_in_the_event_loops_thread(coding: str) -> None:
     reader = BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY)
-    decoder, threads = reader._decoder, []
+    decoder: Any = reader._decoder
+    threads: list[int] = []
 
     class Observed:
         complete = False

@@ -27,7 +27,7 @@ from tests.servers import (
 
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Fault, Options, Reply, RequestFailed
+from mercato.platform.outbound.results import EndpointResponse, Fault, Options, RequestFailed
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import target, webhook_headers
 
@@ -42,7 +42,7 @@ async def private() -> AsyncIterator[Outbound]:
         yield client
 
 
-async def post(outbound: Outbound, url: str, **options: object) -> Reply:
+async def post(outbound: Outbound, url: str, **options: object) -> EndpointResponse:
     given = {"headers": {}, "body": b"{}", "timeout": 5.0} | options
     return await outbound.post(url, **given)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from mercato.platform.outbound.connections import (
     SystemResolver,
     socket_factory,
 )
-from mercato.platform.outbound.guard import AddressPolicy, Verdict
+from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict
 from mercato.platform.outbound.results import Fault, Options, PulledDocument, RequestFailed
 
 OPEN = "93.184.215.14"
@@ -79,7 +79,7 @@ def test_an_address_within_a_zone_gets_no_socket() -> None:
     where = ("2606:4700::1", 80, 0, 3)
     with pytest.raises(AddressRefused) as refused:
         socket_factory(AddressPolicy())((socket.AF_INET6, socket.SOCK_STREAM, 6, "", where))
-    assert refused.value.verdict is Verdict.SCOPED
+    assert refused.value.verdict is AddressVerdict.SCOPED
 
 
 def test_an_allowed_address_gets_a_socket_that_is_not_connected_yet() -> None:

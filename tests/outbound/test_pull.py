@@ -28,7 +28,7 @@ from tests.servers import (
 )
 
 from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import Address, AddressPolicy, Verdict
+from mercato.platform.outbound.guard import Address, AddressPolicy, AddressVerdict
 from mercato.platform.outbound.results import (
     Fault,
     NotModified,
@@ -333,11 +333,11 @@ async def test_check_and_connection_use_the_same_lookup_against_rebinding(
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "menu.example"])
 async def test_the_final_check_is_made_with_the_socket(name: str) -> None:
-    verdicts = iter([Verdict.ALLOWED])  # for the URL or the resolver; the socket's maker asks second
+    verdicts = iter([AddressVerdict.ALLOWED])  # for the URL or the resolver; the socket's maker asks second
 
     class Forgetful(AddressPolicy, frozen=True):
-        def verdict(self, ip: Address | str) -> Verdict:
-            return next(verdicts, Verdict.LOOPBACK)
+        def verdict(self, ip: Address | str) -> AddressVerdict:
+            return next(verdicts, AddressVerdict.LOOPBACK)
 
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
     async with (

@@ -22,7 +22,7 @@ from tests.servers import (
 
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Options, Reply, RequestFailed
+from mercato.platform.outbound.results import EndpointResponse, Options, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")
@@ -149,7 +149,7 @@ async def test_no_header_becomes_two(private: Outbound, value: str) -> None:
 async def outcome_of(outbound: Outbound, url: str, seconds: float, *, truncate: bool = False) -> object:
     """Return the result of a call, without its duration."""
     try:
-        reply: Reply = await outbound.post(
+        reply: EndpointResponse = await outbound.post(
             url, headers={}, body=b"{}", timeout=seconds, max_reply=LIMIT, truncate=truncate
         )
     except RequestFailed as failed:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.guard import AddressPolicy, UrlFault, UrlRefused, Verdict, check_url
+from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict, UrlFault, UrlRefused, check_url
 
 PUBLIC_ONLY = AddressPolicy()
 
@@ -169,7 +169,7 @@ def test_http_is_refused_where_only_https_will_do() -> None:
 def test_a_refused_literal_address_has_its_verdict() -> None:
     with pytest.raises(UrlRefused) as refused:
         check_url("http://[::ffff:169.254.169.254]/", PUBLIC_ONLY, https_only=False)
-    assert refused.value.verdict is Verdict.METADATA
+    assert refused.value.verdict is AddressVerdict.METADATA
 
 
 def test_a_literal_address_is_checked_by_the_policy() -> None:

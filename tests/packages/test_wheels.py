@@ -28,6 +28,20 @@ DIST: Final = ROOT / "dist"
 WHEELHOUSE: Final = ROOT / "build/wheelhouse"
 """What the distributions need, in the versions of the lock: downloaded by `make wheels`."""
 
+OLDEST: Final = ROOT / "build/oldest"
+"""What the client needs, in the oldest versions that it declares: downloaded by `make wheels`."""
+
+DOUBLE: Final = """
+import urllib.error, urllib.request
+from mercato_client.testing import MerchantDouble
+
+with MerchantDouble(secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw") as merchant:
+    try:
+        urllib.request.urlopen(merchant.webhook_url + "/place", data=b"{}", timeout=30)
+    except urllib.error.HTTPError as refusal:
+        print(refusal.code)
+"""
+
 CATALOG: Final = "http://127.0.0.1:9000/catalog.json"
 MENU: Final = {
     "currency": "USD",
@@ -46,12 +60,12 @@ pytestmark = pytest.mark.skipif(
 class Environment:
     """An environment with one distribution and what it needs."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, *, needs: Path = WHEELHOUSE) -> None:
         venv.create(directory, with_pip=False)
         self.python = directory / "bin/python"
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "--quiet"]
         subprocess.run(
-            [*pip, "--no-index", "--find-links", DIST, "--find-links", WHEELHOUSE, name],
+            [*pip, "--no-index", "--find-links", DIST, "--find-links", needs, name],
             check=True,
             timeout=300,
         )
@@ -120,6 +134,11 @@ async def test_the_client_alone_is_small_and_has_nothing_of_the_service(client: 
     assert len(client.distributions) <= MAX_DISTRIBUTIONS
     loaded = "import sys, mercato_client; print([m for m in sys.modules if m.split('.')[0] == 'mercato'])"
     assert await run(client.python, "-c", loaded) == "[]\n"
+
+
+async def test_the_client_and_its_doubles_run_with_the_oldest_versions_that_they_declare(tmp_path: Path):
+    environment = Environment(tmp_path / "venv", "mercato-client[testing]", needs=OLDEST)
+    assert await run(environment.python, "-c", DOUBLE) == "401\n"
 
 
 async def test_the_service_installs_from_its_wheels_and_runs_the_demo(tmp_path: Path):

@@ -19,7 +19,7 @@ from mercato.cli.commands import app
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import PREFIX_LENGTH
 from mercato.features.partners.vault import FILE
-from mercato.features.webhooks import endpoints
+from mercato.features.webhooks import endpoint_health
 from mercato.platform import clock
 from mercato.platform.clock import first_id
 from mercato.platform.db.audit import audit
@@ -128,8 +128,8 @@ def trail(shell: Shell, *options: str) -> list[dict[str, Any]]:
 async def disable(database_url: str, partner: str) -> None:
     async with Database.open(database_url) as db, db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        await endpoints.insert_failing(tx, owner.id, URL, since=clock.now())
-        assert await endpoints.disable(tx, owner.id, URL, reason="down", now=clock.now())
+        await endpoint_health.insert_failing(tx, owner.id, URL, since=clock.now())
+        assert await endpoint_health.disable(tx, owner.id, URL, reason="down", now=clock.now())
 
 
 async def act_with(database_url: str, key_id: UUID, console: str, itself: str) -> None:

@@ -335,15 +335,14 @@ async def test_a_cache_without_a_change_feed_for_a_minute_is_not_used(
 
 
 async def test_a_key_that_cannot_be_looked_up_is_503_and_not_401(
-    callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
+    db: Database, feed: ChangeFeed, callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs(tx: Read, digest: bytes) -> Any:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(queries, "find_caller_by_digest", hangs)
-    monkeypatch.setattr(module, "READ_SECONDS", 0.01)
     with pytest.raises(DatabaseUnavailable):
-        await callers.get(token(partner))
+        await Callers(db, feed, TOKENS, timeout=SECOND / 100).get(token(partner))
     monkeypatch.undo()
     assert (await callers.get(token(partner))).partner_id == partner.id
 

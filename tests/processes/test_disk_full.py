@@ -12,7 +12,9 @@ import aiohttp
 import psutil
 from tests.processes.test_serve import partner, serving, until_status
 from tests.processes.test_workers import workers_of
-from tests.service import CATALOG, Client, MerchantServer, Reply, merchant
+from tests.service import CATALOG, Client, MerchantServer, merchant
+
+from mercato_client.testing.caller import Answer
 
 STORES = "/v1/commerce/onboarding/stores"
 SLACK = 300_000
@@ -58,7 +60,7 @@ async def test_a_full_disk_is_503_for_writes_and_loses_nothing_that_was_answered
                 assert (await pos.get(location)).status == 200
 
 
-async def until_refused(pos: Client, shop: MerchantServer, answered: list[str]) -> Reply:
+async def until_refused(pos: Client, shop: MerchantServer, answered: list[str]) -> Answer:
     """Register stores until one is refused; record those that were accepted."""
     for number in range(2000):
         reply = await pos.post(STORES, body(shop, str(number)))

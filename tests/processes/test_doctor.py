@@ -26,7 +26,7 @@ from mercato.cli import doctor
 from mercato.features import doctor as checks
 from mercato.features.orders.tables import orders
 from mercato.features.partners.vault import FILE
-from mercato.features.webhooks.tables import deliveries, endpoints
+from mercato.features.webhooks.tables import deliveries, failing_endpoints
 from mercato.platform import clock, processes
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read
@@ -121,7 +121,7 @@ def test_work_without_a_worker_is_reported_with_its_age_and_kind(shell: Shell, d
 def test_a_disabled_endpoint_is_a_note_and_not_a_failure(shell: Shell, database_url: str) -> None:
     made = shell.json("partner", "create", "Acme", "--kind", "both")
     row = {"partner_id": UUID(made["partnerId"]), "url": "http://x", "failing_since": clock.now()}
-    disabled = insert(endpoints).values(**row, disabled_at=clock.now(), disabled_reason="down")
+    disabled = insert(failing_endpoints).values(**row, disabled_at=clock.now(), disabled_reason="down")
     asyncio.run(write(database_url, disabled))
     found = asyncio.run(examined(shell, database_url, code=0))
     assert found["endpoints"]["state"] == "note"
@@ -167,7 +167,7 @@ def test_an_address_that_fails_for_an_hour_is_reported(shell: Shell, database_ur
     for minutes, state in ((50, "ok"), (70, "note")):
         since = clock.now() - timedelta(minutes=minutes)
         row = {"partner_id": UUID(made["partnerId"]), "url": f"http://x/{minutes}", "failing_since": since}
-        asyncio.run(write(database_url, insert(endpoints).values(**row)))
+        asyncio.run(write(database_url, insert(failing_endpoints).values(**row)))
         found = asyncio.run(examined(shell, database_url, code=0))["deliveries"]
         assert found["state"] == state
     assert "1 address of 1 partner" in found["said"]

@@ -122,7 +122,7 @@ async def insert_waiting(
     submission = await here.mercato.app.placements.submitter.store(
         tx, order, base_url=url, payment=None, give_up_at=now + timedelta(minutes=10)
     )
-    await schedule(tx, submission.call, wait=timedelta(0))
+    schedule(tx, submission.call, wait=timedelta(0))
 
 
 async def insert_store(tx: Write, model: UUID, *, partner_id: UUID, url: str) -> UUID:

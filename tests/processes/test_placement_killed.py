@@ -16,10 +16,11 @@ from tests.api.trade import MERCHANT, PLACE, VALIDATE, tea
 from tests.catalog.documents import cafe
 from tests.databases import only_postgresql, only_sqlite
 from tests.processes.test_serve import mercato, serving, until_status
-from tests.service import Client, MerchantServer, Reply, merchant
+from tests.service import Client, MerchantServer, merchant
 from tests.waiting import PATIENCE
 
 from mercato.platform.processes import CRASH_VARIABLE
+from mercato_client.testing.caller import Answer
 
 DURING_THE_CALL = "store.called"
 """Not a point in the service: here the store has the process killed."""
@@ -124,7 +125,7 @@ async def live(pos: Client, server: MerchantServer) -> Any:
     return (await pos.post(f"{path}/activate")).json()
 
 
-async def killed_and_retried(network: Network, point: str, *, token: bool = False) -> Reply:
+async def killed_and_retried(network: Network, point: str, *, token: bool = False) -> Answer:
     """Place an order in a process that dies at the point, retry in a new one; return the one reply."""
     name = f"{point}{' with a token' if token else ''}"
     order, headers = network.order(name), {"Idempotency-Key": name}
@@ -156,7 +157,7 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
     return reply
 
 
-async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
+async def retried(front: Client, order: Any, headers: dict[str, str]) -> Answer:
     """Repeat the request until it is answered: it gets 409 while the killed process's claim lasts."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -168,7 +169,7 @@ async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
             await asyncio.sleep(0.2)
 
 
-def one_order_on_both_sides(network: Network, replies: list[Reply]) -> None:
+def one_order_on_both_sides(network: Network, replies: list[Answer]) -> None:
     """Assert that the store has exactly the orders of the replies, each received with the same bytes."""
     orders = {reply.json()["orderId"]: reply.json()["partnerOrderId"] for reply in replies}
     assert network.system.taken == orders

@@ -15,8 +15,10 @@ from tests.api.trade import MERCHANT, PLACE, tea
 from tests.catalog.documents import cafe
 from tests.own_postgres import OwnPostgres, own_postgres
 from tests.processes.test_serve import MERCATO, environment, mercato, serving, until_status
-from tests.service import Client, MerchantServer, Reply, merchant
+from tests.service import Client, MerchantServer, merchant
 from tests.waiting import PATIENCE, loop_timeout
+
+from mercato_client.testing.caller import Answer
 
 STORES = "/v1/commerce/onboarding/stores"
 CARTS = "/v1/marketfront/carts/add"
@@ -56,7 +58,7 @@ class Trade:
             "payment": {"type": "cardOnFile", "cardToken": "tok_1"},
         }
 
-    def note(self, what: str, reply: Reply) -> bool:
+    def note(self, what: str, reply: Answer) -> bool:
         """Count an answer; return whether it was a success, and keep unexpected ones."""
         self.answers[what, reply.status] += 1
         if reply.status == 503:

@@ -6,17 +6,20 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
-from tests.service import CATALOG, Client, MerchantServer, Reply, merchant
+from tests.servers import free_port
+from tests.service import CATALOG, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE
 
 from mercato.cli.start import Workers
 from mercato.settings import Settings
+from mercato_client.testing.caller import Answer
 
 STORES = "/v1/commerce/onboarding/stores"
 
@@ -115,9 +118,11 @@ async def test_metrics_cover_all_workers_and_never_decrease(tmp_path: Path):
 
 
 async def test_several_workers_share_one_metrics_port(tmp_path: Path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    while True:
+        port = free_port()
+        with suppress(OSError):
+            free_port(port + 1)
+            break
     async with (
         serving(tmp_path, MERCATO_WORKERS="2", MERCATO_METRICS_PORT=str(port)) as (_, base),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
@@ -132,7 +137,7 @@ async def test_several_workers_share_one_metrics_port(tmp_path: Path):
             await Client(f"http://127.0.0.1:{port + 1}", None, session).get("/metrics")
 
 
-def figure(reply: Reply, name: str) -> float:
+def figure(reply: Answer, name: str) -> float:
     """Return one sample of the page."""
     (line,) = [line for line in reply.body.decode().splitlines() if line.startswith(f"{name} ")]
     return float(line.rpartition(" ")[2])

@@ -11,7 +11,7 @@ from tests.servers import Peer, Request, hang, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, working
 
-from mercato.features.webhooks import attempts, endpoints, sender
+from mercato.features.webhooks import attempts, endpoint_health, sender
 from mercato.features.webhooks.attempts import LARGE
 from mercato.features.webhooks.model import KIND, PARTITIONS, partition_of
 from mercato.features.webhooks.tables import deliveries as delivery_rows
@@ -37,9 +37,9 @@ async def fails(harness: Harness, base: str, *, since: timedelta, disabled: bool
     """Record that the endpoint has failed for so long."""
     url = target(base, SUFFIXES[EventType.CATALOG_SYNC_SUCCEEDED])
     async with harness.db.write() as tx:
-        await endpoints.insert_failing(tx, harness.partner.id, url, since=harness.now - since)
+        await endpoint_health.insert_failing(tx, harness.partner.id, url, since=harness.now - since)
         if disabled:
-            await endpoints.disable(tx, harness.partner.id, url, reason="gone", now=harness.now)
+            await endpoint_health.disable(tx, harness.partner.id, url, reason="gone", now=harness.now)
 
 
 async def ended(harness: Harness, made: list[UUID]) -> list[DeliveryStatus]:

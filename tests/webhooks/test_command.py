@@ -14,7 +14,7 @@ from mercato.features.partners import accounts
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.vault import Vault, load_keys
 from mercato.features.schema import SCHEMA
-from mercato.features.webhooks.tables import endpoints
+from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
 
@@ -31,13 +31,16 @@ async def prepared(data_dir: Path) -> None:
         partner = await accounts.create_partner(tx, vault, name="Acme", kind=PartnerKind.COMMERCE)
         row = {"partner_id": partner.id, "url": f"{URL}/catalog-sync", "failing_since": NOW}
         row |= {"disabled_at": NOW, "disabled_reason": "410"}
-        await tx.execute(insert(endpoints).values(row))
+        await tx.execute(insert(failing_endpoints).values(row))
 
 
 async def disabled(data_dir: Path) -> list[Any]:
     async with Database.open(f"sqlite:///{data_dir / 'mercato.db'}") as db, db.read() as tx:
         return [
-            row.url for row in await tx.all(select(endpoints).where(endpoints.c.disabled_at.is_not(None)))
+            row.url
+            for row in await tx.all(
+                select(failing_endpoints).where(failing_endpoints.c.disabled_at.is_not(None))
+            )
         ]
 
 

@@ -11,12 +11,12 @@ from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call
-from mercato.features.webhooks.endpoints import disable as disable_endpoint
-from mercato.features.webhooks.endpoints import insert_failing
+from mercato.features.webhooks.endpoint_health import disable as disable_endpoint
+from mercato.features.webhooks.endpoint_health import insert_failing
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.queries import body_of, with_body
-from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, failing_endpoints
 from mercato.platform import clock
 from mercato.platform.clock import first_id, new_id
 from mercato.platform.db.engine import Database
@@ -250,7 +250,9 @@ def test_named_deliveries_are_sent_again_and_their_endpoints_enabled(shell: Shel
 
     async def disabled() -> list[Any]:
         async with Database.open(sent.url) as db, db.read() as tx:
-            return list(await tx.all(select(endpoints).where(endpoints.c.disabled_at.is_not(None))))
+            return list(
+                await tx.all(select(failing_endpoints).where(failing_endpoints.c.disabled_at.is_not(None)))
+            )
 
     sent_row = sent.row(sent.failed)
     asyncio.run(disable())

@@ -11,12 +11,12 @@ from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, job_of
 
 from mercato.features.webhooks.deliveries import enable_endpoints_below
-from mercato.features.webhooks.endpoints import enable
+from mercato.features.webhooks.endpoint_health import enable
 from mercato.features.webhooks.model import KIND, MAX_FAULTS, DeliverJob
 from mercato.features.webhooks.tables import deliveries as delivery_rows
-from mercato.features.webhooks.tables import endpoints
+from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.clock import new_id
-from mercato.platform.jobs import Job, JobLost, Outcome, Worker
+from mercato.platform.jobs import Job, JobLost, JobOutcome, Worker
 from mercato.platform.jobs.maintenance import move_orphans
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
@@ -121,7 +121,7 @@ async def test_a_worker_delivers_and_a_waiting_retry_blocks_no_other_delivery(ha
     ended: asyncio.Queue[None] = asyncio.Queue()
     sender = harness.sender()
 
-    async def observed(job: Job[DeliverJob]) -> Outcome:
+    async def observed(job: Job[DeliverJob]) -> JobOutcome:
         done = await sender.handle(job)
         ended.put_nowait(None)
         return done
@@ -208,4 +208,4 @@ async def test_a_success_deletes_the_endpoints_row(harness: Harness) -> None:
         await harness.wait_for_retry()
         await harness.attempt()
     async with harness.db.read() as tx:
-        assert await tx.scalar(select(func.count()).select_from(endpoints)) == 0
+        assert await tx.scalar(select(func.count()).select_from(failing_endpoints)) == 0

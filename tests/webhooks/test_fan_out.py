@@ -17,9 +17,9 @@ from mercato.features.events.sequencer import WrittenEvent, number
 from mercato.features.events.tables import event_positions
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks.attempts import list_due
+from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.model import PARTITIONS, DeliverJob
 from mercato.features.webhooks.outbox import fan_out
-from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
@@ -31,7 +31,7 @@ TYPE = EventType.CATALOG_SYNC_SUCCEEDED
 
 
 async def register(harness: Harness, url: str = URL, **members: Any) -> UUID:
-    endpoints = PartnerEndpoints(harness.vault, now, new_id)
+    endpoints = WebhookEndpoints(harness.vault, now, new_id)
     async with harness.db.write() as tx:
         made = await endpoints.create(
             tx, harness.caller(Surface.COMMERCE), WebhookEndpointRequest(url=url, **members)

@@ -23,7 +23,9 @@ from tests.servers import free_port, hang, reply, serve
 
 from mercato import cli
 from mercato.cli import listen as listening_module
-from mercato.cli.listen import MAX_BODY, Listener, ReceivedWebhook, Screen, below, lines_of, receiving
+from mercato.cli import received
+from mercato.cli.listen import MAX_BODY, Listener, below, receiving
+from mercato.cli.received import ReceivedWebhook, WebhookDisplay, lines_of
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
@@ -168,7 +170,7 @@ async def test_a_program_that_does_not_answer_is_reported(monkeypatch: pytest.Mo
         status, text, _ = await here.post()
         assert (status, b"Is your program running" in text) == (502, True)
         assert "Nothing answers" in " ".join(lines_of(here.received[0]))
-    monkeypatch.setattr(listening_module, "FORWARD_SECONDS", 0.05)
+    monkeypatch.setattr(received, "FORWARD_SECONDS", 0.05)
     async with serve(hang()) as own, listener_client(forward=own.url) as here:
         assert (await here.post())[0] == 502
         assert "no full answer" in " ".join(lines_of(here.received[0]))
@@ -190,8 +192,8 @@ async def test_control_characters_in_names_are_not_printed(capsys: pytest.Captur
     body = json.dumps({"type": "\x1b[2J\u202e" + "x" * 200}).encode()
     async with listener_client() as here:
         await here.post(body)
-    screen = Screen(as_json=False, bodies=True, limit=None)
-    screen.show(here.received[0])
+    display = WebhookDisplay(as_json=False, bodies=True, limit=None)
+    display.show(here.received[0])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out

@@ -1,4 +1,4 @@
-"""The schedule of a delivery, and the verdict on an attempt."""
+"""The schedule of a delivery, and the decision after an attempt."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,18 +14,18 @@ MIDDLE = 0.5
 FAILED = CallResult(at=NOW, ms=3, status=503, error="The receiver answered 503.")
 
 
-def verdict(
+def decision(
     result: CallResult = FAILED,
     *,
     number: int = 1,
     failing_since: datetime | None = None,
     random: float = MIDDLE,
-) -> model.Verdict:
+) -> model.Decision:
     return decide(result, number=number, failing_since=failing_since, now=NOW, random=random)
 
 
 def test_the_schedule_is_at_once_then_5_s_30_s_2_min_10_min_1_h_6_h_24_h_24_h() -> None:
-    waits = [verdict(number=number) for number in range(1, 9)]
+    waits = [decision(number=number) for number in range(1, 9)]
     assert [wait.at - NOW for wait in waits if isinstance(wait, Retry)] == [
         timedelta(seconds=5),
         timedelta(seconds=30),
@@ -39,7 +39,7 @@ def test_the_schedule_is_at_once_then_5_s_30_s_2_min_10_min_1_h_6_h_24_h_24_h() 
 
 
 def test_after_the_ninth_attempt_a_delivery_is_given_up_but_its_endpoint_is_not_disabled() -> None:
-    given_up = verdict(number=9)
+    given_up = decision(number=9)
     assert given_up == GiveUp(
         "All 9 attempts failed. The last error: The receiver answered 503.", disable=False
     )
@@ -47,7 +47,7 @@ def test_after_the_ninth_attempt_a_delivery_is_given_up_but_its_endpoint_is_not_
 
 @given(number=st.integers(1, 8), random=st.floats(0, 1, exclude_max=True))
 def test_jitter_changes_a_delay_by_a_tenth_at_most(number: int, random: float) -> None:
-    retry, step = verdict(number=number, random=random), model.RETRY_DELAYS[number - 1]
+    retry, step = decision(number=number, random=random), model.RETRY_DELAYS[number - 1]
     assert isinstance(retry, Retry)
     assert step * 0.9 - timedelta(milliseconds=1) <= retry.at - NOW <= step * 1.1
 
@@ -58,13 +58,13 @@ def test_jitter_changes_a_delay_by_a_tenth_at_most(number: int, random: float) -
 )
 def test_retry_after_is_honoured_up_to_twice_the_step(requested: int, expected: int) -> None:
     result = CallResult(at=NOW, ms=1, status=429, error="x", retry_after=requested)
-    assert verdict(result, number=2) == Retry(NOW + timedelta(seconds=expected))
+    assert decision(result, number=2) == Retry(NOW + timedelta(seconds=expected))
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_any_2xx_is_success(status: int) -> None:
     assert model.error_of(status) is None
-    assert verdict(CallResult(at=NOW, ms=1, status=status)) == Succeeded()
+    assert decision(CallResult(at=NOW, ms=1, status=status)) == Succeeded()
 
 
 @pytest.mark.parametrize("status", [100, 199, 300, 301, 304, 308, 400, 404, 409, 410, 429, 500, 503, 599])
@@ -77,15 +77,15 @@ def test_a_redirect_is_a_failure_with_its_own_message() -> None:
 
 
 def test_410_disables_the_endpoint_at_once() -> None:
-    gone = verdict(CallResult(at=NOW, ms=1, status=410, error="The receiver answered 410."))
+    gone = decision(CallResult(at=NOW, ms=1, status=410, error="The receiver answered 410."))
     assert isinstance(gone, GiveUp)
     assert gone.disable
 
 
 def test_after_5_days_of_failures_the_endpoint_is_disabled() -> None:
-    almost = verdict(failing_since=NOW - timedelta(days=5) + timedelta(milliseconds=1))
+    almost = decision(failing_since=NOW - timedelta(days=5) + timedelta(milliseconds=1))
     assert isinstance(almost, Retry)
-    over = verdict(failing_since=NOW - timedelta(days=5))
+    over = decision(failing_since=NOW - timedelta(days=5))
     assert isinstance(over, GiveUp)
     assert over.disable
     assert "2026-02-24T12:00:00.000Z" in over.reason

@@ -137,7 +137,8 @@ export class Service {
     };
     if (sent.body !== undefined) headers["Content-Type"] = "application/json";
     if (sent.idempotencyKey !== undefined) {
-      if (!/^[\x20-\x7e]{1,255}$/.test(sent.idempotencyKey)) {
+      // JavaScript's null would be the text "null", one key for all orders.
+      if (typeof sent.idempotencyKey !== "string" || !/^[\x20-\x7e]{1,255}$/.test(sent.idempotencyKey)) {
         throw new ConfigurationError("An idempotency key must have 1 to 255 printable ASCII characters.");
       }
       headers["Idempotency-Key"] = sent.idempotencyKey;

@@ -11,7 +11,7 @@ from mercato_client.both import Clinic
 from mercato_client.commerce import Commerce
 from mercato_client.core import TIMEOUT, Core, Retries, core_of
 from mercato_client.errors import MercatoError
-from mercato_client.exchange import Done, Pause, Reply, Script, Send, advance
+from mercato_client.exchange import Done, Pause, Response, Script, Send, advance
 from mercato_client.marketfront import Marketfront
 from mercato_client.operation import Runs, RunsAsync
 from mercato_client.transport import AsyncTransport, Transport
@@ -60,7 +60,7 @@ class Client(Surfaces, Runs):
 
     def run(self, script: Script[R]) -> R:
         """Perform the steps of the script; return its result."""
-        result: Reply | MercatoError | None = None
+        result: Response | MercatoError | None = None
         while True:
             match advance(script, result):
                 case Done(value):
@@ -102,7 +102,7 @@ class AsyncClient(Surfaces, RunsAsync):
 
     async def run(self, script: Script[R]) -> R:
         """Perform the steps of the script; return its result."""
-        result: Reply | MercatoError | None = None
+        result: Response | MercatoError | None = None
         while True:
             match advance(script, result):
                 case Done(value):

@@ -1,13 +1,12 @@
 """The Commerce surface, for merchants' systems."""
 
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import NoneType
 from typing import Any, Final
 
 from mercato_client import both
-from mercato_client.exchange import Id, Sent
+from mercato_client.exchange import Id, Sent, given_or_new
 from mercato_client.operation import listing, operation
 from mercato_contract.catalogs import (
     CatalogIngestAccepted,
@@ -267,7 +266,7 @@ class Commerce:
 
         Without a key a new one is made: repeat a call that failed with the exception's `idempotency_key`.
         """
-        return Sent(ids=(order_id,), body=adjustment, idempotency_key=idempotency_key or str(uuid.uuid4()))
+        return Sent(ids=(order_id,), body=adjustment, idempotency_key=given_or_new(idempotency_key))
 
     # --- feeds
 

@@ -16,7 +16,7 @@ from mercato_client.errors import (
     ProblemError,
     RateLimitError,
 )
-from mercato_client.exchange import Prepared, Reply, Request, Script, pause, read, send
+from mercato_client.exchange import Prepared, Request, Response, Script, pause, read, send
 from mercato_contract import USER_AGENT
 
 R = TypeVar("R")
@@ -73,7 +73,7 @@ class Core:
     retries: Retries = field(default_factory=Retries)
     clock: Callable[[], float] = time.monotonic
 
-    def exchange(self, request: Request[R], *, deadline: float | None = None) -> Script[tuple[R, Reply]]:
+    def exchange(self, request: Request[R], *, deadline: float | None = None) -> Script[tuple[R, Response]]:
         """Send the request, with retries; return the decoded answer, and the reply itself.
 
         `deadline` is by the client's clock.
@@ -142,7 +142,8 @@ def _url(text: str) -> str:
         parts = urlsplit(text)
         # A name that can't be encoded for a resolver isn't a host.
         host = (parts.hostname or "").encode("idna")
-        usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and not _BLANK.search(text)
+        written = text.isprintable() and not _BLANK.search(text)
+        usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and written
     except ValueError:
         usable = False
     if "@" in text:

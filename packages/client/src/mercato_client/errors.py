@@ -1,6 +1,6 @@
 """The client's exceptions: refusals by category, and failures before there is an answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -22,9 +22,20 @@ class MercatoError(Exception):
 
     idempotency_key: str | None = None
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return what `copy` and `pickle` need: a job queue and a pool of processes hand exceptions on."""
+        return restored, (type(self), self.args, vars(self))
+
+
+def restored(kind: type[MercatoError], args: tuple[Any, ...], members: Mapping[str, Any]) -> MercatoError:
+    """Return the exception that has these members; its own `__init__` may need other arguments."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(members)
+    return error
+
 
 class ConfigurationError(MercatoError, ValueError):
-    """The URL or the key is missing or unusable."""
+    """The URL, the key or another argument is missing or unusable."""
 
 
 class NoAnswerError(MercatoError):

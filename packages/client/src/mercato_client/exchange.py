@@ -14,11 +14,11 @@ from functools import cache
 from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato_client.errors import MercatoError, UnreadableError, problem_of
+from mercato_client.errors import ConfigurationError, MercatoError, UnreadableError, problem_of
 from mercato_contract.wire import as_json, parse_retry_after, rfc3339
 
 R = TypeVar("R")
@@ -55,7 +55,7 @@ class Request(Sent, Generic[R]):
     def target(self) -> str:
         """Return path and query of the request line."""
         ids = iter(self.ids)
-        path = _PARAMETER.sub(lambda _: quote(str(next(ids)), safe=""), self.path)
+        path = _PARAMETER.sub(lambda _: quote(_checked(next(ids)), safe=""), self.path)
         query = {name: _text(value) for name, value in self.query.items() if value is not None}
         return f"{path}?{urlencode(query)}" if query else path
 
@@ -77,7 +77,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """An answer, read to its end; names of headers are lower-case."""
 
     status: int
@@ -115,10 +115,10 @@ class Done(Generic[R]):
     value: R
 
 
-Script: TypeAlias = Generator[Send | Pause, Reply | None, R]
+Script: TypeAlias = Generator[Send | Pause, Response | None, R]
 
 
-def advance(script: Script[R], result: Reply | MercatoError | None) -> Send | Pause | Done[R]:
+def advance(script: Script[R], result: Response | MercatoError | None) -> Send | Pause | Done[R]:
     """Give the script the result of its last step; return the next."""
     try:
         return script.throw(result) if isinstance(result, MercatoError) else script.send(result)
@@ -126,7 +126,7 @@ def advance(script: Script[R], result: Reply | MercatoError | None) -> Send | Pa
         return Done(end.value)
 
 
-def send(prepared: Prepared, within: float | None = None) -> Script[Reply]:
+def send(prepared: Prepared, within: float | None = None) -> Script[Response]:
     """Send a request."""
     reply = yield Send(prepared, within)
     assert reply is not None
@@ -138,7 +138,7 @@ def pause(seconds: float) -> Script[None]:
     yield Pause(seconds)
 
 
-def read(request: Request[R], reply: Reply) -> R:
+def read(request: Request[R], reply: Response) -> R:
     """Return the decoded reply. Raises ProblemError, UnreadableError."""
     body = _decompress(reply)
     if reply.status not in _OK:
@@ -158,6 +158,19 @@ def read(request: Request[R], reply: Reply) -> R:
     return value
 
 
+def given_or_new(idempotency_key: str | None) -> str:
+    """Return the caller's key, even one that will be refused: another would make the repeat a second order."""
+    return str(uuid4() if idempotency_key is None else idempotency_key)
+
+
+def _checked(given: Id) -> str:
+    """Return the text of an id. Refuses what would make another path: nothing, and the dots that a URL resolves."""
+    text = str(given) if isinstance(given, UUID | str) else ""
+    if text in {"", ".", ".."} or not text.isprintable():
+        raise ConfigurationError(f"{given!r:.100} isn't an id. Give the UUID, or its text.")
+    return text
+
+
 def utc_now() -> datetime:
     """Return the present instant."""
     return datetime.now(UTC)
@@ -168,7 +181,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _decompress(reply: Reply) -> bytes:
+def _decompress(reply: Response) -> bytes:
     """Return the body decompressed, up to the limit; only gzip is requested."""
     if reply.headers.get("content-encoding", "").strip().lower() != "gzip":
         return reply.body

@@ -1,6 +1,5 @@
 """The Marketfront surface, for storefronts."""
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato_client import both
-from mercato_client.exchange import Id, Request, Sent
+from mercato_client.exchange import Id, Request, Sent, given_or_new
 from mercato_client.operation import listing, operation
 from mercato_contract.carts import (
     AddCartItemRequest,
@@ -117,7 +116,7 @@ class Marketfront:
         Give a key that you have stored before, so that you can repeat the call after a crash. An exception has the key
         as `idempotency_key`.
         """
-        return Sent(body=order, idempotency_key=idempotency_key or str(uuid.uuid4()))
+        return Sent(body=order, idempotency_key=given_or_new(idempotency_key))
 
     @listing("GET", ORDERS, MarketfrontOrderPage, lambda page: page.orders)
     def list_marketfront_orders(
@@ -155,7 +154,7 @@ class Marketfront:
         return Sent(
             ids=(order_id,),
             body=CancelOrderRequest(reason=reason, message=message),
-            idempotency_key=idempotency_key or str(uuid.uuid4()),
+            idempotency_key=given_or_new(idempotency_key),
         )
 
     @operation("GET", ORDERS + "/{orderId}/timeline", OrderTimeline)

@@ -9,7 +9,7 @@ import httpx
 
 from mercato_client import exchange
 from mercato_client.errors import MercatoError, NoAnswerError, UnreadableError
-from mercato_client.exchange import Prepared, Reply
+from mercato_client.exchange import Prepared, Response
 
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds for a connection."""
@@ -30,7 +30,7 @@ class Transport:
         self._owned = http_client is None
         self._http = http_client or httpx.Client(verify=_tls(url))
 
-    def send(self, prepared: Prepared, within: float | None = None) -> Reply:
+    def send(self, prepared: Prepared, within: float | None = None) -> Response:
         """Return the reply. Raises NoAnswerError, UnreadableError."""
         seconds = min(self._timeout, within or self._timeout)
         deadline = time.monotonic() + seconds
@@ -62,7 +62,7 @@ class AsyncTransport:
         self._owned = http_client is None
         self._http = http_client or httpx.AsyncClient(verify=_tls(url))
 
-    async def send(self, prepared: Prepared, within: float | None = None) -> Reply:
+    async def send(self, prepared: Prepared, within: float | None = None) -> Response:
         """Return the reply. Raises NoAnswerError, UnreadableError."""
         seconds = min(self._timeout, within or self._timeout)
         try:
@@ -103,12 +103,12 @@ def _arguments(url: str, prepared: Prepared, seconds: float) -> dict[str, Any]:
     }
 
 
-def _read(response: httpx.Response) -> Reply:
+def _read(response: httpx.Response) -> Response:
     """Return the reply of a response that a transport has read: a cache, or a double. httpx has decompressed it."""
     body = bytearray()
     _add(body, response.content)
     headers = {name: value for name, value in response.headers.items() if name != "content-encoding"}
-    return Reply(response.status_code, headers, bytes(body))
+    return Response(response.status_code, headers, bytes(body))
 
 
 def _add(body: bytearray, chunk: bytes) -> None:
@@ -117,8 +117,8 @@ def _add(body: bytearray, chunk: bytes) -> None:
         raise UnreadableError(f"The answer is too long: more than {exchange.MAX_BYTES:,} bytes.")
 
 
-def _reply(response: httpx.Response, body: bytearray) -> Reply:
-    return Reply(response.status_code, dict(response.headers), bytes(body))
+def _reply(response: httpx.Response, body: bytearray) -> Response:
+    return Response(response.status_code, dict(response.headers), bytes(body))
 
 
 def _no_answer(url: str, prepared: Prepared, fault: Exception) -> MercatoError:

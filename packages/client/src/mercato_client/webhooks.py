@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from mercato_client.errors import MercatoError
+from mercato_client.errors import MercatoError, restored
 from mercato_client.exchange import utc_now
 from mercato_contract.debugger.explain import TOLERANCE, Secret, SecretOrigin, Webhook, explain
 from mercato_contract.debugger.findings import ERROR, SignatureExplanation
@@ -17,6 +17,7 @@ from mercato_contract.debugger.mistakes import Message, find_right
 from mercato_contract.events import (
     PAYLOADS,
     CancelReply,
+    Envelope,
     OrderCancelData,
     OrderPlaceData,
     OrderValidateData,
@@ -64,6 +65,10 @@ class WebhookError(MercatoError):
         super().__init__()
         self._diagnose = diagnose
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return what was found, without the secrets that it was found with."""
+        return restored, (type(self), self.args, {"explanation": self.explanation})
+
     @cached_property
     def explanation(self) -> SignatureExplanation:
         """What is wrong, and what to do: the result of the signature debugger."""
@@ -82,12 +87,6 @@ class WebhookError(MercatoError):
 
 class UnreadableWebhookError(MercatoError):
     """The webhook is genuine, but its body doesn't match its type."""
-
-
-class _Envelope(msgspec.Struct, frozen=True):
-    type: str
-    timestamp: str
-    data: msgspec.Raw
 
 
 def verify_webhook(
@@ -111,24 +110,24 @@ def verify_webhook(
 
 def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
     """Return the webhook's id, None if the debugger would find it invalid."""
-    envelope = read_headers(webhook.headers)
-    if envelope.id is None or envelope.timestamp is None or envelope.seconds is None:
+    headers = read_headers(webhook.headers)
+    if headers.id is None or headers.timestamp is None or headers.seconds is None:
         return None
     message = Message(
-        envelope.id.encode("utf-8", "replace"), envelope.timestamp.encode("utf-8", "replace"), webhook.body
+        headers.id.encode("utf-8", "replace"), headers.timestamp.encode("utf-8", "replace"), webhook.body
     )
-    match = find_right(secrets, message, envelope.given)
+    match = find_right(secrets, message, headers.given)
     wrong = any(
-        finding.level == ERROR and not finding.code.startswith("SIGNATURE_") for finding in envelope.findings
+        finding.level == ERROR and not finding.code.startswith("SIGNATURE_") for finding in headers.findings
     )
     assert webhook.received_at is not None
-    late = abs(envelope.seconds - int(webhook.received_at.timestamp())) > TOLERANCE
-    return envelope.id if match is not None and match.given.flaw is None and not wrong and not late else None
+    late = abs(headers.seconds - int(webhook.received_at.timestamp())) > TOLERANCE
+    return headers.id if match is not None and match.given.flaw is None and not wrong and not late else None
 
 
 def _event(id_: str, body: bytes) -> Event:
     try:
-        envelope = msgspec.json.decode(body, type=_Envelope)
+        envelope = msgspec.json.decode(body, type=Envelope)
         kind = PAYLOADS.get(envelope.type)
         data = (
             UnknownData(raw=envelope.data) if kind is None else msgspec.json.decode(envelope.data, type=kind)

@@ -14,6 +14,14 @@ from mercato_contract.placements import Amounts, ClientContext, CommerceCart, Cu
 from mercato_contract.wire import Instant, Wire, redacted
 
 
+class Envelope(Wire):
+    """The body of every webhook, as Standard Webhooks has it: what happened, when, and to what."""
+
+    type: str
+    timestamp: Instant
+    data: msgspec.Raw
+
+
 class EndpointKind(StrEnum):
     """Which address: a store's, or the one for a storefront's order events."""
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.building.builder import Builder
-from mercato.features.catalogs.check import Checker
+from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import pull_limits
@@ -43,14 +43,14 @@ from mercato.features.stores.catalogs import CatalogBodies, IdMappings, MenuPlac
 from mercato.features.stores.events import StoreEvents
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
-from mercato.features.stores.search import Reindex
+from mercato.features.stores.search import StoreReindex
 from mercato.features.stores.service import Stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import model as webhooks
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
+from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.outbox import fan_out
-from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.validation_log import ValidationLog
@@ -305,7 +305,13 @@ def build(
         metrics=metrics,
         feed=feed,
         vault=vault,
-        callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
+        callers=Callers(
+            db,
+            feed,
+            Tokens(vault.derive(PURPOSE)),
+            now,
+            timeout=timedelta(seconds=settings.database_pool_seconds),
+        ),
         quota=quota,
         failures=Failures(now) if settings.rate_limits else None,
         visitors=Visitors(now) if settings.rate_limits else None,
@@ -333,7 +339,7 @@ def build(
             new_document=new_document,
         ),
         discovery=Discovery(db, now),
-        checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
+        dry_runs=DryRuns(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
         cancellations=ordering.cancellations,
@@ -349,8 +355,8 @@ def build(
             _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering)
             | switches.handlers()
             | Redeliveries(db, vault, now).handlers()
-            | Reindex(db).handlers()
-            | order_search.Reindex(db, ordering.placements.contacts).handlers(),
+            | StoreReindex(db).handlers()
+            | order_search.OrderReindex(db, ordering.placements.contacts).handlers(),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -362,7 +368,7 @@ def build(
         hourly_orders=HourlyOrders(now),
         feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
-        endpoints=PartnerEndpoints(vault, now, clock.new_id),
+        endpoints=WebhookEndpoints(vault, now, clock.new_id),
         redeliveries=Redeliveries(db, vault, now),
         sign_on=_sign_on(settings, vault, now),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mercato.features.catalogs.building.builder import Builder
-from mercato.features.catalogs.check import Checker
+from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import Feeds
@@ -26,7 +26,7 @@ from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
-from mercato.features.webhooks.partner_endpoints import PartnerEndpoints
+from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
@@ -87,7 +87,7 @@ class Services(Core):
     onboardings: Onboardings
     stores: Stores
     discovery: Discovery
-    checker: Checker
+    dry_runs: DryRuns
     validations: Validations
     placements: Placements
     cancellations: Cancellations
@@ -98,7 +98,7 @@ class Services(Core):
     validation_log: ValidationLog
     feeds: Feeds
     sequencer: Sequencer
-    endpoints: PartnerEndpoints
+    endpoints: WebhookEndpoints
     redeliveries: Redeliveries
     traffic: Traffic
     hourly_orders: HourlyOrders

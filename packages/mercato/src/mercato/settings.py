@@ -268,6 +268,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "ID token (`anna@example.com, groups=operators`). Nobody by default."
         ),
     ] = None
+    oidc_support: Annotated[str | None, _doc("Who may sign in with the role Support, in the same form.")] = (
+        None
+    )
     oidc_viewers: Annotated[str | None, _doc("Who may sign in with read-only access, in the same form.")] = (
         None
     )
@@ -276,7 +279,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def has_sign_on(self) -> bool:
         """Whether a setting of single sign-on is set, which needs the others."""
         needed = (self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret)
-        return any(one is not None for one in (*needed, self.oidc_operators, self.oidc_viewers))
+        people = (self.oidc_operators, self.oidc_support, self.oidc_viewers)
+        return any(one is not None for one in (*needed, *people))
 
 
 _URLS: Final = {

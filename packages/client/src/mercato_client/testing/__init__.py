@@ -7,13 +7,20 @@ with MerchantDouble(secret="whsec_…") as merchant:  # without asyncio: it runs
     ...
 """
 
+try:
+    import aiohttp  # noqa: F401  # the extra has it
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        'mercato_client.testing needs more packages: pip install "mercato-client[testing]".',
+        name=missing.name,
+    ) from missing
+
 from mercato_client.testing.acts import Act, ActError, Script
-from mercato_client.testing.browsing import Outcome, Purchase
 from mercato_client.testing.double import Double, Reply
 from mercato_client.testing.journal import Journal, Seen
 from mercato_client.testing.merchant import DECLINED_CARD, Entry, MerchantDouble
 from mercato_client.testing.server import Received
-from mercato_client.testing.storefront import StorefrontDouble
+from mercato_client.testing.storefront import Outcome, Purchase, StorefrontDouble
 
 __all__ = [
     "DECLINED_CARD",

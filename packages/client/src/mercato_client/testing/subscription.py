@@ -89,16 +89,13 @@ class Subscription:
 
     async def skip(self) -> None:
         """Set the cursor behind the newest event. Raises ServiceError."""
-        while (await self._page(wait=0))["hasMore"]:
+        async for _ in self._pages():
             pass
 
     async def drain(self) -> None:
         """Read what there is now. Raises ServiceError."""
-        while True:
-            page = await self._page(wait=0)
-            self._take(page["events"])
-            if not page["hasMore"]:
-                return
+        async for events in self._pages():
+            self._take(events)
 
     async def follow(self) -> None:
         """Read events as they happen, until cancelled. Raises RefusedError."""
@@ -112,6 +109,14 @@ class Subscription:
             except NoAnswerError as error:
                 self.say(str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _pages(self) -> AsyncIterator[list[Any]]:
+        """Yield the events of each page that there is now."""
+        while True:
+            page = await self._page(wait=0)
+            yield page["events"]
+            if not page["hasMore"]:
+                return
 
     async def _page(self, *, wait: int) -> Any:
         """Return the page after the cursor, and move the cursor behind it."""

@@ -23,7 +23,7 @@ from mercato_contract.debugger.findings import (
     SignatureExplanation,
     finding,
 )
-from mercato_contract.debugger.headers import Envelope, Given
+from mercato_contract.debugger.headers import Given, SignedHeaders
 from mercato_contract.debugger.mistakes import (
     Match,
     Message,
@@ -92,7 +92,7 @@ class _Debugger:
         self._all = [*secrets, *others]
         self._sent = sent
         self._now = now
-        self._envelope: Envelope = headers.read_headers(webhook.headers)
+        self._headers: SignedHeaders = headers.read_headers(webhook.headers)
         self._found: list[Finding] = []
         self._match: Match | None = None
         self._difference: BodyDifference | None = None
@@ -119,31 +119,30 @@ class _Debugger:
         )
 
     def _check_signature(self) -> None:
-        envelope = self._envelope
         message = self._message()
         if message is not None:
-            right = find_right(self._secrets, message, envelope.given)
+            right = find_right(self._secrets, message, self._headers.given)
             if right is not None and right.given.flaw is None:
                 # Other signatures in the header don't matter: a verifier looks for one that matches.
                 self._found = [_as_note(found) for found in self._found]
                 self._found += [
                     _as_note(found) if found.code.startswith("SIGNATURE_") else found
-                    for found in envelope.findings
+                    for found in self._headers.findings
                 ]
                 self._add_match(right)
                 return
-        self._found += envelope.findings
-        if message is not None and envelope.given:
-            given = envelope.given
+        self._found += self._headers.findings
+        if message is not None and self._headers.given:
+            given = self._headers.given
             self._add_match(find_right(self._all, message, given) or self._find_wrong(message, given))
         elif not any(found.level == ERROR for found in self._found):
             self._found.append(finding("signature-not-v1"))
 
     def _message(self) -> Message | None:
         """Return the content to sign. The delivery replaces headers that are missing."""
-        envelope, sent = self._envelope, self._sent
-        id_ = envelope.id or (sent.webhook_id if sent is not None else None)
-        stamp = envelope.timestamp or (str(sent.times[-1]) if sent is not None and sent.times else None)
+        sent = self._sent
+        id_ = self._headers.id or (sent.webhook_id if sent is not None else None)
+        stamp = self._headers.timestamp or (str(sent.times[-1]) if sent is not None and sent.times else None)
         if id_ is None or stamp is None:
             return None
         return Message(id_.encode("utf-8", "replace"), stamp.encode("utf-8", "replace"), self._webhook.body)
@@ -153,7 +152,7 @@ class _Debugger:
         return find_wrong(self._all, message, given, ids=self._ids(), times=self._times(), sent=sent)
 
     def _ids(self) -> Iterator[str]:
-        written, sent = self._envelope.id or "", self._sent
+        written, sent = self._headers.id or "", self._sent
         if sent is not None:
             yield sent.webhook_id
         for name, value in self._webhook.headers.items():
@@ -162,7 +161,7 @@ class _Debugger:
         yield from (written.lower(), written.upper(), written.strip("\"'{}<>"), written.partition(",")[0])
 
     def _times(self) -> Iterator[int]:
-        seconds = self._envelope.seconds
+        seconds = self._headers.seconds
         if self._sent is not None:
             yield from (at + off for at in self._sent.times for off in (0, -1, 1))
         if seconds is not None:
@@ -211,7 +210,7 @@ class _Debugger:
 
     def _add_no_match(self) -> None:
         sent = self._sent
-        if sent is not None and sent.body == self._webhook.body and sent.webhook_id == self._envelope.id:
+        if sent is not None and sent.body == self._webhook.body and sent.webhook_id == self._headers.id:
             self._found.append(finding("unknown-secret-same-body"))
             return
         self._found.append(finding("unknown-secret" if self._secrets else "no-secret"))
@@ -229,14 +228,14 @@ class _Debugger:
             found = self._body_difference(sent.body)
             is_right = match is not None and match.message.mistake is None
             self._found.append(_of_another_webhook(found) if is_right else found)
-        written = self._envelope.id
+        written = self._headers.id
         if written is not None and written != sent.webhook_id and Code.ID_CHANGED.value not in codes:
             found = finding("id-of-another")
             self._found.append(found if match is None else _of_another_webhook(found))
 
     def _check_clock(self) -> int | None:
         """Return `webhook-timestamp` less the time of receipt, in seconds."""
-        seconds, received_at = self._envelope.seconds, self._webhook.received_at
+        seconds, received_at = self._headers.seconds, self._webhook.received_at
         if seconds is None:
             return None
         skew = seconds - int((received_at or self._now).timestamp())

@@ -49,7 +49,7 @@ class Given(Struct, frozen=True):
     flaw: Finding | None = None
 
 
-class Envelope(Struct, frozen=True):
+class SignedHeaders(Struct, frozen=True):
     """The values of the headers. A missing one is None; `seconds` too if it isn't a time."""
 
     id: str | None
@@ -59,7 +59,7 @@ class Envelope(Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
-def read_headers(headers: Mapping[str, str]) -> Envelope:
+def read_headers(headers: Mapping[str, str]) -> SignedHeaders:
     """Return the values of the headers, and everything that is wrong with them."""
     by_name: dict[str, str] = {}
     findings: list[Finding] = []
@@ -77,7 +77,7 @@ def read_headers(headers: Mapping[str, str]) -> Envelope:
             findings.append(problem)
     seconds, of_timestamp = _seconds(found.get("timestamp"))
     given, of_signatures = _signatures(found.get("signature"))
-    return Envelope(
+    return SignedHeaders(
         id=found.get("id"),
         timestamp=found.get("timestamp"),
         seconds=seconds,

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta
 
 from mercato.features.carts.errors import MissingStoreId
 from mercato.features.catalogs.building.packed import CODINGS
-from mercato.features.catalogs.check import Subject
+from mercato.features.catalogs.dry_run import Subject
 from mercato.features.catalogs.ingest import RETRY_AFTER
 from mercato.features.catalogs.model import ActivationNotPending, CatalogSetExpired, TooManyActivations
 from mercato.features.catalogs.runs import Period, Run
@@ -195,7 +195,7 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     if call.query.store_id is not None:
         store = await call.app.cache.get_own(call.caller, _store_id(call.query))
         subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
-    return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
+    return await call.app.dry_runs.check(call.body, partner_id=call.caller.partner_id, subject=subject)
 
 
 @commerce_catalogs.get(

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from mercato.features.events.feed import CursorExpired
 from mercato.features.requests.log import list_own_requests
-from mercato.features.webhooks import deliveries, partner_endpoints
+from mercato.features.webhooks import deliveries, endpoints
 from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound, UnknownStore
 from mercato.http.operations import Access, Call, Operations
 from mercato.platform import errors
@@ -67,13 +67,13 @@ async def list_endpoints(call: Call[None, Page]) -> WebhookEndpointPage:
     The account's event URL and its stores' webhook URLs are among them (`kind`), and can't be changed here.
     """
     async with call.app.db.read() as tx:
-        return await partner_endpoints.list_endpoints(tx, call.app.vault, call.caller, call.query)
+        return await endpoints.list_endpoints(tx, call.app.vault, call.caller, call.query)
 
 
 async def get_endpoint(call: Call[None, None]) -> WebhookEndpoint:
     """Return an address that events are sent to."""
     async with call.app.db.read() as tx:
-        return await partner_endpoints.get_endpoint(tx, call.app.vault, call.caller, call.ids["endpointId"])
+        return await endpoints.get_endpoint(tx, call.app.vault, call.caller, call.ids["endpointId"])
 
 
 async def create_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEndpointWithSecret:

@@ -16,8 +16,6 @@ from mercato.cli.output import cells, note, print_json, sanitize, say, truncate,
 from mercato.features.carts import pricing
 from mercato.features.carts.lines import check_bounds
 from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.lint import LintFinding, LintReport, refused
-from mercato.features.catalogs.lint import lint as lint_document
 from mercato.features.catalogs.model import (
     NO_ONBOARDING,
     Built,
@@ -36,6 +34,8 @@ from mercato.platform.errors import Problem
 from mercato.platform.texts import count_of
 from mercato.platform.wire import Decoder
 from mercato.settings import MiB, Settings
+from mercato.tools.lint import LintFinding, LintReport, refused
+from mercato.tools.lint import lint as lint_document
 from mercato_contract.carts import LineItem
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.money import minor_to_decimal

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from mercato.cli import FAILED, UNUSABLE, UnusableError
 from mercato.cli.certify_report import (
-    Screen,
+    CheckDisplay,
     Signer,
     check_writable,
     get_signer,
@@ -23,7 +23,7 @@ from mercato.cli.inputs import check_secrets, read_secret, read_valid_document, 
 from mercato.cli.options import BearerToken, DataDir, Json, between, group
 from mercato.cli.output import note, print_json, say, wrap
 from mercato.features.catalogs.model import NO_ONBOARDING
-from mercato.features.certification.report import Outcome, UnsignedReport
+from mercato.features.certification.report import CheckOutcome, UnsignedReport
 from mercato.platform import clock
 from mercato.platform.wire.checks import uri_fault
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
@@ -214,7 +214,7 @@ def _run(
     suite: Suite[Any],
     kind: str,
     target: str,
-    work: Callable[[Callable[[Outcome], None]], Coroutine[Any, Any, tuple[Outcome, ...]]],
+    work: Callable[[Callable[[CheckOutcome], None]], Coroutine[Any, Any, tuple[CheckOutcome, ...]]],
     *,
     json: bool,
     report: Path | None,
@@ -229,20 +229,20 @@ def _run(
         check_writable(report)
     # Opened first: a missing key must not show only after all the checks.
     signer = get_signer(data_dir) if (json or report is not None) and not unsigned else None
-    screen, began = None if json else Screen(suite), clock.now()
-    if screen is not None:
+    display, began = None if json else CheckDisplay(suite), clock.now()
+    if display is not None:
         say(*wrap(f"Certifying the {kind}: {target}"))
     try:
-        outcomes = asyncio.run(work(_ignore if screen is None else screen.show))
+        outcomes = asyncio.run(work(_ignore if display is None else display.show))
     except UnusableTargetError as error:
         raise UnusableError(str(error)) from None
     found = report_of(kind, target, began, outcomes)
-    if screen is not None:
-        screen.end(outcomes)
+    if display is not None:
+        display.end(outcomes)
     final = UnsignedReport(report=found) if signer is None else signer.sign(found)
     if report is not None:
         write_report(final, report)
-    if screen is None:
+    if display is None:
         print_json(final)
     elif report is not None:
         say(*_written(report, signer))
@@ -257,7 +257,7 @@ def _written(report: Path, signer: Signer | None) -> list[str]:
     return [f"The signed report is in {report}.", *wrap(f"It is signed with {signer}.")]
 
 
-def _ignore(_outcome: Outcome) -> None:
+def _ignore(_outcome: CheckOutcome) -> None:
     """With --json only the report is printed."""
 
 

@@ -18,12 +18,12 @@ from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap
 from mercato.features.certification.report import (
     MAX_BYTES,
+    CheckOutcome,
     Counts,
     Exchange,
-    Outcome,
     Report,
     SignedReport,
-    UnreadableError,
+    UnreadableReportError,
     UnsignedReport,
     Verdict,
     Verified,
@@ -55,16 +55,16 @@ _MARKS: Final = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.SKIPPED: "s
 _NAME: Final = 27
 
 
-class Screen:
+class CheckDisplay:
     """Prints outcomes group by group; meaning never depends on colour."""
 
     def __init__(self, suite: Suite[Any]) -> None:
         self._suite = suite
         self._group = ""
-        self._pending: list[Outcome] = []
+        self._pending: list[CheckOutcome] = []
         """The first checks of a group, while all are skipped for the same reason."""
 
-    def show(self, outcome: Outcome) -> None:
+    def show(self, outcome: CheckOutcome) -> None:
         """Print a check's line under the heading of its group; a group skipped as a whole has one line."""
         group = outcome.id.rpartition(".")[0]
         is_first = group != self._group
@@ -89,7 +89,7 @@ class Screen:
             )
         )
 
-    def end(self, outcomes: Sequence[Outcome]) -> None:
+    def end(self, outcomes: Sequence[CheckOutcome]) -> None:
         """Print the failed and skipped checks, and the counts."""
         self._print_pending()
         failed = [outcome for outcome in outcomes if outcome.verdict is Verdict.FAIL]
@@ -121,7 +121,7 @@ def _counts(counts: Counts) -> str:
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: CheckOutcome) -> str:
     name, room = outcome.id.rpartition(".")[2], width() - _NAME - 9
     return f"  {_MARKS[outcome.verdict]}  {name:<{_NAME}} {truncate(outcome.title, room)}".rstrip()
 
@@ -213,7 +213,7 @@ async def _find_sealed(settings: Settings) -> bytes | None:
     return None if found is None else found[1]
 
 
-def report_of(kind: str, target: str, began: datetime, outcomes: Sequence[Outcome]) -> Report:
+def report_of(kind: str, target: str, began: datetime, outcomes: Sequence[CheckOutcome]) -> Report:
     """Return the report of a certification that ends now."""
     return Report(
         kind=kind,
@@ -266,7 +266,7 @@ def verify(
     trusted = (public_key,) if public_key else () if signer is None else public_keys(signer.vault)
     try:
         found = verify_report(document, trusted=trusted)
-    except UnreadableError as error:
+    except UnreadableReportError as error:
         raise UnusableError(f"{file}: {error}") from None
     if public_key:
         return _print_verdict(

@@ -5,7 +5,17 @@ from typing import Final
 from uuid import UUID
 
 from mercato.cli import UnusableError
-from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
+from mercato.cli.options import (
+    MAX_LISTED,
+    After,
+    DataDir,
+    Duration,
+    Json,
+    KeyName,
+    OnlyPartner,
+    PartnerName,
+    group,
+)
 from mercato.cli.output import (
     Column,
     OutFile,
@@ -30,7 +40,6 @@ from mercato_contract.wire import Instant, Wire, instant, redacted
 
 key = group("key", "API keys: create, list, roll, revoke.")
 
-PAGE: Final = 1000
 MAX_DAYS: Final = 36_500
 
 
@@ -135,13 +144,12 @@ async def list_keys(
     """List keys in the order of their creation, all or one partner's."""
     async with opened(data_dir) as core, core.db.read() as tx:
         owner = await find_partner_id(tx, partner)
-        found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
+        found = await queries.list_keys(tx, partner_id=owner, after=after, limit=MAX_LISTED)
         names = await queries.find_names(tx, {api_key.partner_id for api_key in found})
     print_from_first(
         "keys",
         found,
         COLUMNS | {"Partner": lambda api_key: names.get(api_key.partner_id, api_key.partner_id)},
-        limit=PAGE,
         as_json=json,
         entry=lambda api_key: _listed(api_key, names.get(api_key.partner_id)),
         empty="No keys. Create one with: mercato key create",

@@ -14,16 +14,16 @@ from mercato.cli import FAILED, INTERRUPTED
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
-from mercato.tools.sandbox.context import DemoContext, ProofFailed
-from mercato.tools.sandbox.merchant import run_demo
+from mercato.tools.demo.context import DemoContext, ProofFailed
+from mercato.tools.demo.merchant import run_demo
 from mercato_client.testing.caller import Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.storefront import StorefrontDouble
 
 if TYPE_CHECKING:
+    from mercato.tools.demo.context import Watch
     from mercato.tools.local import LocalService
-    from mercato.tools.sandbox.context import Watch
 
 POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"
@@ -32,7 +32,7 @@ PLACE_SECONDS: Final = 2.0
 """A store's time to answer an order; with the default of 15 s the demo would only wait."""
 
 
-class Screen:
+class DemoDisplay:
     """Live progress: chapters, progress bars, a table of proofs. In a pipe it is plain text."""
 
     def __init__(self) -> None:
@@ -112,18 +112,18 @@ def demo(*, keep: bool = False) -> int:
     """
     import uvloop
 
-    return uvloop.run(_until_interrupted(Screen(), keep=keep))
+    return uvloop.run(_until_interrupted(DemoDisplay(), keep=keep))
 
 
-async def _until_interrupted(screen: Screen, *, keep: bool) -> int:
-    telling = asyncio.create_task(_tell(screen, keep=keep))
+async def _until_interrupted(display: DemoDisplay, *, keep: bool) -> int:
+    telling = asyncio.create_task(_tell(display, keep=keep))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _interrupt, telling)
     try:
         return await telling
     except asyncio.CancelledError:
-        screen.note("Interrupted. Its temporary directory was deleted.")
+        display.note("Interrupted. Its temporary directory was deleted.")
         return INTERRUPTED
 
 
@@ -134,11 +134,11 @@ def _interrupt(telling: asyncio.Task[int]) -> None:
     telling.cancel()
 
 
-async def _tell(screen: Screen, *, keep: bool) -> int:
+async def _tell(display: DemoDisplay, *, keep: bool) -> int:
     began = monotonic()
-    async with _context(screen) as (context, service):
-        screen.chapter(f"The service runs on {context.partner.base}")
-        screen.say(
+    async with _context(display) as (context, service):
+        display.chapter(f"The service runs on {context.partner.base}")
+        display.say(
             "Its database is in a temporary directory; the web servers of a merchant and of a storefront run "
             f"beside it. One setting is not the default: MERCATO_PLACE_SECONDS is {PLACE_SECONDS:g}, not 15, "
             "so that an outage does not take long to show."
@@ -148,23 +148,23 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
             await run_demo(context)
         except ProofFailed as failed:
             failure = failed
-        screen.table((proof.holds, proof.claim, proof.seen) for proof in context.proofs)
+        display.table((proof.holds, proof.claim, proof.seen) for proof in context.proofs)
         if failure is not None:
-            screen.note(f"Not proved: {failure}")
+            display.note(f"Not proved: {failure}")
             return FAILED
-        screen.note(f"All {len(context.proofs)} claims hold. Done in {monotonic() - began:.1f} s.")
+        display.note(f"All {len(context.proofs)} claims hold. Done in {monotonic() - began:.1f} s.")
         if keep:
-            screen.explore([*_commands(context), *await _console_links(context, service)])
+            display.explore([*_commands(context), *await _console_links(context, service)])
             # Stopping it isn't a failure: all steps have run, so the exit code is 0.
             with suppress(asyncio.CancelledError):
                 await context.order_simulator.run()
     if keep:
-        screen.note("Ended. Its temporary directory was deleted.")
+        display.note("Ended. Its temporary directory was deleted.")
     return 0
 
 
 @asynccontextmanager
-async def _context(screen: Screen) -> "AsyncIterator[tuple[DemoContext, LocalService]]":
+async def _context(display: DemoDisplay) -> "AsyncIterator[tuple[DemoContext, LocalService]]":
     """Run everything on free loopback ports until the block ends; the environment isn't read."""
     from mercato.platform.telemetry import configure_logs
     from mercato.tools.local import temporary_service
@@ -199,7 +199,7 @@ async def _context(screen: Screen) -> "AsyncIterator[tuple[DemoContext, LocalSer
             order_simulator=OrderSimulator(merchant, partner),
             storefront=storefront,
             data_dir=service.app.settings.data_dir,
-            display=screen,
+            display=display,
         )
         yield context, service
 

@@ -91,7 +91,7 @@ async def check_sign_on(settings: Settings) -> Check:
 
     name: Final = "sign-on"
     try:
-        People(settings.oidc_operators, settings.oidc_viewers)
+        People(settings.oidc_operators, settings.oidc_support, settings.oidc_viewers)
         provider = Provider(settings, clock.now)
     except SettingsError as error:
         message = "The settings of single sign-on are incomplete or wrong: no server starts with them."

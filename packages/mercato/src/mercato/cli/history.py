@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.cli.options import PAGE, DataDir, Duration, Json, Limit, OnlyPartner, Since, group
-from mercato.cli.output import Column, format_detail, print_table_page, view
+from mercato.cli.output import Column, format_detail, members_of, print_table_page, view
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners.queries import find_names, find_prefixes
 from mercato.features.requests.queries import Filter, list_refused
@@ -17,25 +17,7 @@ from mercato.platform import clock
 from mercato.platform.db.audit import AuditEntry, list_entries
 from mercato.platform.db.engine import Read
 from mercato_contract.requests import RefusedRequest
-from mercato_contract.wire import Instant, Wire, parse_uuid
-
-
-class Change(Wire):
-    """One entry. A name is null if its partner or key no longer exists, or if it has none."""
-
-    id: UUID
-    at: Instant | None
-    actor: str
-    actor_name: str | None
-    surface: str | None
-    partner_id: UUID | None
-    partner_name: str | None
-    action: str
-    subject_type: str
-    subject_id: str | None
-    subject_name: str | None
-    request_id: str | None
-    detail: dict[str, Any]
+from mercato_contract.wire import parse_uuid
 
 
 class Names(Struct, frozen=True):
@@ -96,9 +78,9 @@ def _columns(names: Names) -> dict[str, Column]:
     }
 
 
-def _change(names: Names, entry: AuditEntry) -> Change:
-    return view(
-        Change,
+def _change(names: Names, entry: AuditEntry) -> dict[str, Any]:
+    """Return an entry. A name is null if its partner or key no longer exists, or if it has none."""
+    return members_of(
         entry,
         actor_name=names.actor(entry),
         partner_name=names.partner(entry),

@@ -5,7 +5,16 @@ from typing import Final
 
 from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
-from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
+from mercato.cli.output import (
+    format_instant,
+    members_of,
+    note,
+    print_json,
+    print_objects,
+    sanitize,
+    say,
+    wrap,
+)
 from mercato.cli.session import opened
 from mercato.platform.jobs import (
     MAX_MEASURED,
@@ -18,7 +27,6 @@ from mercato.platform.jobs import (
 )
 from mercato.platform.texts import count_of
 from mercato.services import Core
-from mercato_contract.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")
 
@@ -31,27 +39,6 @@ _OUTCOMES: Final = {
     Revival.NOT_NEEDED: "Job {} isn't needed: another job for the same work is queued already.",
 }
 _COLUMNS: Final = {name.title(): name for name in ("kind", "ready", "waiting", "running", "dead")}
-
-
-class Kind(Wire):
-    """The number of jobs of one kind, by state."""
-
-    kind: str
-    ready: int
-    waiting: int
-    running: int
-    dead: int
-
-
-class Dead(Wire):
-    """A dead job, without its arguments: they may hold a customer's data."""
-
-    id: int
-    kind: str
-    attempts: int
-    reason: str
-    enqueued_at: Instant | None
-    died_at: Instant | None
 
 
 @job.command(name="list")
@@ -72,8 +59,8 @@ async def list_(
     if is_capped(counted, most=MAX_MEASURED):
         note(f"There are more jobs: at most {MAX_MEASURED:,} of a kind and state are counted.")
     if json:
-        jobs = [view(Dead, dead_job, attempts=dead_job.attempt) for dead_job in dead]
-        print_json({"kinds": [view(Kind, depth) for depth in depths], "dead": jobs})
+        jobs = [members_of(one, without=("attempt",), attempts=one.attempt) for one in dead]
+        print_json({"kinds": [members_of(depth, without=("oldest",)) for depth in depths], "dead": jobs})
         return
     print_objects(
         _COLUMNS,

@@ -2,43 +2,36 @@
 
 import asyncio
 import signal
-import sys
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
 from aiohttp import hdrs, web
 
 from mercato.cli import FAILED, UnusableError
 from mercato.cli.failures import cannot_listen
 from mercato.cli.inputs import check_secrets, read_secret, read_secrets
 from mercato.cli.options import DataDir, Json, Port, Secrets
-from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
+from mercato.cli.output import note, sanitize
+from mercato.cli.received import ReceivedWebhook, WebhookDisplay, forward_webhook
 from mercato.cli.session import opened
 from mercato.features.partners import accounts
 from mercato.features.webhooks.explanations import list_own_secrets
 from mercato.platform import clock
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
-from mercato.platform.outbound.results import Fault, Options, RequestFailed
+from mercato.platform.outbound.results import Options
 from mercato_client.testing.server import listening
 from mercato_contract.debugger.explain import Secret, SecretOrigin, SignatureExplanation, Webhook, explain
-from mercato_contract.debugger.findings import ERROR
-from mercato_contract.wire import Instant, Wire, as_json, redacted
 
 MAX_BODY: Final = 1 << 20
-MAX_REPLY: Final = 1 << 20
 MAX_REMEMBERED: Final = 1_000
 """webhook-ids remembered, to recognise repeats."""
-
-FORWARD_SECONDS: Final = 30.0
 
 _NOT_FORWARDED: Final = frozenset(
     {
@@ -47,44 +40,6 @@ _NOT_FORWARDED: Final = frozenset(
     }
 )  # fmt: skip
 """Headers of the connection, not of the message."""
-
-
-class _Typed(msgspec.Struct):
-    """The part of a body that names its type."""
-
-    type: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedWebhook:
-    """A webhook and its result. `explanation` is None without a secret to verify it."""
-
-    at: datetime
-    path: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    webhook_id: str
-    times: int
-    """How many times its webhook-id was received, this one included."""
-    status: int
-    explanation: SignatureExplanation | None = None
-    too_large: bool = False
-    forward_error: str | None = None
-    ms: int | None = None
-    """Milliseconds until the program that it was forwarded to responded."""
-
-    @property
-    def type(self) -> str:
-        """Return the event's type from the body."""
-        try:
-            return msgspec.json.decode(self.body, type=_Typed).type
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return ""
-
-    @property
-    def is_valid(self) -> bool | None:
-        """Return whether its signature is valid; None if it wasn't verified."""
-        return None if self.explanation is None else self.explanation.valid
 
 
 @dataclass(kw_only=True)
@@ -132,22 +87,12 @@ class Listener:
         assert self.outbound is not None
         passed = {name: text for name, text in headers.items() if name.lower() not in _NOT_FORWARDED}
         url = below(base, request.path_qs)
-        try:
-            reply = await self.outbound.post(
-                url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MAX_REPLY
-            )
-        except RequestFailed as failed:
-            why = describe_failure(failed, base)
-            results: dict[str, Any] = {
-                "explanation": explanation,
-                "ms": failed.elapsed_ms,
-                "forward_error": why,
-            }
-            self._report(request, headers, body, status=502, **results)
-            return _text(502, why)
-        self._report(
-            request, headers, body, status=reply.status, explanation=explanation, ms=reply.elapsed_ms
-        )
+        sent = await forward_webhook(self.outbound, url, base=base, headers=passed, body=body)
+        results = {"explanation": explanation, "ms": sent.ms, "forward_error": sent.error}
+        self._report(request, headers, body, status=sent.status, **results)
+        reply = sent.response
+        if reply is None:
+            return _text(sent.status, sent.error or "")
         answer = web.Response(status=reply.status, body=reply.body)
         if reply.content_type is not None:
             answer.headers[hdrs.CONTENT_TYPE] = reply.content_type
@@ -212,46 +157,12 @@ def _text(status: int, text: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers=headers)
 
 
-def describe_failure(failed: RequestFailed, forward: str) -> str:
-    """Return why a webhook couldn't be forwarded, for whom it concerns."""
-    match failed.fault:
-        case Fault.CONNECT | Fault.DNS:
-            return f"Nothing answers at {forward}. Is your program running, and on that port?"
-        case Fault.TIMEOUT:
-            return f"Your program at {forward} gave no full answer within {FORWARD_SECONDS:g} seconds."
-        case _:
-            return failed.message.replace("webhook URL", "address that it is forwarded to")
-
-
 PORT: Final = 9100
 POLL_SECONDS: Final = 60.0
 """The timeout of a read: longer than the service holds one."""
 
 _LOCAL: Final = AddressPolicy(allow_private=True)
 """Addresses to forward to: also this machine and its network, but never a metadata service."""
-
-_MARKS: Final = {True: "ok", False: "NO", None: "--"}
-_VERDICTS: Final = {True: "valid", False: "not valid", None: "not verified"}
-_INDENT: Final = " " * 9
-
-
-@redacted("body")
-class Line(Wire):
-    """A webhook with `--json`. `valid` is null without a secret to verify it."""
-
-    at: Instant | None
-    path: str
-    type: str
-    webhook_id: str
-    times: int
-    status: int
-    valid: bool | None
-    code: str | None
-    message: str | None
-    advice: str | None
-    forward_error: str | None
-    ms: int | None
-    body: str
 
 
 def listen(
@@ -298,31 +209,38 @@ def listen(
     check_secrets(given)
     if given and partner is not None:
         raise UnusableError("Give --secret or --partner, not both.")
-    screen = Screen(as_json=json, bodies=body, limit=count)
+    display = WebhookDisplay(as_json=json, bodies=body, limit=count)
     if poll:
         if partner is not None or answer is not None:
             raise UnusableError("With --poll nothing is received: leave --partner and --answer out.")
         if api is None or key is None:
             raise UnusableError("--poll needs --api, the service's address, and --key, an API key.")
-        polling = _poll(screen, given, api, read_secret(key), cursor=cursor, oldest=oldest, forward=forward)
-        return _ended(screen, polling)
+        polling = _poll(display, given, api, read_secret(key), cursor=cursor, oldest=oldest, forward=forward)
+        return _ended(display, polling)
     if (api, key, cursor, oldest) != (None, None, None, False):
         raise UnusableError("--api, --key, --cursor and --oldest are for --poll.")
     secrets = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(given)]
     if partner is not None:
         secrets = asyncio.run(_find_secrets(partner, data_dir))
-    return _ended(screen, _listen(screen, secrets, host=host, port=port, forward=forward, answer=answer))
+    return _ended(display, _listen(display, secrets, host=host, port=port, forward=forward, answer=answer))
 
 
-def _ended(screen: "Screen", work: Coroutine[Any, Any, None]) -> int:
+def _ended(display: WebhookDisplay, work: Coroutine[Any, Any, None]) -> int:
     """Do the work, print the summary, and return the exit code."""
     try:
-        asyncio.run(work)
+        asyncio.run(_until_signalled(display, work))
     finally:
-        screen.end()
-    if screen.broken_pipe is not None:
-        raise screen.broken_pipe
-    return FAILED if screen.refused else 0
+        display.end()
+    if display.broken_pipe is not None:
+        raise display.broken_pipe
+    return FAILED if display.refused else 0
+
+
+async def _until_signalled(display: WebhookDisplay, work: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, display.ended.set)
+    await work
 
 
 def _check(*, answer: int | None, forward: str | None, count: int | None) -> None:
@@ -346,7 +264,7 @@ async def _find_secrets(partner: str, data_dir: Path | None) -> list[Secret]:
 
 
 async def _listen(
-    screen: "Screen",
+    display: WebhookDisplay,
     secrets: Sequence[Secret],
     *,
     host: str,
@@ -354,16 +272,13 @@ async def _listen(
     forward: str | None,
     answer: int | None,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, screen.ended.set)
     async with AsyncExitStack() as stack:
         outbound = (
             None if forward is None else await stack.enter_async_context(Outbound(Options(policy=_LOCAL)))
         )
         status = HTTPStatus.OK.value if answer is None else answer
         listener = Listener(
-            secrets=secrets, answer=status, report=screen.show, forward=forward, outbound=outbound
+            secrets=secrets, answer=status, report=display.show, forward=forward, outbound=outbound
         )
         try:
             base = await stack.enter_async_context(receiving(listener, host=host, port=port))
@@ -374,11 +289,11 @@ async def _listen(
         if not secrets:
             note("Nothing is verified: give the signing secret with --secret, or a partner with --partner.")
         note(f"listening on {base}, Ctrl-C ends it")
-        await screen.ended.wait()
+        await display.ended.wait()
 
 
 async def _poll(
-    screen: "Screen",
+    display: WebhookDisplay,
     given: Sequence[str],
     api: str,
     key: str,
@@ -387,127 +302,25 @@ async def _poll(
     oldest: bool,
     forward: str | None,
 ) -> None:
-    # Imported here, because they import this module.
+
+    # Imported here: without --poll it starts without the client.
     from mercato.cli.poll import Poller, session_secret, surface_of
     from mercato_client import AsyncClient
 
     surface, secret = surface_of(key), session_secret(given)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, screen.ended.set)
     try:
         client = AsyncClient(api, key, timeout=POLL_SECONDS)
     except ValueError as error:
         raise UnusableError(f"--api: {error}") from None
     async with client, Outbound(Options(policy=_LOCAL)) as outbound:
-        poller = Poller(client, surface, secret, screen.show, cursor, forward, outbound, screen.limit)
+        poller = Poller(client, surface, secret, display.show, cursor, forward, outbound, display.limit)
         note(f"reading {surface} events of {sanitize(api)}, Ctrl-C ends it")
         reading = asyncio.create_task(poller.run(from_oldest=oldest))
-        ending = asyncio.create_task(screen.ended.wait())
+        ending = asyncio.create_task(display.ended.wait())
         await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
-        if not screen.is_full:  # else it stores the cursor, and returns
+        if not display.is_full:  # else it stores the cursor, and returns
             reading.cancel()
         await asyncio.wait({reading, ending})
         if not reading.cancelled():
             await reading
-
-
-@dataclass
-class Screen:
-    """Prints webhooks as they arrive, and a summary at the end."""
-
-    as_json: bool
-    bodies: bool
-    limit: int | None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    broken_pipe: BrokenPipeError | None = None
-    _count: int = 0
-    _repeated: int = 0
-    _verdicts: Counter[bool | None] = field(default_factory=Counter)
-    _codes: Counter[str] = field(default_factory=Counter)
-    _statuses: Counter[int] = field(default_factory=Counter)
-
-    @property
-    def is_full(self) -> bool:
-        """Return whether it has shown as many as it should, and could."""
-        return self.limit is not None and self._count >= self.limit and self.broken_pipe is None
-
-    @property
-    def refused(self) -> int:
-        """Return how many weren't valid."""
-        return self._verdicts[False]
-
-    def show(self, received: "ReceivedWebhook") -> None:
-        """Print one at once, without buffering."""
-        self._count += 1
-        self._repeated += received.times > 1
-        self._statuses[received.status] += 1
-        self._verdicts[received.is_valid] += 1
-        if received.explanation is not None and not received.explanation.valid:
-            self._codes[received.explanation.code] += 1
-        try:
-            if self.as_json:
-                say(as_json(_line(received)).decode())
-            else:
-                say(*lines_of(received), *(_body_lines(received.body) if self.bodies else ()))
-            sys.stdout.flush()
-        except BrokenPipeError as error:
-            self.broken_pipe = error
-            self.ended.set()
-        if self.limit is not None and self._count >= self.limit:
-            self.ended.set()
-
-    def end(self) -> None:
-        """Print the summary to standard error."""
-        parts = [f"{count} {_VERDICTS[verdict]}" for verdict, count in self._verdicts.items()]
-        codes = ", ".join(f"{code} {count}" for code, count in self._codes.most_common())
-        if self._repeated:
-            parts.append(f"{self._repeated} again")
-        answered = ", ".join(f"{status} {count}" for status, count in sorted(self._statuses.items()))
-        text = f"{self._count} received" + (f": {', '.join(parts)}; answered {answered}" if parts else "")
-        note("\n".join(wrap(f"{text}{f'; why not: {codes}' if codes else ''}.")))
-
-
-def lines_of(received: "ReceivedWebhook") -> list[str]:
-    """Return one line about a webhook, followed by its faults."""
-    start = f"{received.at.astimezone():%H:%M:%S} {received.status} {_MARKS[received.is_valid]}"
-    name, webhook_id = sanitize(received.type or received.path), sanitize(received.webhook_id)
-    room = width() - len(start) - 2 - (len(webhook_id) + 1 if webhook_id else 0)
-    lines = [f"{start} {truncate(name, max(room, 12))} {webhook_id}".rstrip()]
-    if received.too_large:
-        lines += wrap("The body is longer than any webhook; it was not read.", indent=_INDENT)
-    if received.times > 1:
-        lines += wrap(f"Repeated: this webhook-id was received {received.times} times.", indent=_INDENT)
-    if received.explanation is not None and not received.explanation.valid:
-        for fault in received.explanation.findings:
-            if fault.level == ERROR:
-                lines += finding(
-                    fault.message, fault.advice, first=f"{_INDENT}[{fault.code}] ", indent=_INDENT
-                )
-    if received.forward_error:
-        lines += wrap(received.forward_error, indent=_INDENT)
-    return lines
-
-
-def _body_lines(body: bytes) -> list[str]:
-    """Return a body in lines: JSON indented, anything else unchanged."""
-    try:
-        text = msgspec.json.format(body, indent=2).decode() if body else ""
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        text = body.decode("utf-8", "replace")
-    return [f"  {sanitize(line)}" for line in text.split("\n")] if text else []
-
-
-def _line(received: "ReceivedWebhook") -> Line:
-    explanation = received.explanation
-    first = None if explanation is None or explanation.valid else next(iter(explanation.findings), None)
-    return view(
-        Line,
-        received,
-        valid=received.is_valid,
-        code=None if explanation is None else explanation.code,
-        message=None if explanation is None else explanation.message,
-        advice=None if first is None else first.advice,
-        body=received.body.decode("utf-8", "replace"),
-    )

@@ -1,17 +1,17 @@
 """`mercato order` and `mercato customer`: the orders of all partners, and the erasure of a person from them."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import Parameter
-from msgspec.structs import asdict
 
 from mercato.cli import FAILED, UnusableError
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
 from mercato.cli.output import (
     Column,
     format_instant,
+    members_of,
     note,
     print_facts,
     print_json,
@@ -19,7 +19,6 @@ from mercato.cli.output import (
     print_table_page,
     sanitize,
     say,
-    view,
     wrap,
 )
 from mercato.cli.session import find_partner_id, opened
@@ -27,51 +26,15 @@ from mercato.features.orders import operators
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
-from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.search import shorten
 from mercato.platform.texts import count_of
-from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
+from mercato_contract.orders import OrderState
 from mercato_contract.placements import CommerceLine
-from mercato_contract.problems import OrderError
-from mercato_contract.wire import Instant, Wire
 
 order = group("order", "Orders: list, show, cancel.")
-
-
-class OrderEntry(Wire):
-    """An order in a list, without its customer."""
-
-    order_id: UUID
-    partner_id: UUID
-    partner: str | None
-    storefront_id: UUID
-    storefront: str | None
-    store_id: UUID
-    partner_store_id: str
-    store: str | None
-    state: OrderState
-    status: OrderStatus
-    answer: StoreAnswer
-    partner_order_id: str | None
-    cancel_reason: str | None
-    total: str
-    currency: str
-    created_at: Instant
-    updated_at: Instant
-
-
-class Detail(OrderEntry):
-    """An order with its lines, its adjustments, the store's reasons for a refusal, and its timeline."""
-
-    estimated_ready_at: Instant | None
-    adjustments: tuple[OrderAdjustment, ...]
-    total_after_adjustments: str
-    lines: tuple[CommerceLine, ...]
-    errors: tuple[OrderError, ...]
-    timeline: list[TimelineEntry]
 
 
 @order.command(name="list")
@@ -126,7 +89,7 @@ async def list_(
         columns,
         limit=limit,
         as_json=json,
-        entry=_entry,
+        entry=_members,
         empty="No matching orders.",
         cut=("Store", "By"),
     )
@@ -138,7 +101,7 @@ async def show(name: OrderName, /, *, json: Json = False, data_dir: DataDir = No
     async with opened(data_dir) as core, core.db.read() as tx:
         found = await operators.get_order(tx, await operators.get_order_id(tx, name))
     if json:
-        print_json(view(Detail, found, **asdict(found.summary), order_id=found.summary.id))
+        print_json(_members(found))
     else:
         _print(found)
 
@@ -169,10 +132,9 @@ async def cancel(
             # A worker logs and counts it: nothing reads the activity of this process.
             await core.orders.cancel(order_id, reason=reason)
         async with core.db.read() as tx:
-            found = await operators.get_order(tx, order_id)
-    summary = found.summary
+            [summary] = await operators.list_orders_of(tx, [order_id])
     if json:
-        print_json(_entry(summary))
+        print_json(_members(summary))
     else:
         print_facts(*_facts(summary))
     if yes:
@@ -183,8 +145,8 @@ async def cancel(
         note(f"The order is {summary.state.value} already: it can't be cancelled.")
 
 
-def _entry(summary: OrderSummary) -> OrderEntry:
-    return view(OrderEntry, summary, order_id=summary.id)
+def _members(order: OrderSummary) -> dict[str, Any]:
+    return members_of(order, without=("id",), order_id=order.id)
 
 
 def _state(summary: OrderSummary) -> str:
@@ -211,15 +173,15 @@ def _facts(summary: OrderSummary) -> list[tuple[str, object]]:
 
 
 def _print(found: OrderDetail) -> None:
-    print_facts(*_facts(found.summary), ("Ready", found.estimated_ready_at))
+    print_facts(*_facts(found), ("Ready", found.estimated_ready_at))
     say("", "Lines:", *_lines(found.lines, "  "))
     if found.adjustments:
         say("", "Adjusted:")
         for one in found.adjustments:
             reason = "" if one.reason is None else f": {one.reason}"
-            amount = f"{one.type.value} of {one.amount} {found.summary.currency}"
+            amount = f"{one.type.value} of {one.amount} {found.currency}"
             say(*wrap(f"{format_instant(one.created_at)}  {amount}{reason}", first="  ", indent="    "))
-        say(f"  Total after adjustments: {found.total_after_adjustments} {found.summary.currency}")
+        say(f"  Total after adjustments: {found.total_after_adjustments} {found.currency}")
     if found.errors:
         say("", "Refused because:")
         for error in found.errors:

@@ -16,9 +16,11 @@ from typing import Annotated, Any, BinaryIO, Final, TypeVar
 
 import msgspec
 from cyclopts import Parameter
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
+from msgspec.structs import asdict
 
 from mercato.cli import UnusableError, command_name
+from mercato.cli.options import MAX_LISTED
 from mercato_contract.wire import Wire, as_json, instant
 
 W = TypeVar("W", bound=Wire)
@@ -194,7 +196,7 @@ def print_page(
     *,
     limit: int,
     as_json: bool,
-    entry: Callable[[Any], Wire],
+    entry: Callable[[Any], object],
     show: Callable[[Sequence[Any]], None],
 ) -> None:
     """Print a page of a list that was read with one row more than `limit`, and the command of the next page."""
@@ -215,7 +217,7 @@ def print_table_page(
     *,
     limit: int,
     as_json: bool,
-    entry: Callable[[Any], Wire],
+    entry: Callable[[Any], object],
     empty: str,
     cut: Collection[str] = (),
 ) -> None:
@@ -229,18 +231,17 @@ def print_from_first(
     found: Sequence[Any],
     columns: Mapping[str, Column],
     *,
-    limit: int,
     as_json: bool,
-    entry: Callable[[Any], Wire],
+    entry: Callable[[Any], object],
     empty: str,
     cut: Collection[str] = (),
 ) -> None:
-    """Print a list that begins with the oldest, and the command that goes on after `limit` entries."""
+    """Print a list that begins with the oldest, and the command that goes on after MAX_LISTED entries."""
     if as_json:
         print_json({name: [entry(item) for item in found]})
     else:
         print_objects(columns, found, empty=empty, cut=cut)
-    if len(found) == limit:
+    if len(found) == MAX_LISTED:
         note(f"There may be more: mercato {command_name()} --after {found[-1].id}")
 
 
@@ -271,6 +272,17 @@ def print_json(value: Any) -> None:
     # JSON is UTF-8, whatever the terminal uses.
     sys.stdout.flush()
     sys.stdout.buffer.write(indented(value))
+
+
+def members_of(source: Struct, *, without: Collection[str] = (), **others: Any) -> dict[str, Any]:
+    """Return a struct as a JSON object: names in camel case, instants as text; `others` add to it and override."""
+    values = {name: value for name, value in (asdict(source) | others).items() if name not in without}
+    return {_camel(name): instant(at) if isinstance(at, datetime) else at for name, at in values.items()}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def view(kind: type[W], source: object, **members: Any) -> W:

@@ -6,7 +6,16 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from mercato.cli import UnusableError
-from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
+from mercato.cli.options import (
+    MAX_LISTED,
+    After,
+    DataDir,
+    Json,
+    PartnerName,
+    WebhookOrigin,
+    WebhookToken,
+    group,
+)
 from mercato.cli.output import (
     Column,
     OutFile,
@@ -29,8 +38,6 @@ from mercato.platform import clock
 from mercato_contract.wire import Instant, Wire, redacted
 
 partner = group("partner", "Partners: organisations that use the network.")
-
-PAGE = 1000
 
 
 @redacted("commerce_key", "marketfront_key", "signing_secret")
@@ -137,12 +144,11 @@ async def create(
 async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = None) -> None:
     """List partners in the order of their creation."""
     async with opened(data_dir) as core, core.db.read() as tx:
-        found = await queries.list_partners(tx, after=after, limit=PAGE)
+        found = await queries.list_partners(tx, after=after, limit=MAX_LISTED)
     print_from_first(
         "partners",
         found,
         COLUMNS,
-        limit=PAGE,
         as_json=json,
         entry=lambda account: view(PartnerEntry, account, partner_id=account.id),
         empty="No partners. Create one with: mercato partner create",

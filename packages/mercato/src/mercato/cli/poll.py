@@ -11,16 +11,15 @@ from msgspec import Struct
 
 from mercato.cli import UnusableError
 from mercato.cli.inputs import read_file, why_not
-from mercato.cli.listen import FORWARD_SECONDS, MAX_REPLY, ReceivedWebhook, describe_failure
 from mercato.cli.output import note
+from mercato.cli.received import ReceivedWebhook, forward_webhook
 from mercato.features.partners.model import Surface
-from mercato.features.webhooks.model import Envelope
 from mercato.platform import clock
 from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import RequestFailed
 from mercato_client import AsyncClient
 from mercato_client.errors import MercatoError, NoAnswerError, ProblemError, UnreadableError
 from mercato_contract.debugger.explain import Secret, SecretOrigin, Webhook, explain
+from mercato_contract.events import Envelope
 from mercato_contract.feeds import FEED_PAGE, MAX_FEED_PAGE, MAX_WAIT, EventPage, FeedEvent
 from mercato_contract.signing import new_secret, webhook_headers
 from mercato_contract.wire import as_json, redacted
@@ -123,14 +122,10 @@ class Poller(Struct):
         results: dict[str, Any] = {"status": 200}
         if self.forward is not None:
             assert self.outbound is not None
-            try:
-                reply = await self.outbound.post(
-                    self.forward, headers=headers, body=body, timeout=FORWARD_SECONDS, max_reply=MAX_REPLY
-                )
-                results = {"status": reply.status, "ms": reply.elapsed_ms}
-            except RequestFailed as failed:
-                why = describe_failure(failed, self.forward)
-                results = {"status": 502, "ms": failed.elapsed_ms, "forward_error": why}
+            sent = await forward_webhook(
+                self.outbound, self.forward, base=self.forward, headers=headers, body=body
+            )
+            results = {"status": sent.status, "ms": sent.ms, "forward_error": sent.error}
         webhook = Webhook(headers=headers, body=body, received_at=now)
         secrets = (Secret(self.secret, SecretOrigin.GIVEN, 0),)
         return ReceivedWebhook(

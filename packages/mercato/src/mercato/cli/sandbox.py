@@ -25,7 +25,7 @@ from mercato_client.testing.double import Double
 from mercato_client.testing.journal import VALID, Seen, line_of
 
 
-class Screen:
+class CallDisplay:
     """Shows the calls of a double. `facts` are printed at the start."""
 
     def __init__(self, double: Double, *, log: Path | None, as_json: bool) -> None:
@@ -257,19 +257,19 @@ def merchant(
         host=host,
         port=port,
     )
-    screen = Screen(double, log=log, as_json=json)
+    display = CallDisplay(double, log=log, as_json=json)
     if secret is None:
-        screen.facts.append(("signing secret", secrets[0]))
+        display.facts.append(("signing secret", secrets[0]))
     for code in sorted(double.behaviour.codes - ORDER_ERROR_CODES):
-        screen.say(f"The specification has no code {code} for orders: storefronts treat it as OTHER.")
+        display.say(f"The specification has no code {code} for orders: storefronts treat it as OTHER.")
     if service is None:
-        return screen.run()
+        return display.run()
     from mercato.cli.sandbox_work import trade
 
-    return screen.run(
+    return display.run(
         trade(
             double,
-            screen.say,
+            display.say,
             service=service,
             shop=shop,
             store=store,
@@ -340,17 +340,17 @@ def storefront(
         host=host,
         port=port,
     )
-    screen = Screen(double, log=log, as_json=json)
+    display = CallDisplay(double, log=log, as_json=json)
     if secret is None:
-        screen.facts.append(("signing secret", secrets[0]))
+        display.facts.append(("signing secret", secrets[0]))
     if service is None or not (orders or endpoint or feed):
-        return screen.run()
+        return display.run()
     from mercato.cli.sandbox_work import shop_and_listen
 
-    return screen.run(
+    return display.run(
         shop_and_listen(
             double,
-            screen.say,
+            display.say,
             service=service,
             public=public,
             endpoint=endpoint,

@@ -13,13 +13,12 @@ import aiohttp
 from mercato.cli import FAILED
 from mercato.cli.output import sanitize
 from mercato.platform.texts import count_of
-from mercato_client.testing.browsing import Purchase
 from mercato_client.testing.caller import Caller, ServiceError
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.opening import Opening
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.shops import SHOPS
-from mercato_client.testing.storefront import StorefrontDouble
+from mercato_client.testing.storefront import Purchase, StorefrontDouble
 from mercato_client.testing.subscription import Subscription
 
 Say = Callable[[str], object]

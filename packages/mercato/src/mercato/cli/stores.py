@@ -1,19 +1,18 @@
 """`mercato store`: the stores of all partners."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
-
-from msgspec.structs import asdict
 
 from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, StoreName, Until, group
 from mercato.cli.output import (
     Column,
     format_instant,
+    members_of,
     note,
     print_facts,
     print_json,
     print_table_page,
-    view,
 )
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.stores import operators
@@ -22,37 +21,9 @@ from mercato.features.stores.tables import stores as stores_table
 from mercato.platform import clock
 from mercato.platform.db.search import shorten
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
-from mercato_contract.wire import Instant, Wire, instant
+from mercato_contract.wire import instant
 
 store = group("store", "Stores: list, show, pause, resume.")
-
-
-class StoreEntry(Wire):
-    """A store in a list."""
-
-    store_id: UUID
-    partner_id: UUID
-    partner: str | None
-    partner_store_id: str
-    name: str
-    status: StoreStatusValue
-    pause_reason: str | None
-    resume_at: Instant | None
-    suspended: bool
-    created_at: Instant
-    updated_at: Instant
-
-
-class Detail(StoreEntry):
-    """A store and what decides whether it takes orders."""
-
-    onboarding_id: UUID
-    catalog_set_id: UUID | None
-    timezone: str
-    webhook_origin: str | None
-    delivery_allowed: bool
-    pickup_allowed: bool
-    sold_out: int
 
 
 @store.command(name="list")
@@ -95,7 +66,7 @@ async def list_(
         columns,
         limit=limit,
         as_json=json,
-        entry=_entry,
+        entry=_members,
         empty="No matching stores.",
         cut=tuple(columns)[1:],
     )
@@ -107,7 +78,7 @@ async def show(name: StoreName, /, *, json: Json = False, data_dir: DataDir = No
     async with opened(data_dir) as core, core.db.read() as tx:
         found = await operators.get_store(tx, await operators.get_store_id(tx, name), now=clock.now())
     if json:
-        print_json(view(Detail, found, **asdict(found.summary), store_id=found.summary.id))
+        print_json(_members(found))
     else:
         _print(found)
 
@@ -153,15 +124,15 @@ async def _change(
             store_id = await operators.get_store_id(tx, name)
             await operators.change_status(tx, store_id, request, now=clock.now())
         async with core.db.read() as tx:
-            found = await operators.get_store(tx, store_id, now=clock.now())
+            [summary] = await operators.list_stores_of(tx, [store_id], now=clock.now())
     if json:
-        print_json(_entry(found.summary))
+        print_json(_members(summary))
     else:
-        note(f"{found.summary.name} is {_status(found.summary)}.")
+        note(f"{summary.name} is {_status(summary)}.")
 
 
-def _entry(summary: StoreSummary) -> StoreEntry:
-    return view(StoreEntry, summary, store_id=summary.id)
+def _members(store: StoreSummary) -> dict[str, Any]:
+    return members_of(store, without=("id",), store_id=store.id)
 
 
 def _status(summary: StoreSummary) -> str:
@@ -174,20 +145,19 @@ def _status(summary: StoreSummary) -> str:
 
 
 def _print(found: StoreDetail) -> None:
-    summary = found.summary
     modes = {"pickup": found.pickup_allowed, "delivery": found.delivery_allowed}
     print_facts(
-        ("Store", summary.id),
-        ("Name", summary.name),
-        ("Merchant's id", summary.partner_store_id),
-        ("Partner", f"{summary.partner or 'deleted'} ({summary.partner_id})"),
-        ("Status", _status(summary)),
+        ("Store", found.id),
+        ("Name", found.name),
+        ("Merchant's id", found.partner_store_id),
+        ("Partner", f"{found.partner or 'deleted'} ({found.partner_id})"),
+        ("Status", _status(found)),
         ("Takes orders for", ", ".join(name for name, allowed in modes.items() if allowed) or "nothing"),
         ("Sold out", f"{found.sold_out:,}"),
         ("Catalog set", found.catalog_set_id),
         ("Time zone", found.timezone),
         ("Webhooks go to", found.webhook_origin or "nowhere: it has no webhookUrl"),
         ("Onboarding", found.onboarding_id),
-        ("Created", summary.created_at),
-        ("Changed", summary.updated_at),
+        ("Created", found.created_at),
+        ("Changed", found.updated_at),
     )

@@ -12,6 +12,7 @@ from mercato.cli import FAILED, CommandFailedError, UnusableError
 from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import (
     format_instant,
+    members_of,
     note,
     print_json,
     print_page,
@@ -25,7 +26,7 @@ from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Surface
 from mercato.features.partners.webhook_tokens import list_token_origins
-from mercato.features.webhooks import endpoints, operators, queries
+from mercato.features.webhooks import endpoint_health, operators, queries
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.features.webhooks.operators import HIDDEN, is_about_order, mask_body, mask_reply
@@ -37,20 +38,11 @@ from mercato.platform.texts import count_of
 from mercato.services import Core
 from mercato_contract import USER_AGENT
 from mercato_contract.events import STORE_CALLS
-from mercato_contract.webhooks import DeliveryStatus
+from mercato_contract.webhooks import DeliveryAttempt, DeliveryStatus
 from mercato_contract.wire import Instant, Wire, redacted
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
 webhooks.command("mercato.cli.signatures:explain", name="explain")
-
-
-class DeliveryCount(Wire):
-    """The number of deliveries of one partner, type and status."""
-
-    partner: str | None
-    type: str
-    status: str
-    count: int
 
 
 @webhooks.command(name="list")
@@ -157,9 +149,7 @@ async def replay(
         if yes:
             count = await _replay_all(core, criteria, count)
     if json:
-        print_json(
-            {"done": yes, "count": count, "deliveries": [view(DeliveryCount, tally) for tally in counted]}
-        )
+        print_json({"done": yes, "count": count, "deliveries": [members_of(tally) for tally in counted]})
         return 0
     rows = [
         (tally.partner, tally.type, DELIVERY_WORDS[tally.status], f"{tally.count:,}") for tally in counted
@@ -220,7 +210,10 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
     """
     async with opened(data_dir) as core, core.db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        enabled = [await endpoints.enable(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
+        enabled = [
+            await endpoint_health.enable(tx, owner.id, url),
+            await enable_endpoints_below(tx, owner.id, url),
+        ]
         if any(enabled):
             # Only the host: the rest of the URL may grant access.
             detail = {"enabled": True, "host": urlsplit(url).hostname}
@@ -249,23 +242,12 @@ class DeliverySummary(Wire):
     updated_at: Instant | None
 
 
-class Attempt(Wire):
-    """One attempt and its result."""
-
-    number: int
-    at: Instant | None
-    status: int | None
-    ms: int
-    error: str | None
-    reply: str | None
-
-
 @redacted("headers", "body")
 class Detail(DeliverySummary):
     """A delivery with its body and attempts, without what operators don't see. `headers` have no secrets."""
 
     headers: dict[str, str]
-    attempt_log: list[Attempt]
+    attempt_log: list[DeliveryAttempt]
     body: msgspec.Raw
 
 
@@ -283,7 +265,7 @@ def detail_of(row: DeliveryRow, attempts: Sequence[AttemptRow], *, has_token: bo
         **_members(row),
         headers=_headers(row, last, has_token=has_token),
         attempt_log=[
-            view(Attempt, attempt, reply=mask_reply(row.type, attempt.reply)) for attempt in attempts
+            view(DeliveryAttempt, attempt, reply=mask_reply(row.type, attempt.reply)) for attempt in attempts
         ],
         body=msgspec.Raw(mask_body(row.type, queries.body_of(row))),
     )

@@ -36,7 +36,7 @@ class Example(Struct, frozen=True):
     code: str
 
 
-class Exchange(Struct, frozen=True):
+class ApiExchange(Struct, frozen=True):
     """A request with its answer. `answer` are the answer's bytes, `shown` what a page shows of them."""
 
     request: str
@@ -61,7 +61,7 @@ def operation_of(operations: Iterable[Operation], operation_id: str) -> Operatio
 
 async def perform(
     visit: Visit, operation: Operation, body: Mapping[str, Any], *, key: str | None = None
-) -> Exchange:
+) -> ApiExchange:
     """Carry out an operation for the visit's storefront: decoded, counted and refused as the API does it.
 
     `key` is the Idempotency-Key. A refusal is the exchange's answer; faults of the service itself are raised.
@@ -72,7 +72,7 @@ async def perform(
     except Problem as problem:
         status, answer = problem.status, represent(problem, head.context)[1]
     shown = _shown(raw)
-    return Exchange(
+    return ApiExchange(
         request="\n".join([f"POST {operation.path}", *_headers(key), "", shown]),
         examples=_examples(head.base_url, operation, shown, key),
         status=status,

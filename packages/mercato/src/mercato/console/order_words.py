@@ -27,6 +27,11 @@ _MAX_MINUTES: Final = 90
 _MAX_HOURS: Final = 36
 
 
+def number_of(row: OrderRow) -> str:
+    """Return the store's number of the order, or the beginning of its id."""
+    return row.partner_order_id or str(row.id)[:8]
+
+
 class Telling(Struct, frozen=True, kw_only=True):
     """What the sentence is made of. `status_at` is when the status or the state last changed.
 

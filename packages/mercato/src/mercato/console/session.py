@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.queries import count_stores
-from mercato.features.sign_in.model import Session
+from mercato.features.sign_in.model import Session, is_signed_on
 from mercato.http.head import Head
 from mercato.http.operations import Rate
 from mercato.platform.errors import RateLimited
@@ -40,6 +40,13 @@ MAX_MESSAGE: Final = 1000
 MAX_AGE: Final = 7 * 24 * 3600
 
 Header = tuple[bytes, bytes]
+
+
+def with_role(app: Services, session: Session) -> Session:
+    """Return a session of single sign-on with the role that the settings give its person now, and others unchanged."""
+    if app.sign_on is None or not is_signed_on(session.grant):
+        return session
+    return replace(session, signed_on_as=app.sign_on.people.role_of(session.grant))
 
 
 class Cookies:

@@ -30,6 +30,7 @@ from mercato.console.screen import (
 )
 from mercato.console.screens import (
     account,
+    adjustments,
     catalogs,
     certification,
     keys,
@@ -53,6 +54,7 @@ from mercato.console.session import (
     Cookies,
     count_page,
     count_visitor,
+    with_role,
 )
 from mercato.console.times import UTC, timezones
 from mercato.features.partners.model import (
@@ -83,6 +85,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *overview.screens,
     *health.screens,
     *orders.screens,
+    *adjustments.screens,
     *stores.screens,
     *partners.screens,
     *catalogs.screens,
@@ -358,19 +361,17 @@ async def _session(call: Call[ReadBody, None], cookies: Cookies) -> tuple[Sessio
     now = call.app.clock()
     async with call.app.db.read() as tx:
         session = await sessions.find_session(tx, token, now=now)
-    if session is None or not _is_allowed(call, session):
+    if session is not None and is_signed_on(session.grant):
+        session = with_role(call.app, session)
+        if session.signed_on_as is None:
+            return None, ()
+    if session is None:
         return None, ()
     if not sessions.needs_extension(session, now):
         return session, ()
     async with call.app.db.write() as tx:
         await sessions.extend_session(tx, session, now=now)
     return session, (cookies.write(SESSION, token, seconds=MAX_AGE),)
-
-
-def _is_allowed(call: Call[ReadBody, None], session: Session) -> bool:
-    """Return whether the settings still let in the person whom a provider has named, if one has."""
-    sign_on = call.app.sign_on
-    return not is_signed_on(session.grant) or (sign_on is not None and sign_on.people.allow(session.grant))
 
 
 def _view(
@@ -397,7 +398,7 @@ def _view(
 
 def _tag(session: Session) -> str | None:
     """Return what the frame says of the role: nothing of a link that may do all."""
-    if session.person is not None:
+    if session.person is not None or session.role is Role.SUPPORT:
         return session.role.words
     return "Read-only" if session.role is Role.READ_ONLY else None
 

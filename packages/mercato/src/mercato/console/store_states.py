@@ -11,7 +11,7 @@ from msgspec import Struct
 from mercato.features.doctor import FAILING_WINDOW
 from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening, find_openings
-from mercato.features.webhooks.endpoints import list_failing_stores
+from mercato.features.webhooks.endpoint_health import list_failing_stores
 from mercato.platform.db.engine import Read
 from mercato_contract.stores import StoreStatusValue
 

@@ -16,7 +16,7 @@ from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.calls import MIN_CALLS
-from mercato.features.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
+from mercato.features.webhooks.endpoint_health import count_disabled, count_failing, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database

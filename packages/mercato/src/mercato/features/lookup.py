@@ -33,7 +33,7 @@ from mercato.features.stores.tables import stores
 from mercato.features.webhooks.queries import ids_of_webhook
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
-from mercato.platform.db.search import ESCAPE, MIN_SHOWN, pattern_of
+from mercato.platform.db.search import ESCAPE, MIN_SHOWN, list_ids, pattern_of
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10
@@ -163,10 +163,7 @@ async def _find_by_id(tx: Read, kind: str, words: str, scope: Scope, *, limit: i
     digits = words.lower().replace("-", "")
     if _DIGITS.fullmatch(digits) is None or (kind == "partner" and scope.partner_id is not None):
         return []
-    column = _IDS[kind]
-    first, last = (UUID(digits.ljust(32, filler)) for filler in "0f")
-    found = select(column).where(column.between(first, last), *scope.conditions(kind)).order_by(column)
-    return [row[0] for row in await tx.all(found.limit(limit))]
+    return await list_ids(tx, _IDS[kind], digits, *scope.conditions(kind), limit=limit)
 
 
 # --- orders ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ No label names a partner or store: there are too many, and metrics must not disc
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import cache
 from uuid import UUID
 
 from mercato.platform.telemetry import multiprocess
@@ -30,9 +31,11 @@ class CommerceMetrics(Metrics):
         self._delivery_seconds = self.histogram(
             "mercato_delivery_seconds", "Seconds until a webhook's receiver answered or the attempt failed."
         )
-        self._store_calls = self.counter(
+        calls = self.counter(
             "mercato_store_calls", "Calls to stores on behalf of a waiting customer, by outcome.", "outcome"
         )
+        # Cached, because `labels` locks: a store is called for every order.
+        self._store_calls = cache(calls.labels)
         self._breaker_openings = self.counter(
             "mercato_store_breaker_openings",
             "Times that the circuit breaker of a store's address opened.",
@@ -74,7 +77,7 @@ class CommerceMetrics(Metrics):
 
     def called_store(self, outcome: str) -> None:
         """Count one call to a store; `outcome` is one of a few constants."""
-        self._store_calls.labels(outcome).inc()
+        self._store_calls(outcome).inc()
 
     def breaker_opened(self) -> None:
         """Count that the circuit breaker of a store's address opened."""

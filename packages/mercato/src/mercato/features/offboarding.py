@@ -38,8 +38,8 @@ from mercato_contract.webhooks import DeliveryStatus
 STORES: Final = 50
 """Stores in one transaction."""
 
-DELIVERIES: Final = 500
-"""Deliveries in one transaction."""
+ROWS: Final = 500
+"""Deliveries, events or refused requests in one transaction."""
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
@@ -100,18 +100,11 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
     await suspend(db, partner_id, now=now)
     while await _delete_stores(db, partner_id):
         pass
-    more = True
-    while more:
-        async with db.write() as tx:
-            more = await webhooks.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
-    more = True
-    while more:
-        async with db.write() as tx:
-            more = await events.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
-    more = True
-    while more:
-        async with db.write() as tx:
-            more = await requests.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
+    for delete_some in (webhooks.delete_of_partner, events.delete_of_partner, requests.delete_of_partner):
+        more = True
+        while more:
+            async with db.write() as tx:
+                more = await delete_some(tx, partner_id, limit=ROWS) == ROWS
     async with db.write() as tx:
         await certification.delete_of_partner(tx, partner_id)
         await console.delete_of_partner(tx, partner_id)

@@ -116,7 +116,7 @@ class Head:
     @property
     def trace_id(self) -> str:
         """The id of the request's trace: the client's, or a new one."""
-        return self._trace_parts()[0]
+        return (self._trace or self._find_trace())[0]
 
     @property
     def base_url(self) -> str:
@@ -151,12 +151,17 @@ class Head:
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""
-        trace_id, flags = self._trace_parts()
+        trace_id, flags = self._trace or self._find_trace()
         return f"00-{trace_id}-{getrandbits(64):016x}-{flags}"
 
-    def _trace_parts(self) -> tuple[str, str]:
-        if self._trace is None:
-            self._trace = _trace(self.headers.get(b"traceparent"))
+    def _find_trace(self) -> tuple[str, str]:
+        """Return the id and the flags of the client's trace, or of a new one."""
+        sent = self.headers.get(b"traceparent")
+        match = _TRACEPARENT.fullmatch(sent) if sent else None
+        if match:
+            self._trace = match[1].decode(), match[2].decode()
+        else:
+            self._trace = f"{getrandbits(128):032x}", "00"
         return self._trace
 
     @property
@@ -200,13 +205,6 @@ def _request_id(sent: bytes | None) -> str:
     if sent is not None and _SANE_ID.fullmatch(sent):
         return sent.decode()
     return new_id_text()
-
-
-def _trace(sent: bytes | None) -> tuple[str, str]:
-    match = _TRACEPARENT.fullmatch(sent) if sent else None
-    if match:
-        return match[1].decode(), match[2].decode()
-    return f"{getrandbits(128):032x}", "00"
 
 
 def _base(scope: Any, host: bytes) -> str:

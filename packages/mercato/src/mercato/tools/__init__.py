@@ -1,1 +1,1 @@
-"""Tools for integrators, which run the service or call one: certification, sandbox, URL doctor."""
+"""Tools for integrators: linter, importers, price proof, certification, demo, URL doctor. Some call a service."""

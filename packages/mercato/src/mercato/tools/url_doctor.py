@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from mercato.platform.clock import now
 from mercato.platform.outbound.body import ACCEPT_ENCODING
-from mercato.platform.outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure
+from mercato.platform.outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure, elapsed_ms
 from mercato.platform.outbound.connections import (
     MAX_ADDRESSES,
     AddressRefused,
@@ -38,9 +38,9 @@ from mercato.platform.outbound.connections import (
 from mercato.platform.outbound.guard import (
     DEVELOPMENT,
     AddressPolicy,
+    AddressVerdict,
     ParsedUrl,
     UrlRefused,
-    Verdict,
     check_url,
 )
 from mercato.platform.outbound.results import (
@@ -50,7 +50,6 @@ from mercato.platform.outbound.results import (
     PulledDocument,
     PullLimits,
     RequestFailed,
-    elapsed_ms,
 )
 from mercato.platform.texts import count_of
 from mercato_contract.wire import Wire
@@ -61,21 +60,21 @@ MAX_NAMES: Final = 4
 _ERRORS: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 DESCRIPTIONS: Final = {
-    Verdict.ALLOWED: "may be reached",
-    Verdict.BENCHMARK: "a network for measurements",
-    Verdict.BROADCAST: "the broadcast address",
-    Verdict.DOCUMENTATION: "a network for examples in documents",
-    Verdict.LINK_LOCAL: "an address of one network segment (link-local)",
-    Verdict.LOOPBACK: "the machine itself (loopback)",
-    Verdict.METADATA: "a cloud's metadata service",
-    Verdict.MULTICAST: "a multicast address",
-    Verdict.PRIVATE: "a private network",
-    Verdict.RESERVED: "a reserved network",
-    Verdict.SCOPED: "an address with a network zone",
-    Verdict.SHARED: "a provider's internal network (CGNAT)",
-    Verdict.TRANSITION: "a tunnel that hides another address",
-    Verdict.UNREADABLE: "not an address",
-    Verdict.UNSPECIFIED: "the unspecified address",
+    AddressVerdict.ALLOWED: "may be reached",
+    AddressVerdict.BENCHMARK: "a network for measurements",
+    AddressVerdict.BROADCAST: "the broadcast address",
+    AddressVerdict.DOCUMENTATION: "a network for examples in documents",
+    AddressVerdict.LINK_LOCAL: "an address of one network segment (link-local)",
+    AddressVerdict.LOOPBACK: "the machine itself (loopback)",
+    AddressVerdict.METADATA: "a cloud's metadata service",
+    AddressVerdict.MULTICAST: "a multicast address",
+    AddressVerdict.PRIVATE: "a private network",
+    AddressVerdict.RESERVED: "a reserved network",
+    AddressVerdict.SCOPED: "an address with a network zone",
+    AddressVerdict.SHARED: "a provider's internal network (CGNAT)",
+    AddressVerdict.TRANSITION: "a tunnel that hides another address",
+    AddressVerdict.UNREADABLE: "not an address",
+    AddressVerdict.UNSPECIFIED: "the unspecified address",
 }
 
 
@@ -83,7 +82,7 @@ class ResolvedAddress(Struct, frozen=True):
     """An address of a name, and whether it may be connected to."""
 
     address: str
-    verdict: Verdict
+    verdict: AddressVerdict
     family: int
 
 
@@ -342,7 +341,7 @@ class UrlDoctor:
             self.findings += _connection(test, https=parsed.scheme == "https", others=reachable, at=now())
         return reachable
 
-    def _address_advice(self, verdict: Verdict, *, others: bool) -> str:
+    def _address_advice(self, verdict: AddressVerdict, *, others: bool) -> str:
         advice = "The guard refuses it: use a host that can be reached from the public internet."
         if not self.policy.allow_private and verdict in DEVELOPMENT:
             advice += " For development set MERCATO_ALLOW_PRIVATE_NETWORKS=true."

@@ -20,6 +20,7 @@ from mercato.console.screen import (
     Visit,
     audiences_of,
 )
+from mercato.console.session import with_role
 from mercato.console.sign_in import NewPasskey, challenges_of, site_of
 from mercato.console.times import UTC, say, timezones
 from mercato.features.sign_in import passkeys, people, sessions
@@ -44,13 +45,23 @@ async def show_account(visit: Visit) -> Page:
     return Page(
         "account.html",
         "Account",
-        {"session": visit.session, "sessions": found, "passkeys": keys, "zones": timezones()[1:]},
+        {
+            "session": visit.session,
+            "sessions": [with_role(visit.app, one) for one in found],
+            "passkeys": keys,
+            "zones": timezones()[1:],
+        },
     )
 
 
 def _has_passkeys(visit: Visit) -> bool:
-    """Return whether who is signed in can have passkeys: a person their own, and operators those of their account."""
-    return visit.is_operator or visit.session.person is not None
+    """Return whether who is signed in can have passkeys: a person their own, and operators those of their account.
+
+    Who comes by single sign-on to give support sees only what is their own.
+    """
+    if visit.session.person is not None:
+        return True
+    return visit.is_operator and visit.may(Permission.SEE_PEOPLE)
 
 
 class TimezoneForm(Wire):
@@ -161,8 +172,10 @@ async def _ask_to_remove_passkey(visit: Visit) -> Question:
 
 @screens.post("account/passkeys/{passkey}/remove", needs=Permission.SIGN_IN, ask=_ask_to_remove_passkey)
 async def remove_passkey(visit: Visit) -> Done:
-    async with visit.app.db.write() as tx:
-        removed = await passkeys.remove(tx, visit.ids["passkey"], visit.session.person)
+    removed = False
+    if _has_passkeys(visit):
+        async with visit.app.db.write() as tx:
+            removed = await passkeys.remove(tx, visit.ids["passkey"], visit.session.person)
     if not removed:
         raise errors.NotFound("This passkey was not found. It may have been removed already.")
     return Done("The passkey was removed.", to=ACCOUNT)

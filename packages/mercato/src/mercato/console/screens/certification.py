@@ -10,7 +10,7 @@ from mercato.console.screen import MERCHANTS, Done, Page, Question, Screens, Vis
 from mercato.features.certification import queries
 from mercato.features.certification.report import (
     Report,
-    UnreadableError,
+    UnreadableReportError,
     Verified,
     count,
     public_keys,
@@ -133,7 +133,7 @@ def _uploaded(visit: Visit) -> tuple[Report, Verified]:
 def _verified(text: str, trusted: tuple[str, ...]) -> Verified:
     try:
         return verify(text.encode("utf-8", "replace"), trusted=trusted)
-    except UnreadableError as unreadable:
+    except UnreadableReportError as unreadable:
         raise _refused(str(unreadable)) from None
 
 

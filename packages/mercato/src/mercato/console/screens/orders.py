@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from types import MappingProxyType
 from typing import Annotated, Final
-from unicodedata import category
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from mercato.console.filters import partner_of, read_filters, store_of
-from mercato.console.order_words import progress_of, sentence_of, telling_of
+from mercato.console.order_words import number_of, progress_of, sentence_of, telling_of
 from mercato.console.screen import (
     EVERYBODY,
-    MERCHANTS,
     OPERATORS,
     Done,
     Field,
@@ -24,13 +21,12 @@ from mercato.console.screen import (
     Visit,
 )
 from mercato.features.orders import operators
-from mercato.features.orders.amounts import fits
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderRecipient
 from mercato.features.orders.privacy import mask_all
-from mercato.features.orders.record import OrderRow, StoredAdjustment
+from mercato.features.orders.record import OrderRow
 from mercato.features.orders.rules import adjustment_refusal
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.model import Surface
@@ -42,13 +38,12 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.clock import new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import Conflict, IdempotencyKeyReused, ValidationFailed
+from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
-from mercato_contract.money import MoneyError, get_scale, to_minor, to_text
+from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
-    AdjustOrderRequest,
     CancelOrderRequest,
     OrderState,
     OrderStatusUpdate,
@@ -61,7 +56,6 @@ from mercato_contract.placements import (
     DeliveryAddress,
     DeliveryFulfillment,
     DeliveryType,
-    Text255,
 )
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
@@ -163,14 +157,14 @@ async def _page(
         "may_cancel": row.state is OrderState.OPEN,
         "may_resend": failed > 0,
     }
-    return Page("order.html", f"{store or 'Order'} {_number(row)}", values)
+    return Page("order.html", f"{store or 'Order'} {number_of(row)}", values)
 
 
 async def _ask_to_cancel(visit: Visit) -> Question:
     row, _ = await _read(visit, visit.ids["order"])
     visit.check_store(row.store_id, OrderNotFound(row.id))
     return Question(
-        f"Cancel order {_number(row)}?",
+        f"Cancel order {number_of(row)}?",
         "The store is asked, unless it hasn't accepted the order yet: it may refuse, and then the order goes on. "
         "A cancelled order stays cancelled."
         if _side(visit, row) is Surface.MARKETFRONT
@@ -205,165 +199,6 @@ async def cancel_order(visit: Visit) -> Done:
 
 def _may_adjust(visit: Visit, row: OrderRow) -> bool:
     return _side(visit, row) is Surface.COMMERCE and adjustment_refusal(row) is None
-
-
-class AdjustQuery(Wire):
-    """`after` is how many adjustments the order had where `Adjust order` was pressed."""
-
-    after: Annotated[int, Meta(ge=0)] | None = None
-
-
-async def _ask_to_adjust(visit: Visit) -> Question:
-    row = await _own_order(visit)
-    if (refused := adjustment_refusal(row)) is not None:
-        raise refused
-    after = visit.filters(AdjustQuery).after
-    return _adjustment_question(
-        row, AdjustmentForm(after=len(row.adjustments or ()) if after is None else after)
-    )
-
-
-class AdjustmentForm(Wire, kw_only=True):
-    """An adjustment of one line or of the whole order, as it was typed.
-
-    `after` is how many adjustments the order had when the form was opened. The address has it, too, so it is the same
-    when a browser goes back to the form: an order gets one adjustment after so many, and no second one.
-    """
-
-    after: Annotated[int, Meta(ge=0)]
-    type: AdjustmentType = AdjustmentType.REFUND
-    amount: Text255 = ""
-    reason: Text255 = ""
-    line_item_id: UUID | None = None
-
-
-_STALE: Final = (
-    "This order was adjusted since you opened this form, so nothing was recorded. Open the order, see its amounts, and "
-    "press Adjust order again if something is still to be adjusted."
-)
-
-
-@screens.post(
-    "orders/{order}/adjust", needs=Permission.CHANGE_ORDERS, audiences=MERCHANTS, ask=_ask_to_adjust
-)
-async def adjust_order(visit: Visit) -> Done | Question:
-    row = await _own_order(visit)
-    form = visit.fields(AdjustmentForm)
-    form = replace(form, amount=form.amount.strip())
-    recorded = row.adjustments or ()
-    if form.after != len(recorded):
-        if form.after > len(recorded) or not _is_recorded(form, recorded[form.after], row.currency):
-            raise Conflict(_STALE)
-        return _adjusted(row, "This adjustment was recorded already, once.")
-    if (refused := adjustment_refusal(row)) is not None:
-        raise refused
-    if faults := _adjustment_faults(row, form):
-        return _adjustment_question(row, form, faults)
-    request = AdjustOrderRequest(
-        type=form.type,
-        amount=form.amount,
-        reason=form.reason,
-        line_item_ids=None if form.line_item_id is None else [form.line_item_id],
-    )
-    # Of two forms at once, the first is recorded.
-    key = str(uuid5(row.id, f"adjustment after {form.after}"))
-    try:
-        await visit.app.adjustments.adjust(visit.caller(Surface.COMMERCE), row.id, request, key=key)
-    except IdempotencyKeyReused:
-        raise Conflict(_STALE) from None
-    return _adjusted(await _own_order(visit), "The order is adjusted, and the storefront is told.")
-
-
-def _adjusted(row: OrderRow, said: str) -> Done:
-    costs = to_text(row.total_after_adjustments, row.currency)
-    return Done(f"{said} It costs {costs} {row.currency} now.", to=f"/console/orders/{row.id}")
-
-
-def _adjustment_question(
-    row: OrderRow, form: AdjustmentForm, faults: Mapping[str, str] = MappingProxyType({})
-) -> Question:
-    """Return the form, with what was typed and what is wrong with it."""
-    costs, currency = to_text(row.total_after_adjustments, row.currency), row.currency
-    lines = {
-        str(line.line_item_id): f"{line.quantity} \N{MULTIPLICATION SIGN} {line.name or line.item_id}"
-        for line in row.cart.line_items
-    }
-    item = "" if form.line_item_id is None else str(form.line_item_id)
-    return Question(
-        f"Adjust order {_number(row)}",
-        f"The order costs {costs} {currency} now. What you record stays: to undo it, record its opposite. The "
-        "storefront is told, and no money is moved by this service: paying back is between the two of you. A "
-        "substitution that costs less has an amount below 0.",
-        back=f"/console/orders/{row.id}",
-        fields=(
-            Field(name="after", value=str(form.after)),
-            Field(name="type", label="Type", value=form.type.value, options=_ADJUSTING),
-            Field(
-                name="amount",
-                label=f"Amount in {currency}, such as {_example(currency)}",
-                value=form.amount,
-                is_required=True,
-                fault=faults.get("amount"),
-            ),
-            Field(
-                name="reason",
-                label="Reason, which the storefront sees",
-                value=form.reason,
-                is_required=True,
-                fault=faults.get("reason"),
-            ),
-            Field(name="lineItemId", label="Item", value=item, options={"": "The whole order"} | lines),
-        ),
-    )
-
-
-def _example(currency: str) -> str:
-    return to_text(450, currency)
-
-
-def _is_recorded(form: AdjustmentForm, one: StoredAdjustment, currency: str) -> bool:
-    """Return whether the adjustment is what the form says. The reason of an erased customer's is gone."""
-    try:
-        amount = to_minor(form.amount, currency)
-    except MoneyError:
-        return False
-    lines = () if form.line_item_id is None else (form.line_item_id,)
-    sent = (form.type, amount, lines)
-    return sent == (one.type, one.amount, one.line_item_ids) and one.reason in {None, form.reason}
-
-
-def _adjustment_faults(row: OrderRow, form: AdjustmentForm) -> dict[str, str]:
-    """Return what is wrong with the fields that people type, for people; the service checks again."""
-    found = {"amount": _amount_fault(row, form)}
-    if not form.reason.strip() or any(category(one) == "Cc" for one in form.reason):
-        found["reason"] = "Write why, in one line."
-    return {name: fault for name, fault in found.items() if fault is not None}
-
-
-def _amount_fault(row: OrderRow, form: AdjustmentForm) -> str | None:
-    scale, costs = get_scale(row.currency), row.total_after_adjustments
-    try:
-        amount = to_minor(form.amount, row.currency)
-    except MoneyError:
-        number = f"number such as {_example(row.currency)}"
-        return (
-            f"Write a {number}, with a point and at most {scale} decimals."
-            if scale
-            else f"Write a whole {number}."
-        )
-    if form.type is not AdjustmentType.SUBSTITUTION and amount <= 0:
-        return "Write an amount above 0: a refund takes it off, a fee adds it."
-    change = -amount if form.type is AdjustmentType.REFUND else amount
-    if costs + change < 0:
-        return f"The order costs {to_text(costs, row.currency)} {row.currency} now: no more can be taken off."
-    return None if fits(costs + change) else "This is too much. Write a smaller amount."
-
-
-async def _own_order(visit: Visit) -> OrderRow:
-    """Return the merchant's order of the path. Raises OrderNotFound, also for another merchant's."""
-    row = await visit.app.orders.get(visit.caller(Surface.COMMERCE), visit.ids["order"])
-    visit.check_store(row.store_id, OrderNotFound(row.id))
-    return row
 
 
 async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str:
@@ -433,11 +268,6 @@ async def _store(tx: Read, row: OrderRow) -> tuple[str | None, str]:
     return (None, "UTC") if found is None else found
 
 
-def _number(row: OrderRow) -> str:
-    """Return the store's number of the order, or the beginning of its id."""
-    return row.partner_order_id or str(row.id)[:8]
-
-
 _HANDOVER: Final = {
     DeliveryType.DOOR_TO_DOOR: "delivered to the door by the merchant",
     DeliveryType.LEAVE_AT_DOOR: "delivered by the merchant, left at the door",
@@ -462,12 +292,6 @@ _ADJUSTMENTS: Final = {
     AdjustmentType.REFUND: "Refund",
     AdjustmentType.FEE: "Fee",
     AdjustmentType.SUBSTITUTION: "Substitution",
-}
-
-_ADJUSTING: Final = {
-    AdjustmentType.REFUND.value: "Refund: takes the amount off",
-    AdjustmentType.FEE.value: "Fee: adds the amount",
-    AdjustmentType.SUBSTITUTION.value: "Substitution: adds the difference",
 }
 
 

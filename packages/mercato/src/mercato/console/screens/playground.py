@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mercato.api.carts import carts
 from mercato.api.orders import marketfront_orders
 from mercato.api.stores import discovery
-from mercato.console.api_calls import Exchange, operation_of, perform
+from mercato.console.api_calls import ApiExchange, operation_of, perform
 from mercato.console.order_form import (
     FIRST_FORM,
     MAX_CART,
@@ -189,7 +189,7 @@ def _is_loopback(host: str) -> bool:
 # --- the page -----------------------------------------------------------------------------------------
 
 
-async def _changed(visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: Exchange) -> Page:
+async def _changed(visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: ApiExchange) -> Page:
     """Return the page after a change of the cart: an earlier validation and its key are dropped."""
     too_large = len(exchange.answer) > MAX_CART
     cart = exchange.answer.decode() if exchange.succeeded and not too_large else form.cart
@@ -198,7 +198,7 @@ async def _changed(visit: Visit, form: OrderForm, fields: Mapping[str, str], exc
 
 
 async def _page(
-    visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: Exchange | None = None
+    visit: Visit, form: OrderForm, fields: Mapping[str, str], exchange: ApiExchange | None = None
 ) -> Page:
     stores = await _stores(visit)
     store_id = form.store or next(iter(stores), None)
@@ -236,7 +236,7 @@ async def _page(
     return Page("playground.html", "Playground", values)
 
 
-def _placed(exchange: Exchange) -> UUID | None:
+def _placed(exchange: ApiExchange) -> UUID | None:
     """Return the order of an answer to a placement, also of one that its store hasn't answered yet."""
     answer = msgspec.json.decode(exchange.answer, type=_Answer)
     is_order = exchange.status in {HTTPStatus.CREATED, HTTPStatus.SERVICE_UNAVAILABLE}

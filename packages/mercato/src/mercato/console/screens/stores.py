@@ -27,6 +27,7 @@ from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
+from mercato_contract.events import STORE_CALLS
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.stores import (
@@ -43,6 +44,9 @@ screens: Final = Screens(EVERYBODY)
 
 MAX_EXAMINED: Final = 200
 """Stores that a page examines of those that are open, or in trouble: both depend on the present time."""
+
+MAX_CALLS: Final = 20
+"""Webhooks about orders that a store's page examines for the last call to it."""
 
 MAX_ITEMS: Final = 50
 """Items of a store that a page shows; a search narrows them."""
@@ -281,17 +285,21 @@ async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
 
 
 async def _failed_call(visit: Visit, row: StoreRow) -> str | None:
-    """Return the reason of the newest call to the store that failed recently, if one did."""
+    """Return why the newest call to the store failed, if it did; webhooks to endpoints are no calls to it."""
     wanted = DeliveryFilter(
         partner_id=row.partner_id,
         surface=Surface.COMMERCE,
+        types="order",
         store_id=row.id,
-        status=DeliveryStatus.FAILED,
         since=visit.app.clock() - RECENT_CALLS,
     )
     async with visit.app.db.read() as tx:
-        found = await webhooks.list_rows(tx, wanted, limit=1)
-    return f"{found[0].type}: {found[0].error}" if found else None
+        found = await webhooks.list_rows(tx, wanted, limit=MAX_CALLS)
+    ended = (one for one in found if one.type in STORE_CALLS and one.status != DeliveryStatus.PENDING)
+    last = next(ended, None)
+    if last is None or last.status != DeliveryStatus.FAILED:
+        return None
+    return f"{last.type}: {last.error}"
 
 
 def _items(row: StoreRow, catalog: CompiledCatalog, words: str | None, now: datetime) -> list[Item]:

@@ -16,8 +16,8 @@ from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.webhooks import deliveries, operators
+from mercato.features.webhooks.endpoints import get_endpoint, list_endpoints
 from mercato.features.webhooks.model import DELIVERY_WORDS, TYPES, DeliveryNotFound, EndpointNotFound
-from mercato.features.webhooks.partner_endpoints import get_endpoint, list_endpoints
 from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed

@@ -196,14 +196,10 @@ class _Pricing:
             amounts = LineItemAmounts(
                 unit_price=minor_to_decimal(unit, scale), total=minor_to_decimal(unit * line.quantity, scale)
             )
+        is_unavailable = True if unit is None else UNSET
+        # By position: names would double the cost of making a line.
         priced = PricedLineItem(
-            item_id=line.item_id,
-            modifier_groups=groups,
-            quantity=line.quantity,
-            line_item_id=line_id,
-            amounts=amounts,
-            unavailable=True if unit is None else UNSET,
-            note=line.note or None,
+            line.item_id, groups, line.quantity, line_id, amounts, is_unavailable, line.note or None
         )
         return priced, unit
 
@@ -239,7 +235,7 @@ class _Pricing:
         """
         chosen: dict[Key, list[_Part]] = {}
         for number, part in enumerate(line.modifier_groups):
-            group = PricedModifierGroup(modifier_group_id=part.modifier_group_id, line_items=[])
+            group = PricedModifierGroup(part.modifier_group_id, [])
             answered.append(group)
             chosen.setdefault(part.modifier_group_id.int, []).append((number, part, group))
         total: int | None = 0
@@ -285,13 +281,7 @@ class _Pricing:
                     unit = own
                     line_id = choice.line_item_id or self._new_id()
                     self.ids.append(line_id.int)
-                    priced = PricedLineItem(
-                        item_id=choice.item_id,
-                        modifier_groups=[],
-                        quantity=quantity,
-                        line_item_id=line_id,
-                        note=choice.note or None,
-                    )
+                    priced = PricedLineItem(choice.item_id, [], quantity, line_id, note=choice.note or None)
                 answered.line_items.append(priced)
                 total = None if total is None or unit is None else total + quantity * unit
                 if own is not None and unit is not None:
@@ -321,9 +311,7 @@ class _Pricing:
             if self._itemized:
                 text = minor_to_decimal(unit, scale)
                 total = unit * quantity - own * count
-                amounts = LineItemAmounts(
-                    unit_price=text, total=text if total == unit else minor_to_decimal(total, scale)
-                )
+                amounts = LineItemAmounts(text, text if total == unit else minor_to_decimal(total, scale))
                 lines[index] = replace(lines[index], amounts=amounts, free_quantity=count or UNSET)
         return waived
 

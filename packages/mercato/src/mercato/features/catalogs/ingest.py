@@ -20,7 +20,7 @@ from mercato.features.partners.queries import StorageQuota
 from mercato.platform import errors, processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.jobs import Done, Job, Outcome, enqueue, fence
+from mercato.platform.jobs import Done, Job, JobOutcome, enqueue, fence
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import NewDocument
 from mercato.platform.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
@@ -122,7 +122,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
     quota: StorageQuota
     metrics: CommerceMetrics
 
-    async def handle(self, job: Job[IngestJob]) -> Outcome:
+    async def handle(self, job: Job[IngestJob]) -> JobOutcome:
         """Perform the job's run to its end. After a crash at any point the job performs it again."""
         begun = await self._begin(job)
         if begun is None:
@@ -133,7 +133,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         with tracing.span("catalog.ingest", parent=run.traceparent, kind="CONSUMER", run_id=run.id):
             return await self._perform(job, run, current)
 
-    async def _perform(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
+    async def _perform(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> JobOutcome:
         try:
             pulled = await self._pull(run, current)
             if isinstance(pulled, NotModified):
@@ -205,7 +205,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
 
     async def _process(
         self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: PulledDocument
-    ) -> Outcome:
+    ) -> JobOutcome:
         set_id = self.new_id()
         previous = None if current is None else current.content_hash
         request = BuildRequest(run.owner.id, set_id, run.owner.store_id, self.default_currency, previous)
@@ -230,7 +230,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
 
     async def _store(
         self, job: Job[IngestJob], run: Run, pulled: PulledDocument, set_id: UUID, built: Built
-    ) -> Outcome:
+    ) -> JobOutcome:
         with self.metrics.stage("compress"):
             parts = await self.builder.compress(built)
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
@@ -281,13 +281,13 @@ class Ingest(Struct, frozen=True, kw_only=True):
         faults: tuple[CatalogFault, ...],
         warnings: tuple[PartnerWarning, ...] = (),
         excerpts: tuple[str, ...] = (),
-    ) -> Outcome:
+    ) -> JobOutcome:
         finished = EndedRun(run, RunStatus.FAILED, faults, self.clock(), warnings, excerpts=excerpts)
         async with self._fenced(job) as tx:
             await self.switches.end(tx, finished)
         return Done()
 
-    async def _not_modified(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
+    async def _not_modified(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> JobOutcome:
         """Serve the set whose document is unchanged, with the warnings that it had."""
         async with self._serving(job, run) as tx:
             if tx is not None:

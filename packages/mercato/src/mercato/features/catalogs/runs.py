@@ -1,4 +1,9 @@
-"""An ingest run: its states, their transitions, and the warnings that are stored with it."""
+"""An ingest run: its states, its bounds, and the warnings that are stored with it.
+
+Queued, pulling, processing, and then succeeded or failed. Two transitions are beyond the specification: after a 304 a
+run succeeds from `pulling`, since there is nothing to process, and one that can't be performed fails from `queued`. A
+run that switches back to a kept set begins as `succeeded`.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,17 +19,6 @@ from mercato.platform.outbound.results import PullLimits
 from mercato.settings import Settings
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import instant_fault, parse_instant
-
-TRANSITIONS: Final = {
-    RunStatus.QUEUED: {RunStatus.PULLING, RunStatus.FAILED},
-    RunStatus.PULLING: {RunStatus.PROCESSING, RunStatus.SUCCEEDED, RunStatus.FAILED},
-    RunStatus.PROCESSING: {RunStatus.SUCCEEDED, RunStatus.FAILED},
-    RunStatus.SUCCEEDED: set[RunStatus](),
-    RunStatus.FAILED: set[RunStatus](),
-}
-"""The transitions of one attempt. Two are beyond the specification: after a 304 a run succeeds from `pulling`, since
-there is nothing to process, and one that can't be performed fails from `queued`. A run that switches back to a kept set
-begins as `succeeded`."""
 
 OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
 """The states that aren't terminal."""

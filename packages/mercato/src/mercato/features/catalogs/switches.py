@@ -26,7 +26,7 @@ from mercato.platform.jobs import (
     Handler,
     Handlers,
     Job,
-    Outcome,
+    JobOutcome,
     Settled,
     delete_waiting,
     enqueue,
@@ -218,7 +218,7 @@ class Switches(Struct, frozen=True, kw_only=True):
             dedup=str(run.id),
         )
 
-    async def activate(self, job: Job[ActivationJob]) -> Outcome:
+    async def activate(self, job: Job[ActivationJob]) -> JobOutcome:
         """Switch to the set of a run whose instant has come, and before it to those that were due earlier."""
         async with self.db.write() as tx:
             await fence(tx, job)

@@ -46,7 +46,7 @@ class Exchange(Wire):
     ms: Annotated[int, Meta(description="Milliseconds until the response was complete, or the wait ended.")]
 
 
-class Outcome(Wire):
+class CheckOutcome(Wire):
     """The result of one check."""
 
     id: str
@@ -76,10 +76,10 @@ class Report(Wire):
     started_at: Instant
     finished_at: Instant
     counts: Counts
-    checks: tuple[Outcome, ...]
+    checks: tuple[CheckOutcome, ...]
 
 
-def count(outcomes: Collection[Outcome]) -> Counts:
+def count(outcomes: Collection[CheckOutcome]) -> Counts:
     verdicts = [outcome.verdict for outcome in outcomes]
     return Counts(
         passed=verdicts.count(Verdict.PASS),
@@ -110,7 +110,7 @@ class UnsignedReport(Wire):
     report: Report
 
 
-class _Envelope(Wire):
+class _ReportFile(Wire):
     report: msgspec.Raw
     signature: Signature | None = None
 
@@ -123,7 +123,7 @@ class Verified(Struct, frozen=True):
     report: Report | None
 
 
-class UnreadableError(Exception):
+class UnreadableReportError(Exception):
     """The file isn't a signed report; the message says why."""
 
 
@@ -151,27 +151,29 @@ def public_keys(vault: Vault) -> tuple[str, ...]:
 
 
 def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
-    """Check the signature of a report. `trusted` are public keys. Raises UnreadableError."""
+    """Check the signature of a report. `trusted` are public keys. Raises UnreadableReportError."""
     try:
-        envelope = msgspec.json.decode(document, type=_Envelope)
-        signed = canonical(bytes(envelope.report))
+        file = msgspec.json.decode(document, type=_ReportFile)
+        signed = canonical(bytes(file.report))
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
-        raise UnreadableError("It isn't a report of a certification.") from None
-    claimed = envelope.signature
+        raise UnreadableReportError("It isn't a report of a certification.") from None
+    claimed = file.signature
     if claimed is None:
-        raise UnreadableError("It isn't signed, so anyone may have written it.")
+        raise UnreadableReportError("It isn't signed, so anyone may have written it.")
     public, signature = _bytes(claimed.public_key), _bytes(claimed.signature)
     if claimed.algorithm != ALGORITHM or public is None or signature is None:
-        raise UnreadableError("Its signature has an unknown algorithm, or isn't base64.")
+        raise UnreadableReportError("Its signature has an unknown algorithm, or isn't base64.")
     short = fingerprint(claimed.public_key)
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, signed)
     except (InvalidSignature, ValueError):
         return Verified(is_trusted=False, fingerprint=short, report=None)
     try:
-        report = msgspec.json.decode(envelope.report, type=Report)
+        report = msgspec.json.decode(file.report, type=Report)
     except msgspec.DecodeError:
-        raise UnreadableError("Another version of Mercato wrote it, and this one can't read it.") from None
+        raise UnreadableReportError(
+            "Another version of Mercato wrote it, and this one can't read it."
+        ) from None
     return Verified(is_trusted=claimed.public_key in trusted, fingerprint=short, report=report)
 
 

@@ -30,7 +30,7 @@ from mercato.platform.db.statements import prepared
 from mercato.platform.errors import InvalidCursor, Problem, ValidationFailed
 from mercato.platform.texts import shown
 from mercato_contract import problems
-from mercato_contract.events import NOT_IN_FEEDS, EventType
+from mercato_contract.events import NOT_IN_FEEDS, Envelope, EventType
 from mercato_contract.feeds import (
     EventPage,
     EventsQuery,
@@ -40,7 +40,7 @@ from mercato_contract.feeds import (
     StoreChangeKind,
     StoreChangePage,
 )
-from mercato_contract.wire import Instant, Wire, rfc3339
+from mercato_contract.wire import rfc3339
 
 log = structlog.get_logger("mercato.events")
 
@@ -247,14 +247,7 @@ _CHANGES: Final = (
 )
 
 
-class _Envelope(Wire):
-    """What the feed repeats of an envelope."""
-
-    timestamp: Instant
-    data: msgspec.Raw
-
-
-_decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+_decode_envelope: Final = msgspec.json.Decoder(Envelope).decode
 
 
 class Feeds(Struct, frozen=True):

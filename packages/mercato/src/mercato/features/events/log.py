@@ -5,6 +5,7 @@ The sequencer assigns positions after the commit.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -91,7 +92,7 @@ def mark_store(tx: Write, store_id: UUID, kinds: Sequence[StoreChangeKind], *, a
 
 
 def _signal(tx: Write) -> None:
-    tx.after_commit(lambda: tx.database.signals.publish(WRITTEN, ""))
+    tx.after_commit(partial(tx.database.signals.publish, WRITTEN, ""))
 
 
 # --- retention --------------------------------------------------------------------------------------------

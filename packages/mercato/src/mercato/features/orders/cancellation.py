@@ -65,7 +65,17 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem
-from mercato.platform.jobs import Done, Handler, Job, Outcome, Settled, delete_waiting, enqueue, fence, finish
+from mercato.platform.jobs import (
+    Done,
+    Handler,
+    Job,
+    JobOutcome,
+    Settled,
+    delete_waiting,
+    enqueue,
+    fence,
+    finish,
+)
 from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.events import SUFFIXES, EventType
@@ -329,7 +339,7 @@ class Cancellations(Struct, frozen=True):
             on_dead=self.give_up,
         )
 
-    async def handle(self, job: Job[CancelJob]) -> Outcome:
+    async def handle(self, job: Job[CancelJob]) -> JobOutcome:
         """Ask the store once more, and let the order go on if that was the last time.
 
         It is given up only after LATE_ATTEMPTS: after an outage nobody knows what the store has answered, and the first

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy import ColumnElement, Row, Select, func, select, union
 
 from mercato.features.orders import queries
@@ -70,15 +70,14 @@ class OrderSummary(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class OrderDetail(Struct, frozen=True, kw_only=True):
+class OrderDetail(OrderSummary, frozen=True, kw_only=True):
     """An order with its lines, the store's reasons for a refusal, and everything that happened to it."""
 
-    summary: OrderSummary
-    lines: tuple[CommerceLine, ...]
-    errors: tuple[OrderError, ...]
     estimated_ready_at: datetime | None
     adjustments: tuple[OrderAdjustment, ...]
     total_after_adjustments: str
+    lines: tuple[CommerceLine, ...]
+    errors: tuple[OrderError, ...]
     timeline: list[TimelineEntry]
 
 
@@ -129,7 +128,7 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
     found = await tx.first(_SUMMARY.where(orders.c.id == order_id))
     assert found is not None, "orders are never deleted"
     return OrderDetail(
-        summary=_summary(found),
+        **asdict(_summary(found)),
         lines=row.cart.line_items,
         errors=row.errors,
         estimated_ready_at=row.estimated_ready_at,

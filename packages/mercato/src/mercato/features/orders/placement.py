@@ -58,6 +58,7 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem, ServiceUnavailable
+from mercato.platform.gazetteer import country_of
 from mercato.platform.jobs import delete_waiting
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.orders import Actor
@@ -183,10 +184,21 @@ class Placements(Struct, frozen=True):
         token = context.request.validated_order_token
         if token is None:
             return await self._plan_untested(context.request)
-        match await self._plan_quoted(context, token, in_force=in_force):
+        plan: RefusePlan | StorePlan
+        try:
+            check = await self.checker.check(context.request, in_force=in_force)
+            digest = digest_of(context.caller.partner_id, check)
+            claims = self.tokens.verify(token, digest=digest, now=self.clock())
+        except TokenExpired as problem:
+            plan = RefusePlan(problem, problem.token_id)
+        except Problem as problem:
+            plan = RefusePlan(problem)
+        else:
+            plan = plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
+        match plan:
             case RefusePlan() if not in_force:
-                return await self._plan_quoted(context, token, in_force=True)
-            case plan:
+                return await self._plan(context, in_force=True)
+            case _:
                 return plan
 
     async def _plan_untested(self, request: PlaceOrderRequest) -> RefusePlan | ValidatePlan:
@@ -196,19 +208,6 @@ class Placements(Struct, frozen=True):
         except Problem as problem:
             return RefusePlan(problem)
         return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
-
-    async def _plan_quoted(
-        self, context: PlacementContext, token: str, *, in_force: bool
-    ) -> RefusePlan | StorePlan:
-        try:
-            check = await self.checker.check(context.request, in_force=in_force)
-            digest = digest_of(context.caller.partner_id, check)
-            claims = self.tokens.verify(token, digest=digest, now=self.clock())
-        except TokenExpired as problem:
-            return RefusePlan(problem, problem.token_id)
-        except Problem as problem:
-            return RefusePlan(problem)
-        return plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
 
     # --- planned: claim the key, and with a token store the order ---------------------------------
 
@@ -336,7 +335,7 @@ class Placements(Struct, frozen=True):
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
-        country = search.address_country(store.address, store.timezone)
+        country = country_of(store.address.country or None, store.timezone)
         search.add_order(tx, self.contacts, order.id, order.customer, country=country)
         if claim.order_id != order.id:
             await idempotency.set_order(tx, claim, order_id=order.id)
@@ -352,7 +351,7 @@ class Placements(Struct, frozen=True):
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
-        await schedule(tx, submission.call, wait=context.keyed.lease)
+        schedule(tx, submission.call, wait=context.keyed.lease)
         processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 

@@ -7,7 +7,7 @@ pinned replies are deleted, because they contain the same. Operators see neither
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -29,14 +29,14 @@ from mercato.features.orders.record import (
 from mercato.features.orders.search import find_country_code, forget_customers
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
-from mercato.features.webhooks.model import Envelope
 from mercato.features.webhooks.operators import HIDDEN
 from mercato.features.webhooks.queries import delete_of_orders, delete_validations, list_validations
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
-from mercato_contract.events import EventType, OrderCancelledData, OrderEventData, WebhookOrder
+from mercato.platform.texts import texts_in
+from mercato_contract.events import Envelope, EventType, OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.orders import Order, TimelineEntry
 from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
@@ -424,7 +424,7 @@ def private_texts(
         names,
         None if notes is None else [notes.order, *notes.lines.values()],
     ]
-    found = dict.fromkeys(_words(text) for text in _texts(msgspec.to_builtins(texts)))
+    found = dict.fromkeys(_words(text) for text in texts_in(msgspec.to_builtins(texts)))
     return tuple(text for text in found if len(text) >= _MIN_LENGTH or not text.isascii())
 
 
@@ -437,19 +437,3 @@ def without_address(fulfillment: Fulfillment) -> Fulfillment:
 
 def _words(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case float():
-            yield str(value)
-        case dict():
-            for below in value.values():
-                yield from _texts(below)
-        case list():
-            for below in value:
-                yield from _texts(below)
-        case _:
-            pass

@@ -171,6 +171,7 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
 
 def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
     """Return priced lines with the names of their items and the ids of the merchant's document."""
+    # Lines are made by position, here and below: names would cost as much as all the rest of a conversion.
     converted = []
     for line in lines:
         groups = []
@@ -180,26 +181,26 @@ def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tu
             partner_id = None if compiled is None else compiled.document_id
             groups.append(
                 CommerceModifierGroup(
-                    modifier_group_id=group_id,
-                    partner_modifier_group_id=uuid_text(group_id) if partner_id is None else partner_id,
-                    line_items=order_lines(group.line_items, catalog),
-                    name=UNSET if compiled is None else compiled.name or UNSET,
+                    group_id,
+                    uuid_text(group_id) if partner_id is None else partner_id,
+                    order_lines(group.line_items, catalog),
+                    UNSET if compiled is None else compiled.name or UNSET,
                 )
             )
         item = catalog.items.get(line.item_id.int)
         partner_id = None if item is None else item.document_id
         converted.append(
             CommerceLine(
-                item_id=line.item_id,
-                partner_item_id=uuid_text(line.item_id) if partner_id is None else partner_id,
-                line_item_id=line.line_item_id,
-                quantity=line.quantity,
-                modifier_groups=tuple(groups),
-                name=UNSET if item is None else item.name or UNSET,
-                amounts=line.amounts,
-                unavailable=line.unavailable,
-                note=line.note,
-                free_quantity=line.free_quantity,
+                line.item_id,
+                uuid_text(line.item_id) if partner_id is None else partner_id,
+                tuple(groups),
+                line.quantity,
+                line.line_item_id,
+                UNSET if item is None else item.name or UNSET,
+                line.amounts,
+                line.unavailable,
+                line.note,
+                line.free_quantity,
             )
         )
     return tuple(converted)
@@ -255,22 +256,18 @@ def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
         groups = []
         for group in line.modifier_groups:
             below = _storefront_lines(group.line_items)
-            groups.append(
-                OrderModifierGroup(
-                    modifier_group_id=group.modifier_group_id, line_items=below, name=group.name
-                )
-            )
+            groups.append(OrderModifierGroup(group.modifier_group_id, below, group.name))
         converted.append(
             OrderLine(
-                item_id=line.item_id,
-                modifier_groups=tuple(groups),
-                quantity=line.quantity,
-                line_item_id=line.line_item_id,
-                name=line.name,
-                amounts=line.amounts,
-                unavailable=line.unavailable,
-                note=line.note,
-                free_quantity=line.free_quantity,
+                line.item_id,
+                tuple(groups),
+                line.quantity,
+                line.line_item_id,
+                line.name,
+                line.amounts,
+                line.unavailable,
+                line.note,
+                line.free_quantity,
             )
         )
     return tuple(converted)

@@ -32,8 +32,8 @@ from mercato.platform import jobs
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Id
-from mercato.platform.geo.gazetteer import country_of
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled
+from mercato.platform.gazetteer import country_of
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled
 from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import Address
@@ -249,7 +249,7 @@ _address: Final = msgspec.json.Decoder(Address)
 _customer: Final = msgspec.json.Decoder(Customer)
 
 
-class ReindexJob(Wire):
+class OrderReindexJob(Wire):
     """The order before which to go on, towards older ones; None to begin with the newest."""
 
     before: UUID | None = None
@@ -257,7 +257,7 @@ class ReindexJob(Wire):
 
 async def enqueue_reindex(tx: Write, *, before: UUID | None = None) -> None:
     """Enqueue the job, unless one waits or runs."""
-    await jobs.enqueue(tx, REINDEX, ReindexJob(before=before), ordering_key=REINDEX, dedup=REINDEX)
+    await jobs.enqueue(tx, REINDEX, OrderReindexJob(before=before), ordering_key=REINDEX, dedup=REINDEX)
 
 
 async def reindex_if_missing(db: Database) -> None:
@@ -276,7 +276,7 @@ async def reindex_if_missing(db: Database) -> None:
 
 
 @redacted("keys")
-class Reindex(Struct, frozen=True):
+class OrderReindex(Struct, frozen=True):
     """Writes the entries of all orders anew, newest first: what a killed job has done stays done."""
 
     db: Database
@@ -284,10 +284,10 @@ class Reindex(Struct, frozen=True):
 
     def handlers(self) -> Handlers:
         """Return the handler of the job, which runs one at a time."""
-        handler = Handler(fn=self.run, payload=ReindexJob, timeout=timedelta(minutes=10), concurrency=1)
+        handler = Handler(fn=self.run, payload=OrderReindexJob, timeout=timedelta(minutes=10), concurrency=1)
         return {REINDEX: handler}
 
-    async def run(self, job: Job[ReindexJob]) -> Outcome:
+    async def run(self, job: Job[OrderReindexJob]) -> JobOutcome:
         """Write entries in small transactions, and enqueue the next job if there are more orders."""
         before = job.payload.before
         for _ in range(BATCHES):
@@ -323,12 +323,7 @@ class Reindex(Struct, frozen=True):
 async def _countries_of(tx: Read, store_ids: Iterable[UUID]) -> dict[UUID, str | None]:
     c = stores.c
     rows = await tx.all(select(c.id, c.address, c.timezone).where(c.id.in_(list(store_ids))))
-    return {row.id: address_country(_address.decode(row.address), row.timezone) for row in rows}
-
-
-def address_country(address: Address, timezone: str) -> str | None:
-    """Return the ISO 3166 code of a store's country."""
-    return country_of(address.country or None, timezone)
+    return {row.id: country_of(_address.decode(row.address).country or None, row.timezone) for row in rows}
 
 
 MAX_STORES: Final = 500
@@ -339,5 +334,6 @@ async def list_countries(tx: Read, *conditions: ColumnElement[bool]) -> list[str
     """Return the countries of the newest stores that fulfil the conditions."""
     c = stores.c
     newest = select(c.address, c.timezone).where(*conditions).order_by(c.id.desc()).limit(MAX_STORES)
-    found = {address_country(_address.decode(row.address), row.timezone) for row in await tx.all(newest)}
+    rows = await tx.all(newest)
+    found = {country_of(_address.decode(row.address).country or None, row.timezone) for row in rows}
     return sorted(code for code in found if code is not None)

@@ -30,7 +30,7 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import InvalidCursor, Problem
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, enqueue
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, enqueue
 from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.money import to_text
@@ -162,7 +162,7 @@ class Orders(Struct, frozen=True):
                 await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
         return row
 
-    async def record_cancelled(self, job: Job[CancelledJob]) -> Outcome:
+    async def record_cancelled(self, job: Job[CancelledJob]) -> JobOutcome:
         """Log and count an order that an operator cancelled: the process of a command has neither log nor metrics."""
         async with self.db.read() as tx:
             row = await queries.get_order(tx, job.payload.order_id)

@@ -6,7 +6,7 @@ characters.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -24,6 +24,7 @@ from mercato.features.orders.amounts import (
 from mercato.features.orders.errors import order_error_code
 from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
 from mercato.features.webhooks.model import envelope, masked
+from mercato.platform.texts import texts_in
 from mercato.platform.wire.decode import Member, decoded, one_line
 from mercato.platform.wire.walk import read_json
 from mercato_contract.events import EventType, OrderCancelData, OrderPlaceData
@@ -135,7 +136,9 @@ def secrets_in(body: bytes) -> tuple[str, ...]:
     members = None if payment is None else _as_written.decode(payment)
     if not isinstance(members, dict):
         return ()
-    texts = _texts({name: value for name, value in members.items() if name not in {"type", "processorType"}})
+    texts = texts_in(
+        {name: value for name, value in members.items() if name not in {"type", "processorType"}}
+    )
     found = dict.fromkeys(text for text in texts if len(text) >= MIN_SECRET_LENGTH)
     return tuple(found)[:MAX_SECRETS]
 
@@ -150,22 +153,6 @@ def contains_secret(text: str, secrets: Iterable[str]) -> bool:
 
 def _letters_and_digits(text: str) -> str:
     return "".join(filter(str.isalnum, text)).casefold()
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case int() if not isinstance(value, bool):
-            yield str(value)
-        case dict():
-            for below in value.values():
-                yield from _texts(below)
-        case list():
-            for below in value:
-                yield from _texts(below)
-        case _:
-            pass
 
 
 def payment_fault(payment: msgspec.Raw | UnsetType) -> str | None:

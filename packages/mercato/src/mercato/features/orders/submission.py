@@ -55,7 +55,17 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome, Settled, enqueue, fence, finish
+from mercato.platform.jobs import (
+    Done,
+    Handler,
+    Handlers,
+    Job,
+    JobOutcome,
+    Settled,
+    enqueue_later,
+    fence,
+    finish,
+)
 from mercato.platform.telemetry.context import set_partner
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
@@ -110,17 +120,15 @@ class SubmitJob(Wire, frozen=True):
     """The end of the last background attempt."""
 
 
-async def schedule(
-    tx: Write, call: StoreCall, *, wait: timedelta, attempted_at: datetime | None = None
-) -> None:
+def schedule(tx: Write, call: StoreCall, *, wait: timedelta, attempted_at: datetime | None = None) -> None:
     """Enqueue the next background attempt, the first one without `attempted_at`."""
     order_id = call.webhook_id
     kind = SUBMIT_KIND if attempted_at is None else RESEND_KIND
-    await enqueue(
+    enqueue_later(
         tx,
         kind,
         SubmitJob(order_id=order_id, attempted_at=attempted_at),
-        run_at=wait,
+        delay=wait,
         ordering_key=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_PARTITIONS}",
         group=call.partner_id.hex,
         dedup=order_id.hex,
@@ -436,7 +444,7 @@ class Resubmissions(Struct, frozen=True):
         )
         return dict.fromkeys((SUBMIT_KIND, RESEND_KIND, *EARLIER_KINDS), attempt)
 
-    async def resend(self, job: Job[SubmitJob]) -> Outcome:
+    async def resend(self, job: Job[SubmitJob]) -> JobOutcome:
         """Make one attempt, and cancel the order if it was the last one."""
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
@@ -471,7 +479,7 @@ class Resubmissions(Struct, frozen=True):
             await self._cancel(tx, submission.call.webhook_id, submission.base_url)
         else:
             wait = max(MIN_WAIT, min(RETRY_INTERVAL, submission.give_up_at - now))
-            await schedule(tx, submission.call, wait=wait, attempted_at=now)
+            schedule(tx, submission.call, wait=wait, attempted_at=now)
 
     async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
         """Cancel the order of a dead job, which nothing else would close."""

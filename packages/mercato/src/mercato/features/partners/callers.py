@@ -101,9 +101,6 @@ REFUSED_SECONDS: Final = 10.0
 MAX_READS: Final = 4
 """Concurrent lookups: the most that a flood of invented keys takes of the database."""
 
-READ_SECONDS: Final = 5.0
-"""Timeout of a lookup, including its wait for a free slot."""
-
 TRUST_SECONDS: Final = 60.0
 """When the change feed is older than this, lookups go to the database."""
 
@@ -150,12 +147,15 @@ class Callers:
         tokens: Tokens,
         now: Clock = clock.now,
         *,
+        timeout: timedelta = timedelta(seconds=5),
         max_callers: int = MAX_CALLERS,
         max_refused: int = MAX_REFUSED,
     ) -> None:
+        """`timeout` is that of a lookup, including its wait for a free slot."""
         self._db = db
         self._feed = feed
         self._tokens = tokens
+        self._seconds = timeout.total_seconds()
         self._now = now
         self._cache = Cache[bytes, _CachedKey](capacity=max_callers)
         # Keys that don't exist. Apart from the callers, which a flood of invented keys must not evict.
@@ -271,7 +271,7 @@ class Callers:
     async def _read(self, handle: bytes, look_up: _LookUp, reads: asyncio.Semaphore) -> _CachedKey | None:
         """Return the key, also one that is refused; None if there is no such key."""
         try:
-            async with asyncio.timeout(READ_SECONDS), reads:
+            async with asyncio.timeout(self._seconds), reads:
                 # Checked after the wait: of a hundred requests with one invented key, only the first few read.
                 if self._refused.find(handle) is not None:
                     return None

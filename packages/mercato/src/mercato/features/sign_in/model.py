@@ -92,6 +92,8 @@ class Session(Struct, frozen=True, kw_only=True):
     person: Person | None
     key_prefix: str | None
     key_surface: Surface | None
+    signed_on_as: Role | None = None
+    """The role that the settings give whom a provider has named."""
     created_at: datetime
     used_at: datetime
     expires_at: datetime
@@ -101,6 +103,8 @@ class Session(Struct, frozen=True, kw_only=True):
         """The person's role, or that of the account's link."""
         if self.person is not None:
             return self.person.role
+        if self.signed_on_as is not None:
+            return self.signed_on_as
         if self.grant.read_only:
             return Role.READ_ONLY
         return Role.ADMIN if self.partner is None else Role.OWNER
@@ -196,16 +200,19 @@ def person_of(grant: Grant) -> str:
 
 
 class People:
-    """The rules of two settings: who is an operator, and who may only look."""
+    """The rules of three settings: who is an operator, who gives support, and who may only look."""
 
-    def __init__(self, operators: str | None, viewers: str | None) -> None:
+    def __init__(self, operators: str | None, support: str | None, viewers: str | None) -> None:
         """Each is a comma-separated list of e-mail addresses and `claim=value`. Raises SettingsError."""
         faults: list[str] = []
-        self._operators = _rules("MERCATO_OIDC_OPERATORS", operators, faults)
-        self._viewers = _rules("MERCATO_OIDC_VIEWERS", viewers, faults)
+        self._rules = {
+            Role.ADMIN: _rules("MERCATO_OIDC_OPERATORS", operators, faults),
+            Role.SUPPORT: _rules("MERCATO_OIDC_SUPPORT", support, faults),
+            Role.READ_ONLY: _rules("MERCATO_OIDC_VIEWERS", viewers, faults),
+        }
         if faults:
             raise SettingsError("\n".join(faults))
-        if not self._operators and not self._viewers:
+        if not any(self._rules.values()):
             raise SettingsError(
                 "MERCATO_OIDC_ISSUER is set, but nobody may sign in. Name them, as in "
                 "MERCATO_OIDC_OPERATORS='anna@example.com, groups=operators'."
@@ -218,7 +225,9 @@ class People:
         person = address or claims.get("sub")
         if not isinstance(person, str) or not _is_name(person):
             return None
-        for rules, read_only in ((self._operators, False), (self._viewers, True)):
+        for role, rules in self._rules.items():
+            # An earlier release knows no roles: for it, support may only look.
+            read_only = role is not Role.ADMIN
             if address in rules:
                 return Grant(partner_id=None, created_by=f"{ACTOR}{address}", read_only=read_only)
             for rule in sorted(rules):
@@ -226,11 +235,17 @@ class People:
                     return Grant(partner_id=None, created_by=f"{ACTOR}{person} {rule}", read_only=read_only)
         return None
 
-    def allow(self, grant: Grant) -> bool:
-        """Return whether the settings still let in the person of a session."""
+    def role_of(self, grant: Grant) -> Role | None:
+        """Return the role that the settings give the person of a session now; None: they no longer let them in.
+
+        A session that began with less than an admin's role stays so, and one that began with it has no less.
+        """
         person, _, claim = grant.created_by.removeprefix(ACTOR).partition(" ")
         rule = claim or person
-        return rule in self._operators or (grant.read_only and rule in self._viewers)
+        found = next((role for role, rules in self._rules.items() if rule in rules), None)
+        if grant.read_only:
+            return Role.READ_ONLY if found is Role.ADMIN else found
+        return found if found is Role.ADMIN else None
 
 
 def _rules(setting: str, text: str | None, faults: list[str]) -> frozenset[str]:

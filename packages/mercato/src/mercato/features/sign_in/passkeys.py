@@ -365,7 +365,7 @@ def _refusing(message: str) -> Iterator[None]:
 
 
 async def list_all(tx: Read, person: Person | None) -> list[Passkey]:
-    """Return the person's passkeys, or those of the operator's account, the oldest first."""
+    """Return the person's passkeys, or without one those of the operator's account, the oldest first."""
     table = _table(person)
     rows = await tx.all(select(table).where(_is_whose(person)).order_by(table.c.id).limit(MAX_PASSKEYS))
     return [_passkey(row) for row in rows]
@@ -379,7 +379,7 @@ async def list_credential_ids(tx: Read, person: Person | None) -> list[bytes]:
 
 
 async def remove(tx: Write, passkey_id: UUID, person: Person | None) -> bool:
-    """Remove the passkey, if it is one of these, and end its sessions; return whether there was one.
+    """Remove the passkey, if it is one of `list_all`, and end its sessions; return whether there was one.
 
     A person's sessions are of all their passkeys, and all end.
     """

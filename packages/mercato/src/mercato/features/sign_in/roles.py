@@ -12,7 +12,7 @@ class Role(StrEnum):
     """A partner's account itself: who has a link that a key or a command made."""
 
     ADMIN = "admin"
-    """The operator's account: who has a link of the command, a passkey of the account, or comes by single sign-on."""
+    """The operator's account: who has a link of the command or a passkey of the account, or comes so by sign-on."""
 
     MANAGER = "manager"
     SUPPORT = "support"

@@ -274,7 +274,12 @@ def _of_account(
         )
         conditions.append(table.c.key_id.in_(keys))
     if seen_by is not None and not seen_by.may(Permission.SEE_PEOPLE):
-        conditions.append(table.c.person_id == seen_by.grant.person_id if "person_id" in table.c else false())
+        if seen_by.grant.person_id is None:  # whom a provider has named
+            conditions.append(table.c.created_by == seen_by.grant.created_by)
+        else:
+            conditions.append(
+                table.c.person_id == seen_by.grant.person_id if "person_id" in table.c else false()
+            )
     return tuple(conditions)
 
 

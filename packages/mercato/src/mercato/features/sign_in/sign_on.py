@@ -335,7 +335,7 @@ class SignOn:
     def __init__(self, settings: Settings, vault: Vault, clock: Clock) -> None:
         """Raises SettingsError."""
         self._provider = Provider(settings, clock)
-        self.people = People(settings.oidc_operators, settings.oidc_viewers)
+        self.people = People(settings.oidc_operators, settings.oidc_support, settings.oidc_viewers)
         self._scope = settings.oidc_scope
         self._vault = vault
         self._link_key = vault.derive(PURPOSE)[0]
@@ -432,8 +432,8 @@ class SignOn:
             log.warning("single sign-on refused", step="person", reason="no rule lets the person in")
             raise Forbidden(
                 "The provider knows you, but you have no access to this service. "
-                "Ask its operator to add you to MERCATO_OIDC_OPERATORS or MERCATO_OIDC_VIEWERS. An e-mail address "
-                "counts only if the provider has verified it."
+                "Ask its operator to add you to MERCATO_OIDC_OPERATORS, MERCATO_OIDC_SUPPORT or MERCATO_OIDC_VIEWERS. "
+                "An e-mail address counts only if the provider has verified it."
             )
         return grant
 

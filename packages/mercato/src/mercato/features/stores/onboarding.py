@@ -39,7 +39,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.geo.gazetteer import Location
+from mercato.platform.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import page_of
 from mercato_contract.stores import (

@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import Row, and_, func, or_, select
 
 from mercato.features.catalogs.tables import catalog_owners as owners
@@ -46,10 +47,9 @@ class StoreSummary(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class StoreDetail(Struct, frozen=True, kw_only=True):
+class StoreDetail(StoreSummary, frozen=True, kw_only=True):
     """A store and what decides whether it takes orders. Only its webhookUrl's origin: the rest may grant access."""
 
-    summary: StoreSummary
     onboarding_id: UUID
     catalog_set_id: UUID | None
     timezone: str
@@ -102,7 +102,7 @@ async def get_store(tx: Read, store_id: UUID, *, now: datetime) -> StoreDetail:
     is_sold_out = or_(sold_out_items.c.until.is_(None), sold_out_items.c.until > now)
     sold_out = select(func.count()).where(sold_out_items.c.store_id == store_id, is_sold_out)
     return StoreDetail(
-        summary=_summary(row, now),
+        **asdict(_summary(row, now)),
         onboarding_id=row.onboarding_id,
         catalog_set_id=row.current_set_id,
         timezone=row.timezone,

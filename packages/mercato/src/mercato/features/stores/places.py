@@ -17,8 +17,8 @@ from mercato.features.stores.views import address_parts
 from mercato.platform import jobs
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.geo.gazetteer import Location, locate
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome
+from mercato.platform.gazetteer import Location, locate
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.stores import Address
 from mercato_contract.wire import Wire
@@ -73,7 +73,7 @@ class TimezoneLookup(Struct, frozen=True):
         store = Handler(fn=self.set_store_timezone, payload=StoreTimezoneJob, concurrency=2, max_attempts=3)
         return {ONBOARDING_TIMEZONE: onboarding, STORE_TIMEZONE: store}
 
-    async def set_onboarding_timezone(self, job: Job[OnboardingTimezoneJob]) -> Outcome:
+    async def set_onboarding_timezone(self, job: Job[OnboardingTimezoneJob]) -> JobOutcome:
         """Set the time zone of an onboarding, and of its store if it exists."""
         async with self.db.read() as tx:
             onboarding = await queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
@@ -86,7 +86,7 @@ class TimezoneLookup(Struct, frozen=True):
                 await publish_change(tx, onboarding.store_id, (StoreChangeKind.PROFILE,), at=self.clock())
         return Done()
 
-    async def set_store_timezone(self, job: Job[StoreTimezoneJob]) -> Outcome:
+    async def set_store_timezone(self, job: Job[StoreTimezoneJob]) -> JobOutcome:
         """Set the time zone of a store at its new coordinates. A store that has changed again has another job."""
         async with self.db.read() as tx:
             store = await queries.find_store(tx, job.payload.store_id)

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, structs
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
-from mercato.platform.geo.gazetteer import Location
+from mercato.platform.gazetteer import Location
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault, read_shallow

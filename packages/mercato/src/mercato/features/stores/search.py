@@ -26,7 +26,7 @@ from mercato.features.stores.views import CARD_VERSION, card_of
 from mercato.platform import jobs
 from mercato.platform.clock import to_ms
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.jobs import Done, Handler, Handlers, Job, Outcome
+from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
 from mercato_contract.wire import Wire, as_json
 
 REINDEX: Final = "store.reindex"
@@ -98,7 +98,7 @@ def _paused_until(row: StoreRow) -> int:
 # --- cards of an earlier shape --------------------------------------------------------------------
 
 
-class ReindexJob(Wire):
+class StoreReindexJob(Wire):
     """The version that all cards should have."""
 
     version: int
@@ -114,10 +114,10 @@ async def enqueue_reindex(db: Database) -> None:
 
 
 async def _enqueue(tx: Write) -> None:
-    await jobs.enqueue(tx, REINDEX, ReindexJob(version=CARD_VERSION), ordering_key=REINDEX)
+    await jobs.enqueue(tx, REINDEX, StoreReindexJob(version=CARD_VERSION), ordering_key=REINDEX)
 
 
-class Reindex(Struct, frozen=True):
+class StoreReindex(Struct, frozen=True):
     """Rewrites cards of an earlier version: what a killed job has done stays done, and the next continues."""
 
     db: Database
@@ -125,11 +125,11 @@ class Reindex(Struct, frozen=True):
     def handlers(self) -> Handlers:
         """Return the handler of the job, which runs one at a time."""
         handler = Handler(
-            fn=self.run, payload=ReindexJob, timeout=timedelta(minutes=10), concurrency=1, coalesces=True
+            fn=self.run, payload=StoreReindexJob, timeout=timedelta(minutes=10), concurrency=1, coalesces=True
         )
         return {REINDEX: handler}
 
-    async def run(self, job: Job[ReindexJob]) -> Outcome:
+    async def run(self, job: Job[StoreReindexJob]) -> JobOutcome:
         """Rewrite cards in small transactions. A job of a later release's version does nothing here."""
         for _ in range(BATCHES):
             async with self.db.write() as tx:

@@ -32,7 +32,7 @@ from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem, ValidationFailed
-from mercato.platform.geo.gazetteer import Location
+from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.document import NewDocument
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.wire.checks import refuse, uri_fault

@@ -23,7 +23,7 @@ from mercato.features.catalogs.words import WEEK, merge_windows
 from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.features.stores.model import Onboarding, StoreRow, fill
 from mercato.platform.clock import zone
-from mercato.platform.geo.gazetteer import AddressParts, locate
+from mercato.platform.gazetteer import AddressParts, locate
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
 from mercato_contract.stores import (
     Address,
@@ -129,12 +129,13 @@ def _text_or_empty(value: str | UnsetType) -> str:
     return "" if value is UNSET else value.strip()
 
 
-_RESHAPED: Final = -22
-"""Raise it by one with a change of the card that adds no member; the first shape has version 1."""
+_OTHER_CHANGES: Final = 0
+"""Changes of the card that added no member: raise it by one with such a change."""
 
-CARD_VERSION: Final = _RESHAPED + sum(
-    len(shape.get("properties", ())) for shape in json.schema(StoreCard)["$defs"].values()
-)
+_MEMBERS: Final = sum(len(shape.get("properties", ())) for shape in json.schema(StoreCard)["$defs"].values())
+_MEMBERS_OF_VERSION_1: Final = 23
+
+CARD_VERSION: Final = 1 + (_MEMBERS - _MEMBERS_OF_VERSION_1) + _OTHER_CHANGES
 """The version of a stored StoreCard and what is in it: each member that is added raises it.
 
 Stored cards of an earlier version are rewritten. A number, as a server of the previous release has to see that a card

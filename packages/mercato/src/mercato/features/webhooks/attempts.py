@@ -31,7 +31,7 @@ from mercato.features.events.tables import events
 from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
-from mercato.features.webhooks.tables import deliveries, delivery_attempts, endpoints, orders
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, failing_endpoints, orders
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Dialect, Id, Instant
@@ -40,7 +40,7 @@ from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import redacted
 
 ENDPOINT_OF_DELIVERY: Final = and_(
-    endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
+    failing_endpoints.c.partner_id == deliveries.c.partner_id, failing_endpoints.c.url == deliveries.c.url
 )
 
 ORDER_OF_DELIVERY: Final = orders.c.id == deliveries.c.order_id
@@ -161,14 +161,14 @@ _DUE: Final = prepared(
         deliveries.c.attempts,
         deliveries.c.attempts_before_round,
         deliveries.c.faults,
-        endpoints.c.failing_since,
-        endpoints.c.disabled_reason,
+        failing_endpoints.c.failing_since,
+        failing_endpoints.c.disabled_reason,
         deliveries.c.endpoint_id,
         webhook_endpoints.c.url.label("endpoint_url"),
         webhook_endpoints.c.enabled.label("endpoint_enabled"),
         webhook_endpoints.c.credentials.label("endpoint_credentials"),
     )
-    .join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    .join(failing_endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
     .join(webhook_endpoints, webhook_endpoints.c.id == deliveries.c.endpoint_id, isouter=True)
     .join(orders, ORDER_OF_DELIVERY, isouter=True)
     .join(events, EVENT_OF_DELIVERY, isouter=True)
@@ -230,13 +230,13 @@ def _update(columns: tuple[str, ...]) -> Update:
     return prepared_update(deliveries, *columns, where=_UNCHANGED)
 
 
-class Failed(Struct, frozen=True):
+class DeliveryFailed(Struct, frozen=True):
     """The delivery isn't attempted again."""
 
     reason: str
 
 
-class Retried(Struct, frozen=True):
+class DeliveryRetried(Struct, frozen=True):
     """The delivery is attempted again at an instant of its schedule."""
 
     at: datetime
@@ -244,14 +244,14 @@ class Retried(Struct, frozen=True):
     due: Due | None
 
 
-class Postponed(Struct, frozen=True):
+class DeliveryPostponed(Struct, frozen=True):
     """The delivery is attempted again after so many internal faults in a row. Its error and its schedule stay."""
 
     faults: int
     due: Due | None
 
 
-class Redirected(Struct, frozen=True):
+class DeliveryRedirected(Struct, frozen=True):
     """The delivery is attempted at another URL. `faults` is a number that it hasn't had: it names the job."""
 
     url: str
@@ -259,7 +259,7 @@ class Redirected(Struct, frozen=True):
     due: Due | None
 
 
-DeliveryChange = Failed | Retried | Postponed | Redirected
+DeliveryChange = DeliveryFailed | DeliveryRetried | DeliveryPostponed | DeliveryRedirected
 
 
 async def update_delivery(
@@ -272,14 +272,14 @@ async def update_delivery(
     values: dict[str, object] = {"attempts": attempts, "updated_at": now}
     due: Due | None = None
     match change:
-        case Failed(reason=reason):
+        case DeliveryFailed(reason=reason):
             values |= {"status": DeliveryStatus.FAILED, "error": reason, "next_attempt_at": None}
             values |= {"due_at": None, "job_id": None}
-        case Retried(at=at, error=error, due=due):
+        case DeliveryRetried(at=at, error=error, due=due):
             values |= {"error": error, "next_attempt_at": at, "faults": 0}
-        case Postponed(faults=faults, due=due):
+        case DeliveryPostponed(faults=faults, due=due):
             values |= {"faults": faults}
-        case Redirected(url=url, faults=faults, due=due):
+        case DeliveryRedirected(url=url, faults=faults, due=due):
             values |= {"url": url, "faults": faults}
     if due is not None:
         values |= {"due_at": due.at, "job_id": due.job_id}

@@ -18,7 +18,7 @@ from mercato.features.webhooks.credentials import Credentials, WebhookCredential
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.platform.clock import Clock
 from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import Fault, Reply, RequestFailed
+from mercato.platform.outbound.results import EndpointResponse, Fault, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato_contract.signing import webhook_headers
 
@@ -252,7 +252,7 @@ _BREAKER_OPEN: Final = (
     "The store was not called: half of the latest calls to this address failed. It is tried again soon."
 )
 
-ReplyParser = Callable[[int, bytes], str | None]
+ReplyCheck = Callable[[int, bytes], str | None]
 """Return None if status and body are a usable answer, yes or no; else what is wrong, for the partner."""
 
 
@@ -270,7 +270,7 @@ async def post_signed(
     ids: dict[str, UUID],
     more_headers: Mapping[str, str] | None = None,
     **options: Any,
-) -> Reply:
+) -> EndpointResponse:
     """Post the body, signed with every secret. `options` are those of `Outbound.post`. Raises RequestFailed.
 
     `more_headers` have other names than those that are set here.
@@ -338,7 +338,7 @@ class StoreCalls:
     def count_open_breakers(self) -> int:
         return sum(breaker.is_open for store in self._stores.values() for breaker in store.breakers.values())
 
-    async def post(self, call: StoreCall, *, seconds: float, parser: ReplyParser) -> CallResult:
+    async def post(self, call: StoreCall, *, seconds: float, parser: ReplyCheck) -> CallResult:
         """Make the call and return its result after at most `seconds`, including the wait for a slot.
 
         Raises only errors that say nothing about the store: those of the database or the vault when the partner's
@@ -363,7 +363,7 @@ class StoreCalls:
             self._limiter.release(store)
 
     async def _call(
-        self, call: StoreCall, breaker: Breaker, credentials: Credentials, seconds: float, parser: ReplyParser
+        self, call: StoreCall, breaker: Breaker, credentials: Credentials, seconds: float, parser: ReplyCheck
     ) -> CallResult:
         if seconds < MIN_SECONDS_TO_SEND:
             return self._not_sent("late", _LATE, RETRY_SECONDS)
@@ -381,12 +381,12 @@ class StoreCalls:
         self._metrics.called_store(label)
         if label == Fault.TIMEOUT and seconds < MIN_SECONDS:
             breaker.give_up(permit, self._monotonic())
-        else:
-            self._settle(call, breaker, permit, failed=result.error is not None)
+        elif breaker.record(permit, self._monotonic(), failed=result.error is not None):
+            self._report_change(call, breaker)
         return result
 
     async def _perform(
-        self, call: StoreCall, credentials: Credentials, seconds: float, parser: ReplyParser
+        self, call: StoreCall, credentials: Credentials, seconds: float, parser: ReplyCheck
     ) -> tuple[CallResult, str]:
         """Return the result and its metric label."""
         at = self._clock()
@@ -425,9 +425,7 @@ class StoreCalls:
         )
         return result, label
 
-    def _settle(self, call: StoreCall, breaker: Breaker, permit: Permit, *, failed: bool) -> None:
-        if not breaker.record(permit, self._monotonic(), failed=failed):
-            return
+    def _report_change(self, call: StoreCall, breaker: Breaker) -> None:
         store, partner = str(call.store_id), str(call.partner_id)
         if breaker.is_open:
             self._metrics.breaker_opened()

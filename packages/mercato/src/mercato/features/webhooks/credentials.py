@@ -52,7 +52,7 @@ class Credentials(Struct, frozen=True):
 
 
 @redacted("secrets", "tokens")
-class _Entry(Struct):
+class _PartnerCredentials(Struct):
     secrets: list[tuple[str, datetime | None]]
     tokens: Mapping[str, str]
     constant: Credentials | None = None
@@ -78,7 +78,9 @@ class WebhookCredentials:
         self._db = db
         self._vault = vault
         self._now = now
-        self._cache = Cache[int, _Entry](capacity=limit, seconds=TRUST_SECONDS, outage_pause=PAUSE_SECONDS)
+        self._cache = Cache[int, _PartnerCredentials](
+            capacity=limit, seconds=TRUST_SECONDS, outage_pause=PAUSE_SECONDS
+        )
         self._cache.follow(feed, TOPIC, lambda key: UUID(key).int)
 
     async def get(self, partner_id: UUID) -> Credentials:
@@ -91,14 +93,14 @@ class WebhookCredentials:
         """Return whether the credentials are in memory and current."""
         return self._cache.find(partner_id.int) is not None
 
-    async def _read(self, partner_id: UUID) -> _Entry:
+    async def _read(self, partner_id: UUID) -> _PartnerCredentials:
         try:
             async with asyncio.timeout(READ_SECONDS), self._db.read() as tx:
                 secrets = await get_ending_secrets(tx, self._vault, partner_id, now=self._now)
                 tokens = await get_webhook_tokens(tx, self._vault, partner_id)
         except TimeoutError:
             raise DatabaseUnavailable("webhook credentials could not be read in time") from None
-        return _Entry(secrets, tokens)
+        return _PartnerCredentials(secrets, tokens)
 
 
 # --- of webhook endpoints ----------------------------------------------------------------------------------

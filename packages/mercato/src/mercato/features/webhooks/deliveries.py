@@ -6,12 +6,12 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.webhooks import endpoints, queries
+from mercato.features.webhooks import endpoint_health, queries
 from mercato.features.webhooks.attempts import (
     NewDelivery,
     enqueue_attempt,
@@ -19,8 +19,8 @@ from mercato.features.webhooks.attempts import (
     insert_delivery,
     insert_next_attempts,
 )
+from mercato.features.webhooks.endpoints import find_address
 from mercato.features.webhooks.model import CallResult, DeliverJob, DeliveryNotFound, StoreCall, partition_of
-from mercato.features.webhooks.partner_endpoints import find_address
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
@@ -116,10 +116,21 @@ async def update_store_call(
     to it.
     """
     attempts = [result for result in results if result.was_sent]
-    says_error = status is DeliveryStatus.SUCCEEDED or (bool(results) and status is not None)
-    error = _last_error(results, status) if says_error else UNSET
     insert_next_attempts(tx, delivery_id, attempts)
-    queries.update_store_call(tx, delivery_id, added=len(attempts), status=status, error=error, now=now)
+    values: dict[str, object] = {"where_id": delivery_id, "added": len(attempts), "updated_at": now}
+    if status is not None:
+        values["status"] = status
+        if results or status is DeliveryStatus.SUCCEEDED:
+            values["error"] = _last_error(results, status)
+    tx.defer(
+        queries.update_of_call(
+            has_status=status is not None,
+            has_error="error" in values,
+            # A call that has ended loses its payment.
+            has_ended=status not in {None, DeliveryStatus.PENDING},
+        ),
+        values,
+    )
 
 
 def _last_error(results: Sequence[CallResult], status: DeliveryStatus | None) -> str | None:
@@ -209,14 +220,14 @@ async def send_again(tx: Write, row: DeliveryRow, *, now: datetime) -> None:
     if due is not None and not is_due:
         await queries.start_next_round(tx, row, due, url=url, now=now)
     # After the delivery, in the sender's order: in the other order the two could deadlock.
-    await endpoints.enable(tx, row.partner_id, url)
+    await endpoint_health.enable(tx, row.partner_id, url)
 
 
 async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
     """Enable every endpoint of a `webhookUrl`. Return whether one was disabled."""
     suffixes = {suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS}
     enabled = [
-        await endpoints.enable(tx, partner_id, target(base_url, suffix)) for suffix in sorted(suffixes)
+        await endpoint_health.enable(tx, partner_id, target(base_url, suffix)) for suffix in sorted(suffixes)
     ]
     return any(enabled)
 

@@ -1,209 +1,447 @@
-"""Endpoints that fail or are disabled, and stores that fail, for operators."""
+"""The webhook endpoints that partners register: made, changed, tested and deleted by themselves.
 
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+A partner's event URL and its stores' webhook URLs are listed with them, and are changed elsewhere.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Text, and_, bindparam, case, delete, func, literal_column, select, update
+import msgspec
+from msgspec import Struct
+from sqlalchemy import ColumnElement, and_, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
 
-from mercato.features.partners.model import Surface
-from mercato.features.partners.tables import partners
-from mercato.features.webhooks.tables import deliveries, endpoints
-from mercato.platform.clock import first_id
-from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import conflicting_insert, prepared
-from mercato.platform.db.types import Instant
-from mercato_contract.events import STORE_CALLS
-from mercato_contract.webhooks import DeliveryStatus
-
-MAX_STORES: Final = 1000
-"""Stores with failed calls that are examined at most."""
-
-_ENDPOINT = (endpoints.c.partner_id == bindparam("where_partner"), endpoints.c.url == bindparam("where_url"))
-_FORGET_FAILURES = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
-_DISABLED_REASON = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
-_FAILING_SINCE = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
-
-
-async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
-    """Return why the endpoint is disabled, None if it isn't."""
-    reason: str | None = await tx.scalar(_DISABLED_REASON, {"where_partner": partner_id, "where_url": url})
-    return reason
-
-
-async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
-    """Return since when the endpoint fails, None if its last attempt succeeded."""
-    since: datetime | None = await tx.scalar(_FAILING_SINCE, {"where_partner": partner_id, "where_url": url})
-    return since
-
-
-async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
-    """Record that the endpoint fails, and since when if that isn't recorded yet."""
-    await tx.execute(
-        conflicting_insert(endpoints, tx.dialect)
-        .values(partner_id=partner_id, url=url, failing_since=since)
-        .on_conflict_do_nothing(index_elements=["partner_id", "url"])
-    )
-
-
-async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> bool:
-    """Disable the endpoint; the first reason stays. Return whether it was enabled."""
-    result = await tx.execute(
-        update(endpoints)
-        .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
-        .values(disabled_at=now, disabled_reason=reason)
-    )
-    return result.rowcount == 1
-
-
-async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
-    """Record that the endpoint works. A disabled one stays disabled, whatever a call in flight returned."""
-    tx.defer(_FORGET_FAILURES, {"where_partner": partner_id, "where_url": url})
-
-
-async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
-    """Enable the endpoint and forget its failures. Return whether it was disabled."""
-    removed = await tx.execute(
-        delete(endpoints).where(*_endpoint(partner_id, url)).returning(endpoints.c.disabled_at)
-    )
-    row = removed.first()
-    return row is not None and row.disabled_at is not None
-
-
-def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
-    return endpoints.c.partner_id == partner_id, endpoints.c.url == url
-
-
-def disabled_error(reason: str) -> str:
-    """Return the error of a delivery to an endpoint that was disabled before its attempt."""
-    return f"endpoint disabled: {reason}"
-
-
-# --- for operators ------------------------------------------------------------------------------------
-
-
-class FailingStore(NamedTuple):
-    """A store at least half of whose calls about orders failed, the last one too."""
-
-    store_id: UUID
-    calls: int
-    failed: int
-
-
-# Of endpoints that work there is no row, so these read a few, however many endpoints there are.
-_COUNT_DISABLED: Final = prepared(select(func.count()).where(endpoints.c.disabled_at.is_not(None)))
-_COUNT_FAILING: Final = prepared(
-    select(func.count(), func.count(endpoints.c.partner_id.distinct())).where(
-        endpoints.c.failing_since <= bindparam("since", type_=Instant), endpoints.c.disabled_at.is_(None)
-    )
+from mercato.features.compression import compress
+from mercato.features.partners.model import Caller, Surface, new_signing_secret
+from mercato.features.partners.queries import lock_partner
+from mercato.features.partners.tables import partners, webhook_endpoints, webhook_endpoints_one_for_each_url
+from mercato.features.partners.vault import Vault
+from mercato.features.webhooks import endpoint_health
+from mercato.features.webhooks.attempts import NewDelivery, enqueue_attempt, insert_delivery
+from mercato.features.webhooks.credentials import EndpointCredentials, open_credentials, seal_credentials
+from mercato.features.webhooks.model import (
+    DeliverJob,
+    EndpointNotFound,
+    UnknownStore,
+    check_endpoint,
+    envelope,
+    partition_of,
 )
-_WITH_PARTNER: Final = endpoints.outerjoin(partners, partners.c.id == endpoints.c.partner_id)
-_LIST_DISABLED: Final = prepared(
-    select(
-        endpoints.c.partner_id,
-        partners.c.name,
-        endpoints.c.url,
-        endpoints.c.disabled_at,
-        endpoints.c.disabled_reason,
-    )
-    .select_from(_WITH_PARTNER)
-    .where(endpoints.c.disabled_at.is_not(None))
-    .order_by(endpoints.c.disabled_at.desc(), endpoints.c.url)
-    .limit(bindparam("most"))
+from mercato.features.webhooks.tables import failing_endpoints, stores
+from mercato.platform.clock import MakeId
+from mercato.platform.db.audit import audit
+from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato.platform.db.errors import is_unique_violation
+from mercato.platform.errors import Conflict
+from mercato.platform.outbound.guard import origin_of
+from mercato.platform.texts import shown
+from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType, PingData
+from mercato_contract.pages import Page
+from mercato_contract.signing import target
+from mercato_contract.webhooks import (
+    HIDDEN_VALUE,
+    MAX_ENDPOINTS,
+    DeliveryStatus,
+    WebhookEndpoint,
+    WebhookEndpointKind,
+    WebhookEndpointPage,
+    WebhookEndpointRequest,
+    WebhookEndpointWithSecret,
 )
-_LIST_FAILING: Final = prepared(
-    select(endpoints.c.partner_id, partners.c.name, endpoints.c.url, endpoints.c.failing_since)
-    .select_from(_WITH_PARTNER)
-    .where(endpoints.c.disabled_at.is_(None))
-    .order_by(endpoints.c.failing_since, endpoints.c.url)
-    .limit(bindparam("most"))
+from mercato_contract.wire import as_json, rfc3339
+
+_NOT_HERE: Final[Mapping[WebhookEndpointKind, str]] = {
+    WebhookEndpointKind.EVENT_URL: (
+        "This is the account's event URL. The network's operator changes it; its secret is the account's."
+    ),
+    WebhookEndpointKind.WEBHOOK_URL: (
+        "This is a store's webhook URL. Change it with Update Store; its secret is the account's."
+    ),
+}
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+_e = webhook_endpoints.c
+_STATE: Final = and_(failing_endpoints.c.partner_id == _e.partner_id, failing_endpoints.c.url == _e.url)
+_ENDPOINTS: Final = select(webhook_endpoints, failing_endpoints.c.disabled_reason).join(
+    failing_endpoints, _STATE, isouter=True
 )
 
 
-async def count_disabled(tx: Read) -> int:
-    """Return how many endpoints are disabled."""
-    return int(await tx.scalar(_COUNT_DISABLED))
+def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
+    return _e.partner_id == caller.partner_id, _e.surface == caller.surface
 
 
-class FailingEndpoint(NamedTuple):
-    """An endpoint whose last attempt failed. `partner` is its name, None once it is deleted."""
-
-    partner_id: UUID
-    partner: str | None
-    url: str
-    failing_since: datetime
-
-
-class DisabledEndpoint(NamedTuple):
-    """An endpoint that isn't called any more, and why."""
-
-    partner_id: UUID
-    partner: str | None
-    url: str
-    disabled_at: datetime
-    reason: str | None
+async def list_endpoints(tx: Read, vault: Vault, caller: Caller, query: Page) -> WebhookEndpointPage:
+    """Return the addresses of the caller's events on this surface, the oldest first."""
+    after, limit = read_cursor(query.cursor), query.limit + 1
+    rows = await tx.all(_ENDPOINTS.where(*_own(caller), *_after(_e.id, after)).order_by(_e.id).limit(limit))
+    found = [_answer(vault, row) for row in rows]
+    found += await _list_others(tx, caller, _after(_id_of(caller), after), limit=limit)
+    found.sort(key=lambda one: one.endpoint_id)
+    page, next_cursor = page_of(found, query.limit, lambda one: one.endpoint_id)
+    return WebhookEndpointPage(endpoints=list(page), next_cursor=next_cursor)
 
 
-async def list_disabled(tx: Read, *, limit: int) -> list[DisabledEndpoint]:
-    """Return the endpoints that were disabled last, the newest first."""
-    return [DisabledEndpoint(*row) for row in await tx.all(_LIST_DISABLED, {"most": limit})]
+def _after(column: ColumnElement[UUID], after: UUID | None) -> tuple[ColumnElement[bool], ...]:
+    return () if after is None else (column > after,)
 
 
-async def list_failing(tx: Read, *, limit: int) -> list[FailingEndpoint]:
-    """Return the enabled endpoints that fail, those that have failed longest first."""
-    return [FailingEndpoint(*row) for row in await tx.all(_LIST_FAILING, {"most": limit})]
+def _id_of(caller: Caller) -> ColumnElement[UUID]:
+    return partners.c.id if caller.surface is Surface.MARKETFRONT else stores.c.id
 
 
-async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
-    """Return how many enabled endpoints have failed since then or longer, and of how many partners."""
-    row = await tx.first(_COUNT_FAILING, {"since": since})
-    return (0, 0) if row is None else (row[0], row[1])
-
-
-async def list_failing_stores(tx: Read, *, since: datetime, min_calls: int) -> list[FailingStore]:
-    """Return the stores of which half of the calls since then failed, of at least `min_calls`, and the last one.
-
-    With the breakers' own minimum they are those that circuit breakers stop, as far as the recorded calls show it: each
-    process has breakers in memory, which count the same calls. Only calls of stores with enough failures are read:
-    those that failed have an index, by partner.
-    """
-    c = deliveries.c
-    calls = (
-        c.surface == Surface.COMMERCE.value,
-        c.id >= first_id(since),
-        c.type.in_(STORE_CALLS),
-        c.store_id.is_not(None),
-    )
-    # The index is for what the literal says; the list of values makes each partner's rows one range of it.
-    unsuccessful = (
-        c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'", Text),
-        c.status.in_([DeliveryStatus.FAILED.value, DeliveryStatus.PENDING.value]),
-    )
-    suspects = (
-        select(c.partner_id, c.store_id)
-        .select_from(partners)
-        .join(deliveries, c.partner_id == partners.c.id)
-        .where(*calls, *unsuccessful)
-        .group_by(c.partner_id, c.store_id)
-        .having(func.count() * 2 >= min_calls)
-        .order_by(func.count().desc())
-        .limit(MAX_STORES)
-        .subquery()
-    )
-    succeeded = c.status == DeliveryStatus.SUCCEEDED.value
-    failed = func.sum(case((succeeded, 0), else_=1))
-    answered_at = func.max(case((succeeded, c.created_at)), type_=Instant)
-    failed_at = func.max(case((succeeded, None), else_=c.created_at), type_=Instant)
-    rows = await tx.all(
-        select(c.store_id, func.count().label("calls"), failed.label("failed"), answered_at, failed_at)
-        .select_from(suspects)
-        .join(
-            deliveries,
-            and_(c.partner_id == suspects.c.partner_id, c.store_id == suspects.c.store_id),
+async def _list_others(
+    tx: Read, caller: Caller, which: Sequence[ColumnElement[bool]], *, limit: int
+) -> list[WebhookEndpoint]:
+    """Return the account's event URL, or the webhook URLs of its stores."""
+    if caller.surface is Surface.MARKETFRONT:
+        c = partners.c
+        rows = await tx.all(
+            select(c.id, c.event_url.label("url"), c.created_at, c.created_at.label("updated_at")).where(
+                c.id == caller.partner_id, c.event_url.is_not(None), *which
+            )
         )
-        .where(*calls)
-        .group_by(c.store_id)
-        .having(func.count() >= min_calls, failed * 2 >= func.count())
-        .order_by(failed.desc(), c.store_id)
+        kind, suffixes = WebhookEndpointKind.EVENT_URL, frozenset[str]()
+    else:
+        s = stores.c
+        rows = await tx.all(
+            select(s.id, s.webhook_url.label("url"), s.created_at, s.updated_at)
+            .where(s.partner_id == caller.partner_id, s.webhook_url.is_not(None), *which)
+            .order_by(s.id)
+            .limit(limit)
+        )
+        kind = WebhookEndpointKind.WEBHOOK_URL
+        suffixes = frozenset(suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS)
+    addresses = {row.id: [target(row.url, one) for one in sorted(suffixes)] or [row.url] for row in rows}
+    called = sorted({url for urls in addresses.values() for url in urls})
+    disabled = {
+        one.url: one.disabled_reason
+        for one in await tx.all(
+            select(failing_endpoints.c.url, failing_endpoints.c.disabled_reason).where(
+                failing_endpoints.c.partner_id == caller.partner_id,
+                failing_endpoints.c.url.in_(called),
+                failing_endpoints.c.disabled_at.is_not(None),
+            )
+        )
+    }
+    return [
+        _other(row, kind, next((disabled[url] for url in addresses[row.id] if url in disabled), None))
+        for row in rows
+    ]
+
+
+def _other(row: AnyRow, kind: WebhookEndpointKind, disabled_reason: str | None) -> WebhookEndpoint:
+    return WebhookEndpoint(
+        endpoint_id=row.id,
+        kind=kind,
+        url=row.url,
+        types=None,
+        store_ids=[row.id] if kind is WebhookEndpointKind.WEBHOOK_URL else None,
+        description=None,
+        headers={},
+        enabled=disabled_reason is None,
+        disabled_reason=disabled_reason,
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
     )
-    return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]
+
+
+async def get_endpoint(tx: Read, vault: Vault, caller: Caller, endpoint_id: UUID) -> WebhookEndpoint:
+    """Return an address of the caller's events on this surface. Raises EndpointNotFound."""
+    row = await tx.first(_ENDPOINTS.where(*_own(caller), _e.id == endpoint_id))
+    if row is not None:
+        return _answer(vault, row)
+    others = await _list_others(tx, caller, (_id_of(caller) == endpoint_id,), limit=1)
+    if not others:
+        raise EndpointNotFound(endpoint_id)
+    return others[0]
+
+
+def _answer(vault: Vault, row: AnyRow) -> WebhookEndpoint:
+    return WebhookEndpoint(
+        endpoint_id=row.id,
+        kind=WebhookEndpointKind.ENDPOINT,
+        url=row.url,
+        types=_list(row.types),
+        store_ids=None if row.store_ids is None else [UUID(one) for one in _list(row.store_ids) or ()],
+        description=row.description,
+        headers=dict.fromkeys(open_credentials(vault, row.id, row.credentials).headers, HIDDEN_VALUE),
+        enabled=row.enabled and row.disabled_reason is None,
+        disabled_reason=row.disabled_reason if row.enabled else None,
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
+    )
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else msgspec.json.decode(text, type=list[str])
+
+
+# --- changing -----------------------------------------------------------------------------------------
+
+
+class WebhookEndpoints(Struct, frozen=True):
+    """Registers and changes endpoints, each function in the caller's transaction."""
+
+    vault: Vault
+    now: Callable[[], datetime]
+    new_id: MakeId
+
+    async def create(
+        self, tx: Write, caller: Caller, request: WebhookEndpointRequest
+    ) -> WebhookEndpointWithSecret:
+        """Register an endpoint.
+
+        Raises ValidationFailed, UnknownStore, and Conflict for an eleventh endpoint or a URL that one has.
+        """
+        check_endpoint(caller.surface, request, kept={})
+        # Two at once would otherwise both find that there is room.
+        await lock_partner(tx, caller.partner_id)
+        count = await tx.scalar(select(func.count()).select_from(webhook_endpoints).where(*_own(caller)))
+        if count >= MAX_ENDPOINTS:
+            raise Conflict(
+                f"This account has {MAX_ENDPOINTS} webhook endpoints on this surface, which is the maximum. "
+                "Delete one first."
+            )
+        await _refuse_event_url(tx, caller, request.url)
+        await check_stores(tx, caller, request.store_ids)
+        endpoint_id, now, secret = self.new_id(), self.now(), new_signing_secret()
+        made = EndpointCredentials(((secret, None),), dict(request.headers or {}))
+        with _refuse_taken_url(request.url):
+            await tx.execute(
+                webhook_endpoints.insert().values(
+                    id=endpoint_id,
+                    partner_id=caller.partner_id,
+                    surface=caller.surface,
+                    credentials=seal_credentials(self.vault, endpoint_id, made),
+                    created_at=now,
+                    updated_at=now,
+                    **_columns(request),
+                )
+            )
+        await endpoint_health.enable(tx, caller.partner_id, request.url)
+        await _audit(tx, caller, endpoint_id, {"origin": origin_of(request.url)})
+        return await self._with_secret(tx, caller, endpoint_id, secret)
+
+    async def replace(
+        self, tx: Write, caller: Caller, endpoint_id: UUID, request: WebhookEndpointRequest
+    ) -> WebhookEndpoint:
+        """Replace what an endpoint says. What waits is sent to its new URL.
+
+        Without `headers` they stay, unless the URL has another origin: they may be credentials of the old one. Raises
+        EndpointNotFound, ValidationFailed, and Conflict.
+        """
+        row = await self._lock(tx, caller, endpoint_id)
+        before = open_credentials(self.vault, endpoint_id, row.credentials)
+        kept = before.headers if origin_of(row.url) == origin_of(request.url) else {}
+        check_endpoint(caller.surface, request, kept=kept)
+        if request.url != row.url:
+            await _refuse_event_url(tx, caller, request.url)
+        await check_stores(tx, caller, request.store_ids)
+        after = EndpointCredentials(before.secrets, _headers(request, kept))
+        with _refuse_taken_url(request.url):
+            await tx.execute(
+                update(webhook_endpoints)
+                .where(_e.id == endpoint_id)
+                .values(
+                    credentials=seal_credentials(self.vault, endpoint_id, after),
+                    updated_at=self.now(),
+                    **_columns(request),
+                )
+            )
+        if request.url != row.url or _is_enabled(request):
+            await endpoint_health.enable(tx, caller.partner_id, row.url)
+            await endpoint_health.enable(tx, caller.partner_id, request.url)
+        detail = {"origin": origin_of(request.url), "enabled": _is_enabled(request)}
+        await _audit(tx, caller, endpoint_id, detail)
+        return await get_endpoint(tx, self.vault, caller, endpoint_id)
+
+    async def set_enabled(self, tx: Write, caller: Caller, endpoint_id: UUID, *, enabled: bool) -> None:
+        """Enable an endpoint, also after failures, or disable it. Raises EndpointNotFound and Conflict."""
+        row = await self._lock(tx, caller, endpoint_id)
+        await tx.execute(
+            update(webhook_endpoints)
+            .where(_e.id == endpoint_id)
+            .values(enabled=enabled, updated_at=self.now())
+        )
+        if enabled:
+            await endpoint_health.enable(tx, caller.partner_id, row.url)
+        await _audit(tx, caller, endpoint_id, {"enabled": enabled})
+
+    async def delete(self, tx: Write, caller: Caller, endpoint_id: UUID) -> None:
+        """Delete an endpoint: what waits for it isn't sent. Raises EndpointNotFound and Conflict."""
+        row = await self._lock(tx, caller, endpoint_id)
+        await tx.execute(delete(webhook_endpoints).where(_e.id == endpoint_id))
+        await endpoint_health.enable(tx, caller.partner_id, row.url)
+        await _audit(tx, caller, endpoint_id, {"deleted": True})
+
+    async def rotate_secret(
+        self, tx: Write, caller: Caller, endpoint_id: UUID, *, overlap: timedelta
+    ) -> WebhookEndpointWithSecret:
+        """Return the endpoint with a new secret; the newest one before it signs, too, during the overlap.
+
+        Raises EndpointNotFound and Conflict.
+        """
+        row = await self._lock(tx, caller, endpoint_id)
+        before = open_credentials(self.vault, endpoint_id, row.credentials)
+        now, secret = self.now(), new_signing_secret()
+        previous, _ = before.secrets[0]
+        end = int((now + overlap).timestamp())
+        secrets = ((secret, None), (previous, end)) if overlap else ((secret, None),)
+        await tx.execute(
+            update(webhook_endpoints)
+            .where(_e.id == endpoint_id)
+            .values(
+                credentials=seal_credentials(
+                    self.vault, endpoint_id, EndpointCredentials(secrets, before.headers)
+                ),
+                updated_at=now,
+            )
+        )
+        await _audit(tx, caller, endpoint_id, {"changed": ["secret"]})
+        return await self._with_secret(tx, caller, endpoint_id, secret)
+
+    async def send_test(self, tx: Write, caller: Caller, endpoint_id: UUID, *, traceparent: str) -> UUID:
+        """Push a `ping` to the endpoint alone; return the delivery's id. Raises EndpointNotFound and Conflict."""
+        row = await self._lock(tx, caller, endpoint_id)
+        reason = await endpoint_health.find_disabled_reason(tx, caller.partner_id, row.url)
+        if reason is not None or not row.enabled:
+            why = "" if reason is None else f" ({reason})"
+            raise Conflict(f"The endpoint is disabled{why}. Enable it first: change it with enabled: true.")
+        delivery_id, webhook_id, now = self.new_id(), self.new_id(), self.now()
+        partition = partition_of(webhook_id)
+        job = DeliverJob(partner_id=caller.partner_id, url=row.url, partition=partition)
+        due = await enqueue_attempt(tx, job, delivery_id)
+        assert due is not None, "the id is new"
+        body = envelope(EventType.PING, occurred_at=now, data=PingData(endpoint_id=endpoint_id))
+        insert_delivery(
+            tx,
+            NewDelivery(
+                id=delivery_id,
+                partner_id=caller.partner_id,
+                surface=caller.surface,
+                type=EventType.PING,
+                webhook_id=webhook_id,
+                url=row.url,
+                body=compress(body),
+                traceparent=traceparent,
+                partition=partition,
+                status=DeliveryStatus.PENDING,
+                created_at=now,
+                updated_at=now,
+                next_attempt_at=now,
+                due_at=due.at,
+                job_id=due.job_id,
+                endpoint_id=endpoint_id,
+            ),
+        )
+        await _audit(tx, caller, endpoint_id, {"tested": True})
+        return delivery_id
+
+    async def _lock(self, tx: Write, caller: Caller, endpoint_id: UUID) -> AnyRow:
+        row = await tx.first(
+            select(webhook_endpoints).where(*_own(caller), _e.id == endpoint_id).with_for_update()
+        )
+        if row is None:
+            other = await get_endpoint(tx, self.vault, caller, endpoint_id)
+            raise Conflict(_NOT_HERE[other.kind])
+        return row
+
+    async def _with_secret(
+        self, tx: Write, caller: Caller, endpoint_id: UUID, secret: str
+    ) -> WebhookEndpointWithSecret:
+        found = await get_endpoint(tx, self.vault, caller, endpoint_id)
+        return WebhookEndpointWithSecret(**msgspec.structs.asdict(found), secret=secret)
+
+
+async def _audit(tx: Write, caller: Caller, endpoint_id: UUID, detail: Mapping[str, Any]) -> None:
+    await audit(tx, "endpoint", endpoint_id, partner_id=caller.partner_id, detail=detail)
+
+
+def _is_enabled(request: WebhookEndpointRequest) -> bool:
+    return request.enabled is not False
+
+
+def _columns(request: WebhookEndpointRequest) -> dict[str, Any]:
+    return {
+        "url": request.url,
+        "types": None if request.types is None else as_json(sorted(set(request.types))).decode(),
+        "store_ids": None if request.store_ids is None else as_json(sorted(set(request.store_ids))).decode(),
+        "description": request.description,
+        "enabled": _is_enabled(request),
+    }
+
+
+def _headers(request: WebhookEndpointRequest, kept: Mapping[str, str]) -> dict[str, str]:
+    if request.headers is None:
+        return dict(kept)
+    return {name: kept[name] if value == HIDDEN_VALUE else value for name, value in request.headers.items()}
+
+
+async def check_stores(tx: Read, caller: Caller, store_ids: Sequence[UUID] | None) -> None:
+    """Refuse stores that don't exist; on the Commerce surface also those of others. Raises UnknownStore."""
+    if store_ids is None:
+        return
+    which: list[ColumnElement[bool]] = [stores.c.id.in_(sorted(set(store_ids)))]
+    if caller.surface is Surface.COMMERCE:
+        which.append(stores.c.partner_id == caller.partner_id)
+    known = {row.id for row in await tx.all(select(stores.c.id).where(*which))}
+    for one in store_ids:
+        if one not in known:
+            raise UnknownStore(one)
+
+
+async def _refuse_event_url(tx: Read, caller: Caller, url: str) -> None:
+    """Refuse the account's own event URL: it would get each event twice, signed with two secrets. Raises Conflict."""
+    if caller.surface is Surface.MARKETFRONT and url == await tx.scalar(
+        select(partners.c.event_url).where(partners.c.id == caller.partner_id)
+    ):
+        raise Conflict("This is the account's event URL already. Have the operator remove it there first.")
+
+
+@contextmanager
+def _refuse_taken_url(url: str) -> Iterator[None]:
+    """Raise Conflict for a URL that another endpoint of the account has: each has its own retries and breaker."""
+    try:
+        yield
+    except IntegrityError as error:
+        if not is_unique_violation(error, webhook_endpoints_one_for_each_url):
+            raise
+        raise Conflict(
+            f"Another webhook endpoint of this account has the URL {shown(url)}. Change that one, or add a query."
+        ) from None
+
+
+async def find_address(tx: Read, endpoint_id: UUID) -> str:
+    """Return the URL at which an endpoint is called now.
+
+    Raises Conflict if it was deleted, or disabled by its partner.
+    """
+    row = await tx.first(select(_e.url, _e.enabled).where(_e.id == endpoint_id))
+    if row is None:
+        raise Conflict("The webhook endpoint of this delivery was deleted, so it can't be sent again.")
+    if not row.enabled:
+        raise Conflict("The webhook endpoint of this delivery is disabled. Enable it first.")
+    url: str = row.url
+    return url
+
+
+async def list_ending_secrets(
+    tx: Read, vault: Vault, partner_id: UUID, *, now: datetime
+) -> list[tuple[str, datetime | None]]:
+    """Return the secrets of all endpoints of a partner that sign now, each with its expiry."""
+    rows = await tx.all(
+        select(_e.id, _e.credentials).where(_e.partner_id == partner_id).order_by(_e.surface, _e.id)
+    )
+    return [
+        (text, None if end is None else datetime.fromtimestamp(end, UTC))
+        for row in rows
+        for text, end in open_credentials(vault, row.id, row.credentials).secrets
+        if end is None or end > now.timestamp()
+    ]

@@ -14,8 +14,8 @@ from mercato.features.partners.accounts import get_ending_secrets
 from mercato.features.partners.model import Caller
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import queries
+from mercato.features.webhooks.endpoints import list_ending_secrets
 from mercato.features.webhooks.model import DeliveryNotFound
-from mercato.features.webhooks.partner_endpoints import list_ending_secrets
 from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Read
 from mercato.platform.wire.checks import refuse

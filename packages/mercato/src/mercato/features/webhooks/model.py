@@ -20,9 +20,9 @@ from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
 from mercato.platform.texts import shown
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract import problems
-from mercato_contract.events import EVENTS, NOT_IN_FEEDS, EventType
+from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope, EventType
 from mercato_contract.webhooks import HIDDEN_VALUE, DeliveryStatus, WebhookEndpointRequest
-from mercato_contract.wire import Instant, Wire, as_json, redacted, rfc3339, truncated
+from mercato_contract.wire import Wire, as_json, redacted, rfc3339, truncated
 
 KIND: Final = "webhook.deliver"
 """The kind of the jobs that send deliveries."""
@@ -121,7 +121,7 @@ class GiveUp(Struct, frozen=True):
     disable: bool
 
 
-Verdict = Succeeded | Retry | GiveUp
+Decision = Succeeded | Retry | GiveUp
 
 
 class Moved(Struct, frozen=True):
@@ -136,7 +136,7 @@ class InternalFault(Struct, frozen=True):
 
 def decide(
     result: CallResult, *, number: int, failing_since: datetime | None, now: datetime, random: float
-) -> Verdict:
+) -> Decision:
     """Return what follows from attempt `number`, from 1; a redelivery starts again at 1.
 
     `failing_since` is since when the endpoint fails, None if its last attempt succeeded. `random` is in [0, 1).
@@ -271,14 +271,6 @@ class DeliverJob(Wire, frozen=True):
     def ordering_key(self) -> str:
         endpoint = sha256(self.url.encode()).hexdigest()[:16]
         return f"webhook:{self.partner_id.hex}:{endpoint}:{self.partition}"
-
-
-class Envelope(Wire, frozen=True):
-    """The Standard Webhooks envelope: what happened, when, and to what."""
-
-    type: str
-    timestamp: Instant
-    data: msgspec.Raw
 
 
 def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:

@@ -20,7 +20,7 @@ from mercato.features.events.tables import event_positions
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Partner, Surface
 from mercato.features.partners.tables import webhook_endpoints
-from mercato.features.webhooks import endpoints
+from mercato.features.webhooks import endpoint_health
 from mercato.features.webhooks.attempts import (
     Due,
     NewDelivery,
@@ -29,7 +29,7 @@ from mercato.features.webhooks.attempts import (
     insert_delivery,
 )
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
-from mercato.features.webhooks.tables import endpoints as failing
+from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
@@ -98,7 +98,7 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
             continue
         partition = partition_of(event.order_id or event.webhook_id)
         if (to.partner_id, url) not in reasons:
-            reasons[to.partner_id, url] = await endpoints.find_disabled_reason(tx, to.partner_id, url)
+            reasons[to.partner_id, url] = await endpoint_health.find_disabled_reason(tx, to.partner_id, url)
         disabled = reasons[to.partner_id, url]
         due = None
         if disabled is None:
@@ -152,7 +152,7 @@ def _delivery(
         created_at=now,
         updated_at=now,
         status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
-        error=None if disabled is None else endpoints.disabled_error(disabled),
+        error=None if disabled is None else endpoint_health.disabled_error(disabled),
         next_attempt_at=now if disabled is None else None,
         due_at=None if due is None else due.at,
         job_id=None if due is None else due.job_id,
@@ -220,8 +220,14 @@ async def change_event_url(
 
 _e, _p = webhook_endpoints.c, event_positions.c
 _ENDPOINTS: Final = prepared(
-    select(_e.partner_id, _e.surface, _e.id, _e.url, _e.types, _e.store_ids, failing.c.disabled_reason)
-    .join(failing, and_(failing.c.partner_id == _e.partner_id, failing.c.url == _e.url), isouter=True)
+    select(
+        _e.partner_id, _e.surface, _e.id, _e.url, _e.types, _e.store_ids, failing_endpoints.c.disabled_reason
+    )
+    .join(
+        failing_endpoints,
+        and_(failing_endpoints.c.partner_id == _e.partner_id, failing_endpoints.c.url == _e.url),
+        isouter=True,
+    )
     .where(
         # Nobody else assigns positions meanwhile: these are the ones of this transaction.
         tuple_(_e.partner_id, _e.surface).in_(
@@ -306,7 +312,7 @@ def _fanned_out(
         created_at=now,
         updated_at=now,
         status=DeliveryStatus.PENDING if due is not None else DeliveryStatus.FAILED,
-        error=None if reason is None else endpoints.disabled_error(reason),
+        error=None if reason is None else endpoint_health.disabled_error(reason),
         next_attempt_at=None if due is None else now,
         due_at=None if due is None else due.at,
         job_id=None if due is None else due.job_id,

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
@@ -40,7 +40,7 @@ from mercato.features.webhooks.tables import (
     answered_validations,
     deliveries,
     delivery_attempts,
-    endpoints,
+    failing_endpoints,
     orders,
 )
 from mercato.platform.clock import first_id
@@ -117,28 +117,9 @@ _OF_ORDER = prepared(
 # --- calls to stores ------------------------------------------------------------------------------
 
 
-def update_store_call(
-    tx: Write,
-    delivery_id: UUID,
-    *,
-    added: int,
-    status: DeliveryStatus | None,
-    error: str | UnsetType | None,
-    now: datetime,
-) -> None:
-    """Add to the number of attempts before the transaction commits. A call that has ended loses its payment."""
-    has_ended = status is not None and status is not DeliveryStatus.PENDING
-    statement = _update_call(has_status=status is not None, has_error=error is not UNSET, has_ended=has_ended)
-    values: dict[str, Any] = {"where_id": delivery_id, "added": added, "updated_at": now}
-    if status is not None:
-        values["status"] = status
-    if error is not UNSET:
-        values["error"] = error
-    tx.defer(statement, values)
-
-
 @cache
-def _update_call(*, has_status: bool, has_error: bool, has_ended: bool) -> Update:
+def update_of_call(*, has_status: bool, has_error: bool, has_ended: bool) -> Update:
+    """Return the prepared update that adds attempts to a call. One that has ended loses its payment."""
     values: dict[str, Any] = {
         "attempts": deliveries.c.attempts + bindparam("added"),
         "updated_at": bindparam("updated_at"),
@@ -245,8 +226,8 @@ def body_of(row: DeliveryRow) -> bytes:
 
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
     """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
-    listed = select(*_LISTED, endpoints.c.disabled_reason, *columns)
-    return listed.join(endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
+    listed = select(*_LISTED, failing_endpoints.c.disabled_reason, *columns)
+    return listed.join(failing_endpoints, ENDPOINT_OF_DELIVERY, isouter=True)
 
 
 def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:
@@ -440,7 +421,7 @@ async def delete_store_call(tx: Write, delivery_id: UUID) -> None:
 
 async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
     """Delete at most `limit` deliveries to the partner, and all its endpoints. Return how many deliveries."""
-    await tx.execute(delete(endpoints).where(endpoints.c.partner_id == partner_id))
+    await tx.execute(delete(failing_endpoints).where(failing_endpoints.c.partner_id == partner_id))
     await tx.execute(delete(webhook_endpoints).where(webhook_endpoints.c.partner_id == partner_id))
     found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(limit))
     await _delete(tx, deliveries.c.id.in_([row.id for row in found]))

@@ -13,16 +13,15 @@ from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.deliveries import send_again
+from mercato.features.webhooks.endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.model import TYPES
-from mercato.features.webhooks.partner_endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.queries import find_row_of
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Conflict, RateLimited, ValidationFailed
-from mercato.platform.jobs import Handler, Job, Settled, enqueue, finish
-from mercato.platform.jobs import Outcome as JobOutcome
+from mercato.platform.jobs import Handler, Job, JobOutcome, Settled, enqueue, finish
 from mercato.platform.texts import shown
 from mercato.platform.wire.checks import refuse
 from mercato_contract.events import STORE_CALLS, EventType
@@ -136,8 +135,8 @@ class Redeliveries(Struct, frozen=True):
         known = TYPES[caller.surface] | {EventType.PING}
         refuse(
             [
-                ("/since", _since_fault(since, now)),
-                ("/until", None if request.until is None else _until_fault(since, until)),
+                ("/since", _future_fault(since, now)),
+                ("/until", None if request.until is None else _order_fault(since, until)),
                 *(
                     (
                         f"/types/{place}",
@@ -199,13 +198,13 @@ class Redeliveries(Struct, frozen=True):
         return Settled()
 
 
-def _since_fault(since: datetime | None, now: datetime) -> str | None:
+def _future_fault(since: datetime | None, now: datetime) -> str | None:
     if since is None:
         return instant_fault("since")
     return "since is in the future: nothing was delivered since then." if since > now else None
 
 
-def _until_fault(since: datetime | None, until: datetime | None) -> str | None:
+def _order_fault(since: datetime | None, until: datetime | None) -> str | None:
     if until is None:
         return instant_fault("until")
     return "until must be later than since." if since is not None and until <= since else None

@@ -1,9 +1,9 @@
-"""Sends deliveries, and records the results: all of a run in one transaction, or each by itself if that fails."""
+"""Sends deliveries: those due to one address, one after the other, until one fails or the run has lasted its time."""
 
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import Final
@@ -11,20 +11,18 @@ from uuid import UUID
 
 import structlog
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mercato.features.compression import decompress
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Surface
 from mercato.features.partners.vault import Vault
-from mercato.features.webhooks import attempts, endpoints
-from mercato.features.webhooks.attempts import DeliveryChange, Failed, Postponed, Redirected, Retried
+from mercato.features.webhooks import attempts, endpoint_health
 from mercato.features.webhooks.calls import failed_result, post_signed
 from mercato.features.webhooks.credentials import WebhookCredentials, open_credentials
 from mercato.features.webhooks.model import (
     EXCERPT_BYTES,
-    MAX_FAULTS,
     CallResult,
+    Decision,
     DeliverJob,
     Delivery,
     GiveUp,
@@ -32,19 +30,26 @@ from mercato.features.webhooks.model import (
     Moved,
     Retry,
     Succeeded,
-    Verdict,
     decide,
     error_of,
     excerpt,
 )
+from mercato.features.webhooks.recorder import INTERNAL_FAULT, Attempt, ResultRecorder, Settle
 from mercato.platform import processes
 from mercato.platform.clock import Clock, new_id
-from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.jobs import Done, Handler, Job, JobLost, Settled, fence, finish, put_back, put_off
-from mercato.platform.jobs import Outcome as JobOutcome
-from mercato.platform.jobs.run import exponential
+from mercato.platform.jobs import (
+    Done,
+    Handler,
+    Job,
+    JobOutcome,
+    Settled,
+    fence,
+    finish,
+    put_back,
+    put_off,
+)
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.results import RequestFailed
 from mercato.platform.telemetry import is_debug_enabled
@@ -52,134 +57,6 @@ from mercato.platform.telemetry.context import set_partner
 from mercato_contract.wire import redacted
 
 log = structlog.get_logger("mercato.webhooks")
-
-Settle = Callable[[Write, Job[DeliverJob]], Awaitable[None]]
-"""Settles the job in the transaction that records its deliveries: `fence`, `finish` or `put_back`."""
-
-INTERNAL_FAULT: Final = "A fault on our side kept it from being sent. Redeliver it."
-
-
-class Attempt(Struct, frozen=True):
-    """A delivery and the result of its attempt; None if a fault of this service kept it from being made."""
-
-    delivery: Delivery
-    result: CallResult | None
-    verdict: Verdict | Moved | InternalFault
-
-
-class BatchConflict(Exception):  # noqa: N818  # a state, not a bug
-    """Another transaction has changed one of several deliveries: none is recorded."""
-
-
-class Recorder(Struct, frozen=True):
-    """Records results, fenced by their job."""
-
-    db: Database
-    clock: Clock
-
-    async def record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
-        """Record results in one transaction that also settles the job.
-
-        If that fails each is recorded by itself, so that none blocks another.
-        """
-        try:
-            await self._write(job, sent, settle)
-        except Exception as error:
-            if isinstance(error, JobLost) or is_unavailable(error):
-                raise
-            if not isinstance(error, BatchConflict):
-                log.exception("webhooks recorded one by one")
-            for one in sent:
-                await self._record_alone(job, one)
-            await self._write(job, [], settle)
-
-    async def _record_alone(self, job: Job[DeliverJob], sent: Attempt) -> None:
-        try:
-            await self._write(job, [sent], fence)
-        except Exception as error:
-            if isinstance(error, JobLost) or is_unavailable(error):
-                raise
-            log.exception("webhook result not recorded", delivery_id=str(sent.delivery.id))
-            await self._write(job, [replace(sent, result=None, verdict=InternalFault())], fence)
-
-    async def _write(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
-        now = self.clock()
-        async with self.db.write() as tx:
-            await settle(tx, job)
-            if succeeded := [one for one in sent if isinstance(one.verdict, Succeeded)]:
-                await _write_succeeded(tx, succeeded, now=now)
-            for one in sent:
-                if not isinstance(one.verdict, Succeeded):
-                    await _write_failed(tx, job.payload, one, now=now)
-            processes.crash_point("webhook.written")
-
-
-async def _write_succeeded(tx: Write, sent: Sequence[Attempt], *, now: datetime) -> None:
-    if not await attempts.update_succeeded(tx, [one.delivery for one in sent], now=now):
-        if len(sent) == 1:
-            return  # a redelivery has begun a new round meanwhile, and its attempts count
-        raise BatchConflict
-    results = [(one.delivery, one.result) for one in sent if one.result is not None]
-    await attempts.insert_attempt_of_each(tx, results)
-    # All have one endpoint.
-    await endpoints.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
-
-
-async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datetime) -> None:
-    """Record a failed attempt, and that the endpoint fails, and is disabled if that is the verdict."""
-    delivery, result, verdict = sent.delivery, sent.result, sent.verdict
-    number = delivery.attempts if result is None else delivery.attempts + 1
-    change = await _follow_up(tx, job, sent, number=number, now=now)
-    is_updated = await attempts.update_delivery(tx, delivery, change, attempts=number, now=now)
-    if not is_updated or result is None:
-        return  # not updated: a redelivery has begun a new round meanwhile, and its attempts count
-    await attempts.insert_attempt_of_each(tx, [(delivery, result)])
-    await endpoints.insert_failing(tx, delivery.partner_id, delivery.url, since=result.at)
-    if (
-        isinstance(verdict, GiveUp)
-        and verdict.disable
-        and await endpoints.disable(tx, delivery.partner_id, delivery.url, reason=verdict.reason, now=now)
-    ):
-        detail = {"enabled": False, "deliveryId": delivery.id}
-        await audit(tx, "endpoint", partner_id=delivery.partner_id, detail=detail)
-        ids = {"partner_id": str(delivery.partner_id), "delivery_id": str(delivery.id)}
-        tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=verdict.reason))
-
-
-async def _follow_up(
-    tx: Write, job: DeliverJob, sent: Attempt, *, number: int, now: datetime
-) -> DeliveryChange:
-    """Enqueue the next attempt, if there is one, and return what follows from the last."""
-    delivery = sent.delivery
-    match sent.verdict:
-        case GiveUp(reason=reason):
-            return Failed(reason)
-        case Retry(at=at):
-            due = await attempts.enqueue_attempt(
-                tx, job, delivery.id, round=delivery.round, attempts=number, delay=at - now
-            )
-            return Retried(at, None if sent.result is None else sent.result.error, due)
-        case Moved(url=url):
-            faults = delivery.faults + 1
-            due = await attempts.enqueue_attempt(
-                tx, replace(job, url=url), delivery.id, round=delivery.round, attempts=number, faults=faults
-            )
-            return Redirected(url, faults, due)
-    faults = delivery.faults + 1
-    if faults >= MAX_FAULTS:
-        log.error("webhook delivery given up", delivery_id=str(delivery.id), reason="internal faults")
-        return Failed(INTERNAL_FAULT)
-    due = await attempts.enqueue_attempt(
-        tx,
-        job,
-        delivery.id,
-        round=delivery.round,
-        attempts=number,
-        faults=faults,
-        delay=exponential(faults),
-    )
-    return Postponed(faults, due)
-
 
 # --- addresses that fail slowly --------------------------------------------------------------------------
 
@@ -196,7 +73,7 @@ TRIAL_SECONDS: Final = 30.0
 
 MAX_ADDRESSES: Final = 10_000
 
-Address = tuple[UUID, str]
+EndpointKey = tuple[UUID, str]
 """A partner and a URL."""
 
 
@@ -213,9 +90,9 @@ class SlowAddresses:
     """
 
     def __init__(self) -> None:
-        self._slow: OrderedDict[Address, _Slow] = OrderedDict()
+        self._slow: OrderedDict[EndpointKey, _Slow] = OrderedDict()
 
-    def wait(self, address: Address, now: float) -> float:
+    def wait(self, address: EndpointKey, now: float) -> float:
         """Return how long not to call the address; 0 if it may be called. Of a slow one, that is the only call then."""
         slow = self._slow.get(address)
         if slow is None:
@@ -225,7 +102,7 @@ class SlowAddresses:
         slow.until = now + TRIAL_SECONDS
         return 0.0
 
-    def record(self, address: Address, *, began: float, now: float, failed: bool) -> None:
+    def record(self, address: EndpointKey, *, began: float, now: float, failed: bool) -> None:
         """Record a call. One that began before the pause says nothing new."""
         slow = self._slow.get(address)
         if slow is not None and began < slow.since and failed:
@@ -295,7 +172,7 @@ class Sender:
         self._random = random
         self._seconds = seconds
         self._metrics = metrics or CommerceMetrics()
-        self._recorder = Recorder(db, clock)
+        self._recorder = ResultRecorder(db, clock)
         self._slow = SlowAddresses()
         # When an endpoint was last disabled here, in seconds of the event loop's clock. Other runs may send to it: they
         # end, and read again.
@@ -337,9 +214,9 @@ class Sender:
         just_accepted = False
         for delivery in due[:limit]:
             sent.append(await self._send_and_record(job, delivery, sent, just_accepted=just_accepted))
-            verdict = sent[-1].verdict
-            just_accepted = isinstance(verdict, Succeeded)
-            if not isinstance(verdict, Succeeded | Moved) or self._ends(began):
+            decision = sent[-1].decision
+            just_accepted = isinstance(decision, Succeeded)
+            if not isinstance(decision, Succeeded | Moved) or self._ends(began):
                 break
         await self._record(job, sent, finish if delivery is due[-1] else put_back)
         return Settled()
@@ -374,7 +251,7 @@ class Sender:
             await attempts.update_delivery(
                 tx,
                 delivery,
-                attempts.Failed(INTERNAL_FAULT),
+                attempts.DeliveryFailed(INTERNAL_FAULT),
                 attempts=delivery.attempts,
                 now=self._clock(),
             )
@@ -418,10 +295,10 @@ class Sender:
         self._slow.record(
             (delivery.partner_id, delivery.url), began=began, now=time(), failed=result.error is not None
         )
-        verdict = await self._decide(delivery, result, just_accepted=just_accepted)
-        _log(delivery, result, verdict)
-        self._metrics.delivered(_LABELS[type(verdict)], result.ms / 1000)
-        return Attempt(delivery, result, verdict)
+        decision = await self._decide(delivery, result, just_accepted=just_accepted)
+        _log(delivery, result, decision)
+        self._metrics.delivered(_LABELS[type(decision)], result.ms / 1000)
+        return Attempt(delivery, result, decision)
 
     async def _prepare(self, delivery: Delivery, at: datetime) -> tuple[bytes, _CallsWith]:
         body, base = delivery.body, delivery.base
@@ -473,19 +350,19 @@ class Sender:
 
     async def _record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         await self._recorder.record(job, sent, settle)
-        if any(isinstance(one.verdict, GiveUp) and one.verdict.disable for one in sent):
+        if any(isinstance(one.decision, GiveUp) and one.decision.disable for one in sent):
             self._disabled_at = asyncio.get_running_loop().time()
 
-    async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Verdict:
+    async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Decision:
         since = None if just_accepted else delivery.failing_since
         decided = partial(decide, result, number=delivery.number, now=self._clock(), random=self._random())
-        verdict = decided(failing_since=since)
-        if isinstance(verdict, GiveUp) and verdict.disable and since is not None:
+        decision = decided(failing_since=since)
+        if isinstance(decision, GiveUp) and decision.disable and since is not None:
             # A run of another partition may have succeeded since that was read.
             async with self._db.read() as tx:
-                since = await endpoints.find_failing_since(tx, delivery.partner_id, delivery.url)
-            verdict = decided(failing_since=since)
-        return verdict
+                since = await endpoint_health.find_failing_since(tx, delivery.partner_id, delivery.url)
+            decision = decided(failing_since=since)
+        return decision
 
 
 @lru_cache(maxsize=_BODIES)
@@ -494,7 +371,7 @@ def _body(stored: bytes, base: bytes | None) -> bytes:
     return decompress(stored, base=base)
 
 
-def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:
+def _log(delivery: Delivery, result: CallResult, decision: Decision) -> None:
     """Log the attempt without the URL, whose query may be a credential."""
     if result.error is None and not is_debug_enabled():
         return
@@ -506,5 +383,5 @@ def _log(delivery: Delivery, result: CallResult, verdict: Verdict) -> None:
         number=delivery.attempts + 1,
         status=result.status,
         ms=result.ms,
-        verdict=type(verdict).__name__,
+        verdict=type(decision).__name__,
     )

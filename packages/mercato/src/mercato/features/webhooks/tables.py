@@ -137,7 +137,7 @@ Index(
 )
 
 # Only endpoints that fail or are disabled have a row: a success or enabling them removes it.
-endpoints = Table(
+failing_endpoints = Table(
     "endpoints",
     metadata,
     Column("partner_id", Id, primary_key=True),

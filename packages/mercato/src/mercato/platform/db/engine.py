@@ -1,8 +1,8 @@
 """One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -101,6 +101,7 @@ class Database:
         self.replica = replica
         self.signals = Signals()
         self._backend = backend
+        self._begin_read = partial(Read, self)
         self._begin_write = partial(Write, self)
 
     @classmethod
@@ -135,7 +136,8 @@ class Database:
                 # A block that waits for the replica in vain then waits for the primary.
                 short = replace(bounds, pool_timeout=REPLICA_TIMEOUT, statement_timeout=REPLICA_TIMEOUT)
                 replicas = Servers(replica_url, target=ANY)
-                replica = Replica(postgresql.Sessions(replicas, short, read_only=True), backend.reading)
+                sessions = postgresql.Sessions(replicas, short, read_only=True)
+                replica = Replica(sessions, backend.readers.connection)
             return cls(url, backend, replica=replica)
         if replica_url is not None:
             raise UnusableUrl(
@@ -145,15 +147,13 @@ class Database:
         file = sqlite.Backend(path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout)
         return cls(f"sqlite:///{path}", file)
 
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[Read]:
+    def read(self) -> AbstractAsyncContextManager[Read]:
         """Open a block that only reads. Raises DatabaseUnavailable.
 
         On SQLite the block is one snapshot; on PostgreSQL each statement sees what is committed when it starts, and
         costs one round trip. For one snapshot on both use one statement.
         """
-        async with self._backend.reading() as connection:
-            yield Read(self, connection)
+        return self._backend.reading(self._begin_read)
 
     async def read_replica(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
         """Run a block that only reads, on a replica if there is one: its rows may be up to a second old.
@@ -162,8 +162,8 @@ class Database:
         """
         if self.replica is not None and self.replica.is_fresh():
             try:
-                async with self.replica.connection() as connection:
-                    return await block(Read(self, connection))
+                async with self.replica.reading(self._begin_read) as tx:
+                    return await block(tx)
             except Exception as error:
                 if not is_unavailable(error):
                     raise

@@ -25,11 +25,12 @@ from mercato.platform.db.errors import (
 from mercato.platform.db.servers import CONNECT_SECONDS, Servers
 from mercato.platform.db.statements import (
     CompiledStatement,
+    Compiler,
     H,
     Parameters,
+    R,
     Result,
     WritingConnection,
-    compiled,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 T = TypeVar("T")
-DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
+_compiler: Final = Compiler(asyncpg_dialect.dialect())  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
 _SESSION: Final = {
     "application_name": "mercato",
     # Our statements are short; compiling one costs more than it saves.
@@ -95,15 +96,15 @@ class Connection:
             await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made = compiled(statement, DIALECT, given)
+            made = _compiler.prepared.get(statement) or _compiler.compile(statement, given)
             return await self._run(made, made.values(given))
-        made = compiled(statement, DIALECT, parameters[0])
+        made = _compiler.compile(statement, parameters[0])
         await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
         return Result([], -1)
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
         """Keep a prepared statement until the next statement or the commit."""
-        made = compiled(statement, DIALECT, parameters)
+        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         self._deferred.append((made.sql, made.values(parameters)))
 
@@ -210,6 +211,12 @@ class Sessions:
             await pool.release(driver)
 
     @asynccontextmanager
+    async def reading(self, begin: Callable[[Connection], R]) -> AsyncIterator[R]:
+        """Yield what `begin` makes of a session. Raises DatabaseUnavailable."""
+        async with self.connection() as connection:
+            yield begin(connection)
+
+    @asynccontextmanager
     async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
         async with self.connection() as connection:
@@ -281,13 +288,13 @@ class Backend:
     def __init__(self, url: str, bounds: Bounds) -> None:
         # In a session that only reads, a statement sees what it would in a transaction, without BEGIN and COMMIT.
         servers = Servers(url)
-        self._readers = Sessions(servers, bounds, read_only=True)
+        self.readers = Sessions(servers, bounds, read_only=True)
         self._writers = Sessions(servers, bounds, read_only=False)
-        self.reading = self._readers.connection
+        self.reading = self.readers.reading
         self.writing = self._writers.transaction
 
     async def close(self) -> None:
-        await self._readers.close()
+        await self.readers.close()
         await self._writers.close()
 
 

@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy import text
 
 from mercato.platform.db.postgresql import Connection, Sessions
+from mercato.platform.db.statements import R
 
 log = structlog.get_logger("mercato.db")
 
@@ -64,9 +65,9 @@ class Replica:
         self._as_of = float("-inf")
         self._warned = False
 
-    def connection(self) -> AbstractAsyncContextManager[Connection]:
-        """Open one of the replica's connections. Raises what the database raises."""
-        return self._sessions.connection()
+    def reading(self, begin: Callable[[Connection], R]) -> AbstractAsyncContextManager[R]:
+        """Yield what `begin` makes of one of the replica's connections. Raises what the database raises."""
+        return self._sessions.reading(begin)
 
     def is_fresh(self) -> bool:
         """Return whether its rows are at most MAX_LAG seconds old."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Column, select
+from sqlalchemy import Column, ColumnElement, select
 
 from mercato.platform.db.engine import Read
 
@@ -36,12 +36,13 @@ async def get_id(tx: Read, ids: Column[UUID], text: str, *, noun: str) -> UUID:
     return found[0]
 
 
-async def list_ids(tx: Read, ids: Column[UUID], digits: str, *, limit: int) -> list[UUID]:
-    """Return the first ids that begin with the hexadecimal digits."""
+async def list_ids(
+    tx: Read, ids: Column[UUID], digits: str, *conditions: ColumnElement[bool], limit: int
+) -> list[UUID]:
+    """Return the first ids that begin with the hexadecimal digits, of rows that meet the conditions."""
     first, last = (UUID(digits.ljust(_DIGITS, filler)) for filler in "0f")
-    return [
-        row[0] for row in await tx.all(select(ids).where(ids.between(first, last)).order_by(ids).limit(limit))
-    ]
+    found = select(ids).where(ids.between(first, last), *conditions).order_by(ids)
+    return [row[0] for row in await tx.all(found.limit(limit))]
 
 
 async def shorten(tx: Read, ids: Column[UUID], shown: Iterable[UUID]) -> dict[UUID, str]:

@@ -24,16 +24,17 @@ from sqlalchemy.dialects import sqlite
 from mercato.platform.db.errors import DatabaseUnavailable, database_error, is_locked
 from mercato.platform.db.statements import (
     CompiledStatement,
+    Compiler,
     H,
     Parameters,
+    R,
     Result,
     WritingConnection,
-    compiled,
 )
 
 T = TypeVar("T")
 
-DIALECT: Final = sqlite.dialect()
+_compiler: Final = Compiler(sqlite.dialect())
 
 BATCH_WINDOW: Final = 3
 """Iterations of the event loop for which a commit waits: transactions that are ready by then share it."""
@@ -98,10 +99,10 @@ class Connection:
             raise _rolled_back()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made = compiled(statement, DIALECT, given)
+            made = _compiler.prepared.get(statement) or _compiler.compile(statement, given)
             run, is_short = partial(_run, self.plain, made, made.values(given)), made.is_short
         else:
-            made = compiled(statement, DIALECT, parameters[0])
+            made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters[0])
             run = partial(_run_many, self.plain, made, [made.values(given) for given in parameters])
             is_short = made.is_short and len(parameters) <= MAX_SHORT
         try:
@@ -113,7 +114,7 @@ class Connection:
         """Run a prepared statement at once: there is no round trip to save."""
         if not self.plain.in_transaction:
             raise _rolled_back()
-        made = compiled(statement, DIALECT, parameters)
+        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         try:
             self.plain.execute(made.sql, made.values(parameters))
@@ -177,13 +178,14 @@ class Readers:
         self._closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Yield a connection in a transaction of its own. Raises DatabaseUnavailable."""
-        async with acquire(self._room, self._seconds):
+    async def reading(self, begin: Callable[[Connection], R]) -> AsyncIterator[R]:
+        """Yield what `begin` makes of a connection in a transaction of its own. Raises DatabaseUnavailable."""
+        await acquire(self._room, self._seconds)
+        try:
             connection = self._idle.pop() if self._idle else await self._open()
             try:
                 connection.plain.execute("BEGIN")
-                yield connection
+                yield begin(connection)
             finally:
                 if connection.plain.in_transaction:
                     connection.plain.execute("ROLLBACK")
@@ -191,6 +193,8 @@ class Readers:
                     connection.plain.close()
                 else:
                     self._idle.append(connection)
+        finally:
+            self._room.release()
 
     async def _open(self) -> Connection:
         return await open_connection(
@@ -205,23 +209,16 @@ class Readers:
         self._thread.shutdown(wait=False)
 
 
-@asynccontextmanager
-async def acquire(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> AsyncIterator[None]:
-    """Hold the lock or semaphore during the block. Raises DatabaseUnavailable if it isn't free within `seconds`."""
-    if room.locked():
-        try:
-            async with asyncio.timeout(seconds):
-                await room.acquire()
-        except TimeoutError:
-            raise DatabaseUnavailable(
-                f"no connection to the database was free within {seconds:g} s"
-            ) from None
-    else:
+async def acquire(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> None:
+    """Acquire the lock or semaphore. Raises DatabaseUnavailable if it isn't free within `seconds`."""
+    if not room.locked():
         await room.acquire()
+        return
     try:
-        yield
-    finally:
-        room.release()
+        async with asyncio.timeout(seconds):
+            await room.acquire()
+    except TimeoutError:
+        raise DatabaseUnavailable(f"no connection to the database was free within {seconds:g} s") from None
 
 
 async def open_connection(
@@ -245,17 +242,23 @@ async def open_connection(
 
 
 class Batch:
-    """The transactions that share one commit. `done` is set after it."""
+    """The transactions that share one commit, which the task `committing` makes. Each waits for its end."""
 
     def __init__(self, changes_before: int) -> None:
         self.changes_before = changes_before
-        self.size = 0
-        self.waiting = 0
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.committing: asyncio.Task[None] | None = None
+        self.waiters: list[asyncio.Future[None]] = []
 
-    def fail(self, error: Exception) -> None:
-        self.done.set_exception(error)
-        self.done.exception()  # marks it as retrieved: all waiters may have been cancelled
+    def end(self, error: BaseException | None) -> None:
+        """Let the waiters know: the commit is on the disk, or has failed."""
+        for waiter in self.waiters:
+            if waiter.done():
+                continue  # its caller was cancelled
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+                waiter.exception()  # marks it as retrieved: its caller may be cancelled yet
 
 
 class Writer:
@@ -276,7 +279,8 @@ class Writer:
     @asynccontextmanager
     async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
-        async with acquire(self._lock, self._seconds):
+        await acquire(self._lock, self._seconds)
+        try:
             connection = self._connection or await self._open()
             batch = self._batch or await self._begin(connection)
             try:
@@ -287,10 +291,14 @@ class Writer:
             except BaseException as error:
                 self._undo(connection, batch, error)
                 raise
-            batch.size += 1
-            if batch.size == MAX_BATCH:
+            committed = asyncio.get_running_loop().create_future()
+            batch.waiters.append(committed)
+            if len(batch.waiters) == MAX_BATCH:
                 await self._commit(connection, batch)
-        await self._committed(connection, batch)
+            self._schedule_commit(connection, batch)
+        finally:
+            self._lock.release()
+        await committed
         handle.committed()
 
     async def _open(self) -> Connection:
@@ -320,78 +328,73 @@ class Writer:
         if connection.plain.in_transaction:
             connection.plain.execute("ROLLBACK TO block")
             connection.plain.execute("RELEASE block")
-            if not batch.waiting:
+            if batch.waiters:
+                self._schedule_commit(connection, batch)
+            else:
                 self._roll_back(connection, batch)
         elif self._batch is batch:
             self._batch = None
-            batch.fail(DatabaseUnavailable(f"the shared transaction was rolled back: {type(error).__name__}"))
+            batch.end(DatabaseUnavailable(f"the shared transaction was rolled back: {type(error).__name__}"))
 
-    async def _committed(self, connection: Connection, batch: Batch) -> None:
-        """Return when the batch is on the disk. The first caller commits it for all."""
-        batch.waiting += 1
+    def _schedule_commit(self, connection: Connection, batch: Batch) -> None:
+        if self._batch is batch and (batch.committing is None or batch.committing.done()):
+            batch.committing = asyncio.create_task(self._commit_soon(connection, batch))
+
+    async def _commit_soon(self, connection: Connection, batch: Batch) -> None:
+        """Commit the batch once others have had the time to join it."""
         try:
-            await _iterations(BATCH_WINDOW)
-            if self._batch is batch:
-                async with self._lock:
-                    await self._commit(connection, batch)
-            await asyncio.shield(batch.done)
-        finally:
-            batch.waiting -= 1
-            if self._batch is batch and not batch.waiting and not self._lock.locked():
-                # All waiters were cancelled: none has returned a result, and the write lock must be released.
+            for _ in range(BATCH_WINDOW):
+                await asyncio.sleep(0)
+            async with self._lock:
+                await self._commit(connection, batch)
+        except asyncio.CancelledError:
+            # The process ends: no caller has returned a result, and the write lock must be released.
+            if self._batch is batch and not self._lock.locked():
                 self._roll_back(connection, batch)
+            raise
 
     async def _commit(self, connection: Connection, batch: Batch) -> None:
         """Commit the batch, unless that has been done. The caller holds the lock."""
         if self._batch is not batch:
             return
         self._batch = None
-        plain = connection.plain
-        if plain.total_changes == batch.changes_before:
-            plain.execute("COMMIT")  # nothing has changed, so it doesn't wait for the disk
-            batch.done.set_result(None)
-            return
-        committing = submit(self._thread, plain.execute, "COMMIT")
+        plain, error = connection.plain, None
         try:
-            await result_of_thread(committing)
-        except sqlite3.Error as error:
-            if plain.in_transaction:
-                plain.execute("ROLLBACK")
-            batch.fail(database_error(error, "COMMIT"))
+            if plain.total_changes == batch.changes_before:
+                plain.execute("COMMIT")  # nothing has changed, so it doesn't wait for the disk
+            else:
+                committing = submit(self._thread, plain.execute, "COMMIT")
+                try:
+                    await result_of_thread(committing)
+                finally:
+                    error = (
+                        committing.exception()
+                    )  # even a cancelled task has waited for the end of the commit
+        except (sqlite3.Error, DatabaseUnavailable) as failed:
+            error = failed
         finally:
-            # Even a cancelled caller has waited for the end of the commit.
-            if committing.exception() is None:
-                batch.done.set_result(None)
+            if error is not None and plain.in_transaction:
+                plain.execute("ROLLBACK")
+            batch.end(database_error(error, "COMMIT") if isinstance(error, sqlite3.Error) else error)
 
     def _roll_back(self, connection: Connection, batch: Batch) -> None:
         if self._batch is batch:
             self._batch = None
             connection.plain.execute("ROLLBACK")
-            batch.done.cancel()
+            for waiter in batch.waiters:
+                waiter.cancel()
 
     async def close(self) -> None:
         async with self._lock:
-            if self._batch is not None and self._connection is not None:
-                await self._commit(self._connection, self._batch)
+            batch = self._batch
+            if batch is not None and self._connection is not None:
+                await self._commit(self._connection, batch)
             if self._connection is not None:
                 await self._connection.in_thread(self._connection.plain.close)
                 self._connection = None
+        if batch is not None and batch.committing is not None:
+            await asyncio.wait([batch.committing])  # it finds that this is done
         self._thread.shutdown(wait=False)
-
-
-def _iterations(count: int) -> asyncio.Future[None]:
-    """Return a future that is done after so many iterations of the event loop: its waiter is suspended only once."""
-    loop = asyncio.get_running_loop()
-    done = loop.create_future()
-
-    def count_down(left: int) -> None:
-        if left > 1:
-            loop.call_soon(count_down, left - 1)
-        elif not done.done():
-            done.set_result(None)
-
-    loop.call_soon(count_down, count - 1)
-    return done
 
 
 def _release(connection: Connection) -> None:
@@ -443,7 +446,7 @@ class Backend:
     ) -> None:
         self._readers = Readers(path, size=pool_size, pool_timeout=pool_timeout, lock_timeout=lock_timeout)
         self._writer = Writer(path, pool_timeout=pool_timeout, lock_timeout=lock_timeout)
-        self.reading = self._readers.connection
+        self.reading = self._readers.reading
         self.writing = self._writer.transaction
 
     async def close(self) -> None:

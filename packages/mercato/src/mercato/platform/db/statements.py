@@ -51,7 +51,7 @@ def prepared(statement: S) -> S:
 
     It finds or changes a few rows by an index: on SQLite it runs in the event loop's thread.
     """
-    _prepared[statement] = {}
+    _prepared.add(statement)
     return statement
 
 
@@ -116,7 +116,7 @@ class CompiledStatement(Struct, frozen=True):
             values = list(self.pick({**self.defaults, **given}))
         for position in self.binds.ids:
             if values[position] is not None:
-                values[position] = values[position].hex
+                values[position] = f"{values[position].int:032x}"  # `UUID.hex` is a call
         for position in self.binds.instants:
             if values[position] is not None:
                 values[position] = (values[position] - EPOCH) // MILLISECOND
@@ -154,57 +154,59 @@ class Result(Struct, frozen=True):
         return self.rows[0][0] if self.rows else None
 
 
-_prepared: Final[dict[Executable, dict[str, CompiledStatement]]] = {}
-"""Every prepared statement with its compiled form by dialect."""
+_prepared: Final[set[Executable]] = set()
 
 _MAX_CACHED: Final = 1_000
 """Compiled forms that are kept of statements that aren't prepared."""
 
-_cache: Final[dict[Any, tuple[CompiledStatement, SQLCompiler]]] = {}
 
+class Compiler:
+    """Compiles statements for one dialect. `prepared` has the forms of prepared statements that were run."""
 
-def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> CompiledStatement:
-    """Return the statement's compiled form; `given` names the columns of an insert without values."""
-    known = _prepared.get(statement)
-    if known is None:
-        return _compiled_by_structure(statement, dialect, given)
-    found = known.get(dialect.name)
-    if found is None:
-        found = known[dialect.name] = _compile(statement, _compiler(statement, dialect, {}), is_short=True)
-    return found
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.prepared: Final[dict[Executable, CompiledStatement]] = {}
+        self._others: dict[Any, tuple[CompiledStatement, SQLCompiler]] = {}
 
+    def compile(self, statement: Executable, given: Parameters) -> CompiledStatement:
+        """Return the statement's compiled form; `given` names the columns of an insert without values."""
+        if statement not in _prepared:
+            return self._compile_by_structure(statement, given)
+        form = _compile(statement, _compiler(statement, self._dialect, {}), is_short=True)
+        self.prepared[statement] = form
+        return form
 
-def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Parameters) -> CompiledStatement:
-    # Compiling a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which only
-    # its engine uses: the one name here that isn't public.
-    key = cast("ClauseElement", statement)._generate_cache_key()  # noqa: SLF001  # see above
-    assert key is not None, "every construct that is used here can be cached"
-    name = (dialect.name, key.key, tuple(given) if isinstance(statement, Insert) else ())
-    found = _cache.get(name)
-    if found is None:
-        if len(_cache) >= _MAX_CACHED:
-            _cache.clear()
-        made = _compiler(statement, dialect, given, cache_key=key)
-        found = _cache[name] = _compile(statement, made, is_short=False), made
-    form, made = found
+    def _compile_by_structure(self, statement: Executable, given: Parameters) -> CompiledStatement:
+        # Compiling a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which
+        # only its engine uses: the one name here that isn't public.
+        key = cast("ClauseElement", statement)._generate_cache_key()  # noqa: SLF001  # see above
+        assert key is not None, "every construct that is used here can be cached"
+        name = (key.key, tuple(given) if isinstance(statement, Insert) else ())
+        found = self._others.get(name)
+        if found is None:
+            if len(self._others) >= _MAX_CACHED:
+                self._others.clear()
+            made = _compiler(statement, self._dialect, given, cache_key=key)
+            found = self._others[name] = _compile(statement, made, is_short=False), made
+        form, made = found
 
-    def complete(parameters: Parameters) -> Parameters:
-        return made.construct_params(parameters, extracted_parameters=key.bindparams)
+        def complete(parameters: Parameters) -> Parameters:
+            return made.construct_params(parameters, extracted_parameters=key.bindparams)
 
-    if not made.post_compile_params:
-        return msgspec.structs.replace(form, complete=complete)
-    # A list of an IN has as many placeholders as values.
-    state = made.construct_expanded_state(complete(given))
-    names = state.positiontup or []
-    types = [made.binds[name].type if name in made.binds else None for name in names]
-    processors = [state.processors.get(name) for name in names]
-    return msgspec.structs.replace(
-        form,
-        sql=state.statement,
-        pick=_picker(names),
-        binds=_binds(types, processors, dialect),
-        complete=lambda _parameters: state.parameters,
-    )
+        if not made.post_compile_params:
+            return msgspec.structs.replace(form, complete=complete)
+        # A list of an IN has as many placeholders as values.
+        state = made.construct_expanded_state(complete(given))
+        names = state.positiontup or []
+        types = [made.binds[name].type if name in made.binds else None for name in names]
+        processors = [state.processors.get(name) for name in names]
+        return msgspec.structs.replace(
+            form,
+            sql=state.statement,
+            pick=_picker(names),
+            binds=_binds(types, processors, self._dialect),
+            complete=lambda _parameters: state.parameters,
+        )
 
 
 def _compiler(statement: Executable, dialect: Dialect, given: Parameters, **options: Any) -> SQLCompiler:
@@ -341,6 +343,7 @@ class Handle(Protocol):
 
 
 H = TypeVar("H", bound=Handle)
+R = TypeVar("R")
 
 
 class Backend(Protocol):
@@ -349,9 +352,8 @@ class Backend(Protocol):
     @property
     def dialect(self) -> DialectName: ...
 
-    @property
-    def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]:
-        """Open a connection that can't write."""
+    def reading(self, begin: Callable[[Connection], R], /) -> AbstractAsyncContextManager[R]:
+        """Open a connection that can't write, with what `begin` makes of it."""
 
     def writing(self, begin: Callable[[WritingConnection], H], /) -> AbstractAsyncContextManager[H]:
         """Open a transaction, with the handle that `begin` makes on its connection."""

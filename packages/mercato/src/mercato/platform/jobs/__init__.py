@@ -11,8 +11,8 @@ from mercato.platform.jobs.maintenance import (
     revive,
     revive_job,
 )
-from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue
-from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
+from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue, enqueue_later
+from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, JobOutcome, Settled
 from mercato.platform.jobs.settle import fence, finish, put_back, put_off
 from mercato.platform.jobs.worker import Worker
 
@@ -26,12 +26,13 @@ __all__ = [
     "Handlers",
     "Job",
     "JobLost",
-    "Outcome",
+    "JobOutcome",
     "Revival",
     "Settled",
     "Worker",
     "delete_waiting",
     "enqueue",
+    "enqueue_later",
     "fence",
     "finish",
     "is_capped",

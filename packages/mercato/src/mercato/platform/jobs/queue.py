@@ -54,15 +54,7 @@ async def enqueue(
     one at a time, in the order of enqueueing; None is a key of its own. A key belongs to one kind and one group: jobs
     of two kinds that share a key exclude each other, but keep no order. `group_concurrency` counts by `group`.
     """
-    row = {
-        "kind": kind,
-        "ordering_key": ordering_key or new_id().hex,
-        "group_key": group or "",
-        "dedup": dedup,
-        "payload": as_json(payload).decode(),
-        "at": run_at if isinstance(run_at, datetime) else None,
-        "delay": run_at // _MILLISECOND if isinstance(run_at, timedelta) else 0,
-    }
+    row = _row(kind, payload, run_at, ordering_key or new_id().hex, dedup, group)
     is_later = _is_later(run_at)
     statement = _QUIET_INSERT if is_later and tx.dialect == "postgresql" else _INSERT[tx.dialect]
     written = (await tx.execute(statement, row)).first()
@@ -71,6 +63,42 @@ async def enqueue(
     if not is_later:
         tx.after_commit(partial(tx.database.signals.publish, TOPIC, kind))
     return Enqueued(written.id, written.run_at)
+
+
+def enqueue_later(
+    tx: Write,
+    kind: str,
+    payload: msgspec.Struct,
+    *,
+    delay: timedelta,
+    ordering_key: str,
+    dedup: str,
+    group: str,
+) -> None:
+    """Enqueue a job as `enqueue` does, with the transaction's deferred statements, if there is time.
+
+    Nobody is told of it: the poll finds it, up to a second after it is due.
+    """
+    tx.defer(_DEFERRED_INSERT[tx.dialect], _row(kind, payload, delay, ordering_key, dedup, group))
+
+
+def _row(
+    kind: str,
+    payload: msgspec.Struct,
+    run_at: datetime | timedelta | None,
+    ordering_key: str,
+    dedup: str | None,
+    group: str | None,
+) -> dict[str, object]:
+    return {
+        "kind": kind,
+        "ordering_key": ordering_key,
+        "group_key": group or "",
+        "dedup": dedup,
+        "payload": as_json(payload).decode(),
+        "at": run_at if isinstance(run_at, datetime) else None,
+        "delay": run_at // _MILLISECOND if isinstance(run_at, timedelta) else 0,
+    }
 
 
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
@@ -102,21 +130,27 @@ def _insert(dialect: Any) -> Any:
             index_elements=list(jobs_dedup.columns),
             index_where=jobs_dedup.dialect_options[dialect.dialect.name]["where"],
         )
-        .returning(jobs.c.id, jobs.c.run_at, jobs.c.kind)
     )
+
+
+_ENQUEUED: Final = (jobs.c.id, jobs.c.run_at, jobs.c.kind)
 
 
 def _insert_and_notify() -> Executable:
     """Insert and notify in one round trip. Other processes see both at the commit."""
-    added = _insert(postgresql).cte("added")
+    added = _insert(postgresql).returning(*_ENQUEUED).cte("added")
     return select(added.c.id, added.c.run_at, func.pg_notify(channel_of(CHANNEL), added.c.kind))
 
 
 _INSERT: Final[dict[str, Executable]] = {
-    "sqlite": prepared(_insert(sqlite)),
+    "sqlite": prepared(_insert(sqlite).returning(*_ENQUEUED)),
     "postgresql": prepared(_insert_and_notify()),
 }
-_QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql))
+_QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql).returning(*_ENQUEUED))
+_DEFERRED_INSERT: Final[dict[str, Executable]] = {
+    "sqlite": prepared(_insert(sqlite)),
+    "postgresql": prepared(_insert(postgresql)),
+}
 
 _DELETE_WAITING: Final = prepared(
     delete(jobs).where(

@@ -45,7 +45,7 @@ class Settled(Struct, frozen=True):
     """The handler has settled the job in a transaction of its own, with `finish` or `put_back`."""
 
 
-Outcome = Done | Settled
+JobOutcome = Done | Settled
 
 
 class JobLost(Exception):  # noqa: N818  # a state, not a bug
@@ -64,7 +64,7 @@ class Handler(Struct, Generic[P], frozen=True, kw_only=True):
     `concurrency` bounds the runs of one worker, `total_concurrency` and `group_concurrency` those of all workers.
     """
 
-    fn: Callable[[Job[P]], Awaitable[Outcome]]
+    fn: Callable[[Job[P]], Awaitable[JobOutcome]]
     payload: type[P]
     timeout: timedelta = timedelta(seconds=60)
     concurrency: int = 8

@@ -24,6 +24,7 @@ STEP = 256 * 1024  # bytes decoded at a time: about a millisecond
 MAX_PARTS = 4_096  # gzip members or zstd frames in one body: block-gzip of 128 MiB has 2,048
 ZSTD_WINDOW_LOG = 23  # 8 MiB, the most that RFC 9659 lets a web server use
 ACCEPT_ENCODING = "zstd, br, gzip"
+IDENTITY = "identity"
 
 
 class BodyFault(StrEnum):
@@ -54,13 +55,6 @@ class _Decoder(Protocol):
     def complete(self) -> bool: ...
 
     def pieces(self, data: bytes) -> Iterator[bytes]: ...
-
-
-class _Identity:
-    complete = True
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        yield data
 
 
 class _Gzip:
@@ -140,7 +134,6 @@ class _Brotli:
 
 
 _DECODERS: dict[str, type[_Decoder]] = {
-    "identity": _Identity,
     "gzip": _Gzip,
     "x-gzip": _Gzip,
     "zstd": _Zstd,
@@ -151,10 +144,10 @@ _BROKEN = (zlib.error, zstd.ZstdError, brotli.error, EOFError)
 
 def coding_of(values: Iterable[str]) -> str:
     """Return the one coding that the values of `Content-Encoding` name. Raises BodyRefused for any other."""
-    names = [name.strip().lower() for value in values for name in value.split(",")]
-    match [name for name in names if name not in {"", "identity"}]:
+    names = (name.strip().lower() for value in values for name in value.split(","))
+    match [name for name in names if name not in {"", IDENTITY}]:
         case []:
-            return "identity"
+            return IDENTITY
         case [coding] if coding in _DECODERS:
             return coding
         case _:
@@ -170,7 +163,7 @@ class BodyReader:
     def __init__(
         self, coding: str, *, max_raw: int, max_decoded: int, document: Document | None = None
     ) -> None:
-        self._decoder: _Decoder = _DECODERS[coding]()
+        self._decoder: _Decoder | None = None if coding == IDENTITY else _DECODERS[coding]()
         self._max_raw = max_raw
         self._max_decoded = max_decoded
         self.document: Final = document or Document()
@@ -181,18 +174,21 @@ class BodyReader:
         """Decode a chunk. Raises BodyRefused."""
         room = self._max_raw - self.raw_size
         self.raw_size += len(chunk)
-        try:
-            pieces = self._decoder.pieces(chunk[:room])
-            while (piece := await self._next(pieces)) is not None:
-                await self._keep(piece)
-        except _BROKEN as error:
-            raise BodyRefused(BodyFault.DAMAGED) from error
+        if self._decoder is None:
+            await self._keep(chunk[:room])
+        else:
+            try:
+                pieces = self._decoder.pieces(chunk[:room])
+                while (piece := await self._next(pieces)) is not None:
+                    await self._keep(piece)
+            except _BROKEN as error:
+                raise BodyRefused(BodyFault.DAMAGED) from error
         if len(chunk) > room:
             raise BodyRefused(BodyFault.TOO_MUCH_SENT)
 
     async def _next(self, pieces: Iterator[bytes]) -> bytes | None:
         # In place, eight bombs would take turns in the event loop for as long as they last.
-        if self._is_first or isinstance(self._decoder, _Identity):
+        if self._is_first:
             self._is_first = False
             return next(pieces, None)
         return await in_thread(next, pieces, None)
@@ -205,7 +201,7 @@ class BodyReader:
 
     def finish(self) -> None:
         """Check that the body is complete. Raises BodyRefused for compressed data that stops before its end."""
-        if self.raw_size and not self._decoder.complete:
+        if self.raw_size and self._decoder is not None and not self._decoder.complete:
             raise BodyRefused(BodyFault.CUT_SHORT)
 
 

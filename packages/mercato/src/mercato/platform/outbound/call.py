@@ -25,14 +25,13 @@ from mercato.platform.outbound.connections import AddressRefused, connection_was
 from mercato.platform.outbound.document import Document
 from mercato.platform.outbound.guard import AddressPolicy, ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato.platform.outbound.results import (
+    EndpointResponse,
     Fault,
     NotModified,
     Options,
     PulledDocument,
     PullLimits,
-    Reply,
     RequestFailed,
-    elapsed_ms,
 )
 from mercato_contract import USER_AGENT
 from mercato_contract.wire import parse_retry_after
@@ -40,6 +39,12 @@ from mercato_contract.wire import parse_retry_after
 CONNECT_SECONDS = 5.0
 MAX_URLS = 4_096  # checked ones that are cached: the same few are called again and again
 SUBJECT = "webhook URL"
+
+
+def elapsed_ms(started: float) -> int:
+    """Return the milliseconds since `started`, an instant of `time.monotonic`."""
+    return round((monotonic() - started) * 1000)
+
 
 _TIMEOUT = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
@@ -56,10 +61,10 @@ class Call:
     max_reply: int
     truncate: bool
     started: float = field(default_factory=monotonic, init=False)
-    head: Reply | None = field(default=None, init=False)
+    head: EndpointResponse | None = field(default=None, init=False)
     document: Document = field(default_factory=Document, init=False)
 
-    async def run(self, url: str, *, seconds: float) -> Reply:
+    async def run(self, url: str, *, seconds: float) -> EndpointResponse:
         """Return the reply. `seconds` include connecting. Raises RequestFailed."""
         try:
             async with asyncio.timeout(seconds):
@@ -75,7 +80,7 @@ class Call:
         failure.elapsed_ms = elapsed_ms(self.started)
         raise failure
 
-    async def _run(self, url: str) -> Reply:
+    async def _run(self, url: str) -> EndpointResponse:
         try:
             target = _check(url, self.policy)
         except UrlRefused as refused:
@@ -102,15 +107,16 @@ class Call:
             failure.fault = Fault.PROTOCOL
         return failure
 
-    async def _exchange(self, target: URL) -> Reply:
+    async def _exchange(self, target: URL) -> EndpointResponse:
         headers = {hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: USER_AGENT, **self.headers}
         async with self.http.post(
             target, data=self.body, headers=headers, timeout=_TIMEOUT, allow_redirects=False
         ) as response:
-            self.head = Reply(
+            wait = response.headers.get(hdrs.RETRY_AFTER)
+            self.head = EndpointResponse(
                 status=response.status,
                 content_type=response.headers.get(hdrs.CONTENT_TYPE),
-                retry_after=parse_retry_after(response.headers.get(hdrs.RETRY_AFTER), self.clock()),
+                retry_after=None if wait is None else parse_retry_after(wait, self.clock()),
             )
             try:
                 # Most receivers answer without a body.
@@ -123,7 +129,7 @@ class Call:
                 return self._reply(self.head, complete=False)
             return self._reply(self.head, complete=True)
 
-    def _reply(self, head: Reply, *, complete: bool) -> Reply:
+    def _reply(self, head: EndpointResponse, *, complete: bool) -> EndpointResponse:
         """Return the reply with the body that has arrived."""
         body = self.document.content()
         return replace(head, body=body, complete=complete, elapsed_ms=elapsed_ms(self.started))

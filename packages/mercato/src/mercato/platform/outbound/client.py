@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 
 from mercato.platform.outbound.results import (
     MAX_REPLY,
+    EndpointResponse,
     NotModified,
     Options,
     PulledDocument,
     PullLimits,
-    Reply,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Outbound:
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None
     ) -> PulledDocument | NotModified:
         """Return the document at `url`, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
-        session = await self._open()
+        session = self._session or await self._open()
         from mercato.platform.outbound.call import Pull
 
         return await Pull(
@@ -52,7 +52,7 @@ class Outbound:
         max_reply: int = MAX_REPLY,
         truncate: bool = False,
         urgent: bool = False,
-    ) -> Reply:
+    ) -> EndpointResponse:
         """Return the endpoint's reply, whatever its status. Raises RequestFailed.
 
         `timeout` seconds bound everything from the DNS lookup to the last byte. With `truncate` only the status
@@ -60,7 +60,7 @@ class Outbound:
         somebody waits. Such calls have a connection pool of their own, without a bound per host: the caller bounds
         how many there are.
         """
-        session = await self._open()
+        session = self._session or await self._open()
         from mercato.platform.outbound.call import Call
 
         call = Call(

@@ -19,7 +19,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from msgspec import Struct
 
-from mercato.platform.outbound.guard import AddressPolicy, Verdict
+from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict
 from mercato.platform.outbound.results import Options
 from mercato_contract import USER_AGENT
 
@@ -40,7 +40,7 @@ class AddressRefused(OSError):  # noqa: N818  # a verdict, not an error
     text: only then does asyncio raise the first of several as it is; and the text names no address.
     """
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: AddressVerdict) -> None:
         super().__init__("the address is not public")
         self.verdict = verdict
 
@@ -121,7 +121,7 @@ def socket_factory(policy: AddressPolicy) -> Callable[[AddrInfo], socket.socket]
         family, kind, protocol, _, address = info
         verdict = policy.verdict(str(address[0]))
         if verdict.allowed and len(address) > 3 and address[3]:  # noqa: PLR2004  # (host, port, flow, scope)
-            verdict = Verdict.SCOPED
+            verdict = AddressVerdict.SCOPED
         if not verdict.allowed:
             raise AddressRefused(verdict)
         return socket.socket(family, kind, protocol)

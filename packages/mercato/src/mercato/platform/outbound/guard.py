@@ -22,7 +22,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
-class Verdict(StrEnum):
+class AddressVerdict(StrEnum):
     """Whether an address may be connected to; every value but `ALLOWED` says why it may not."""
 
     ALLOWED = "allowed"
@@ -43,54 +43,54 @@ class Verdict(StrEnum):
 
     @property
     def allowed(self) -> bool:
-        return self is Verdict.ALLOWED
+        return self is AddressVerdict.ALLOWED
 
 
-DEVELOPMENT = frozenset({Verdict.LOOPBACK, Verdict.PRIVATE, Verdict.SHARED})
+DEVELOPMENT = frozenset({AddressVerdict.LOOPBACK, AddressVerdict.PRIVATE, AddressVerdict.SHARED})
 """Verdicts that `allow_private` allows. Never metadata or link-local: nobody serves a document from there."""
 
 
-def _table(*rows: tuple[Verdict, str]) -> tuple[tuple[Network, Verdict], ...]:
+def _table(*rows: tuple[AddressVerdict, str]) -> tuple[tuple[Network, AddressVerdict], ...]:
     return tuple((ip_network(network), verdict) for verdict, text in rows for network in text.split())
 
 
 # The first match wins, so metadata services come before the ranges that contain them.
 _REFUSED = _table(
     # EC2, GCE, Azure and most others; ECS; EKS; Scaleway; Tencent. All are link-local; listed for a better message.
-    (Verdict.METADATA, "169.254.169.254 169.254.169.253 169.254.170.2 169.254.170.23 169.254.42.42"),
-    (Verdict.METADATA, "169.254.0.23"),
+    (AddressVerdict.METADATA, "169.254.169.254 169.254.169.253 169.254.170.2 169.254.170.23 169.254.42.42"),
+    (AddressVerdict.METADATA, "169.254.0.23"),
     # Azure's host agent, a public address that only answers inside of Azure; Alibaba; Oracle's first generation.
-    (Verdict.METADATA, "168.63.129.16 100.100.100.200 192.0.0.192"),
-    (Verdict.UNSPECIFIED, "0.0.0.0/8"),  # Linux connects 0.0.0.0 to loopback
-    (Verdict.LOOPBACK, "127.0.0.0/8"),
-    (Verdict.PRIVATE, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16"),
-    (Verdict.SHARED, "100.64.0.0/10"),
-    (Verdict.LINK_LOCAL, "169.254.0.0/16"),
-    (Verdict.RESERVED, "192.0.0.0/24"),
-    (Verdict.DOCUMENTATION, "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24"),
-    (Verdict.TRANSITION, "192.88.99.0/24"),  # 6to4 relays
-    (Verdict.BENCHMARK, "198.18.0.0/15"),
-    (Verdict.MULTICAST, "224.0.0.0/4"),
-    (Verdict.BROADCAST, "255.255.255.255"),
-    (Verdict.RESERVED, "240.0.0.0/4"),
-    (Verdict.METADATA, "fd00:ec2::/32 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:42::42"),
-    (Verdict.METADATA, "fe80::a9fe:a9fe"),
-    (Verdict.UNSPECIFIED, "::"),
-    (Verdict.LOOPBACK, "::1"),
-    (Verdict.TRANSITION, "::/96"),  # IPv4-compatible
-    (Verdict.TRANSITION, "::ffff:0:0:0/96"),  # SIIT, "IPv4-translated"
+    (AddressVerdict.METADATA, "168.63.129.16 100.100.100.200 192.0.0.192"),
+    (AddressVerdict.UNSPECIFIED, "0.0.0.0/8"),  # Linux connects 0.0.0.0 to loopback
+    (AddressVerdict.LOOPBACK, "127.0.0.0/8"),
+    (AddressVerdict.PRIVATE, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16"),
+    (AddressVerdict.SHARED, "100.64.0.0/10"),
+    (AddressVerdict.LINK_LOCAL, "169.254.0.0/16"),
+    (AddressVerdict.RESERVED, "192.0.0.0/24"),
+    (AddressVerdict.DOCUMENTATION, "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24"),
+    (AddressVerdict.TRANSITION, "192.88.99.0/24"),  # 6to4 relays
+    (AddressVerdict.BENCHMARK, "198.18.0.0/15"),
+    (AddressVerdict.MULTICAST, "224.0.0.0/4"),
+    (AddressVerdict.BROADCAST, "255.255.255.255"),
+    (AddressVerdict.RESERVED, "240.0.0.0/4"),
+    (AddressVerdict.METADATA, "fd00:ec2::/32 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:42::42"),
+    (AddressVerdict.METADATA, "fe80::a9fe:a9fe"),
+    (AddressVerdict.UNSPECIFIED, "::"),
+    (AddressVerdict.LOOPBACK, "::1"),
+    (AddressVerdict.TRANSITION, "::/96"),  # IPv4-compatible
+    (AddressVerdict.TRANSITION, "::ffff:0:0:0/96"),  # SIIT, "IPv4-translated"
     # NAT64 of a local network: which bits hold the IPv4 address is not known.
-    (Verdict.TRANSITION, "64:ff9b:1::/48"),
-    (Verdict.TRANSITION, "2001::/32 2002::/16"),  # Teredo, 6to4
-    (Verdict.BENCHMARK, "2001:2::/48"),
-    (Verdict.RESERVED, "2001::/23"),  # for protocols: ORCHID, AMT, PCP…
-    (Verdict.DOCUMENTATION, "2001:db8::/32 3fff::/20"),
-    (Verdict.RESERVED, "100::/63"),  # discard-only and dummy
-    (Verdict.RESERVED, "5f00::/16"),  # segment routing
-    (Verdict.PRIVATE, "fc00::/7"),
-    (Verdict.LINK_LOCAL, "fe80::/10"),
-    (Verdict.RESERVED, "fec0::/10"),  # site-local, withdrawn
-    (Verdict.MULTICAST, "ff00::/8"),
+    (AddressVerdict.TRANSITION, "64:ff9b:1::/48"),
+    (AddressVerdict.TRANSITION, "2001::/32 2002::/16"),  # Teredo, 6to4
+    (AddressVerdict.BENCHMARK, "2001:2::/48"),
+    (AddressVerdict.RESERVED, "2001::/23"),  # for protocols: ORCHID, AMT, PCP…
+    (AddressVerdict.DOCUMENTATION, "2001:db8::/32 3fff::/20"),
+    (AddressVerdict.RESERVED, "100::/63"),  # discard-only and dummy
+    (AddressVerdict.RESERVED, "5f00::/16"),  # segment routing
+    (AddressVerdict.PRIVATE, "fc00::/7"),
+    (AddressVerdict.LINK_LOCAL, "fe80::/10"),
+    (AddressVerdict.RESERVED, "fec0::/10"),  # site-local, withdrawn
+    (AddressVerdict.MULTICAST, "ff00::/8"),
 )
 
 _UNICAST = (IPv4Network("0.0.0.0/0"), IPv6Network("2000::/3"))  # all that has been assigned
@@ -110,29 +110,29 @@ class AddressPolicy(Struct, frozen=True, kw_only=True):
     extra_public: frozenset[Network] = frozenset()
     names_setting: bool = False
 
-    def verdict(self, ip: Address | str) -> Verdict:
+    def verdict(self, ip: Address | str) -> AddressVerdict:
         """Return whether `ip` may be connected to; a text that isn't an address is `UNREADABLE`."""
         try:
             address = ip_address(ip) if isinstance(ip, str) else ip
         except ValueError:
-            return Verdict.UNREADABLE
+            return AddressVerdict.UNREADABLE
         verdict = self._check(address)
-        return Verdict.ALLOWED if self.allow_private and verdict in DEVELOPMENT else verdict
+        return AddressVerdict.ALLOWED if self.allow_private and verdict in DEVELOPMENT else verdict
 
-    def _check(self, address: Address) -> Verdict:
+    def _check(self, address: Address) -> AddressVerdict:
         if isinstance(address, IPv6Address) and address.scope_id is not None:
-            return Verdict.SCOPED
+            return AddressVerdict.SCOPED
         if any(address in network for network in self.extra_public):
-            return Verdict.ALLOWED
+            return AddressVerdict.ALLOWED
         if isinstance(address, IPv6Address) and (inner := _embedded(address)) is not None:
             return self._check(inner)
         for network, verdict in _REFUSED:
             if address in network:
                 return verdict
         if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
-            return Verdict.TRANSITION
+            return AddressVerdict.TRANSITION
         public = address.is_global and any(address in network for network in _UNICAST)
-        return Verdict.ALLOWED if public else Verdict.RESERVED
+        return AddressVerdict.ALLOWED if public else AddressVerdict.RESERVED
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
@@ -177,7 +177,7 @@ class UrlFault(StrEnum):
 class UrlRefused(ValueError):  # noqa: N818  # a verdict, not an error
     """A URL that may not be opened: `fault` says why; `verdict` is set if its literal address was checked."""
 
-    def __init__(self, fault: UrlFault, verdict: Verdict | None = None) -> None:
+    def __init__(self, fault: UrlFault, verdict: AddressVerdict | None = None) -> None:
         super().__init__(f"The URL {fault.value}.")
         self.fault = fault
         self.verdict = verdict

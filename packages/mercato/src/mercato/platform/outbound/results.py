@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from time import monotonic
 from typing import Any
 
 from msgspec import Struct
@@ -114,7 +113,7 @@ class NotModified(Struct, frozen=True, kw_only=True):
     elapsed_ms: int
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class EndpointResponse(Struct, frozen=True, kw_only=True):
     """The endpoint's response; a redirect is a response, too, and isn't followed.
 
     `retry_after` is in seconds. `complete` is false if the body was truncated at the limit, broke off or could not be
@@ -127,8 +126,3 @@ class Reply(Struct, frozen=True, kw_only=True):
     body: bytes = b""
     complete: bool = False
     elapsed_ms: int = 0
-
-
-def elapsed_ms(started: float) -> int:
-    """Return the milliseconds since `started`, an instant of `time.monotonic`."""
-    return round((monotonic() - started) * 1000)

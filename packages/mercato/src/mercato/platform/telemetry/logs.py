@@ -68,8 +68,6 @@ def write_events(events: Sequence[Mapping[str, object]]) -> None:
 
     JSON lines are written together, in a tenth of the time that one takes by itself.
     """
-    if _level > logging.INFO:
-        return
     if _is_json:
         _Lines().msg("\n".join(as_json({**event, "level": "info"}).decode() for event in events))
         return
@@ -146,6 +144,8 @@ class EventLog:
 
     def record(self, event: str, **fields: object) -> None:
         """Queue a line at `info`. It also gets the fields of the task's context."""
+        if _level > logging.INFO:
+            return
         if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
             return

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from time import monotonic
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client import (
@@ -31,6 +31,8 @@ from prometheus_client.registry import Collector
 
 from mercato.platform.clock import Clock
 from mercato.platform.telemetry import multiprocess
+
+F = TypeVar("F")
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 """Upper bounds of every histogram, in seconds."""
@@ -242,31 +244,36 @@ _QUEUE: Final = (
 )
 
 
-class _QueueCollector(Collector):
-    """The queue as it was last read from the database."""
+class _DatabaseCollector(Collector, Generic[F]):
+    """Figures as they were last read from the database."""
 
     def __init__(self, described: Sequence[MetricDescription]) -> None:
-        self.read: ReadQueue | None = None
+        self.read: Callable[[], Awaitable[F | None]] | None = None
         self._described = described
-        self._depths: Sequence[QueueDepth] | None = None
+        self._found: F | None = None
         self._read_at = -QUEUE_SECONDS
 
     async def update(self) -> None:
-        """Read the queue, unless that was done just now."""
+        """Read them, unless that was done just now."""
         if self.read is not None and monotonic() - self._read_at >= QUEUE_SECONDS:
             self._read_at = monotonic()
-            self._depths = await self.read()
+            self._found = await self.read()
+
+    def _families(self) -> Iterator[GaugeMetricFamily]:
+        return (GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described)
+
+
+class _QueueCollector(_DatabaseCollector[Sequence[QueueDepth]]):
+    """The queue."""
 
     def collect(self) -> Iterator[Metric]:
-        jobs, oldest, up = (
-            GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described
-        )
-        for depth in self._depths or ():
+        jobs, oldest, up = self._families()
+        for depth in self._found or ():
             for state in ("ready", "waiting", "running", "dead"):
                 jobs.add_metric((depth.kind, state), getattr(depth, state))
             oldest.add_metric((depth.kind,), depth.oldest)
         if self.read is not None:
-            up.add_metric((), float(self._depths is not None))
+            up.add_metric((), float(self._found is not None))
         yield from (jobs, oldest, up)
 
 
@@ -278,25 +285,11 @@ _REPLICATION: Final = (
 )
 
 
-class _ReplicationCollector(Collector):
-    """The replicas as they were last read from PostgreSQL."""
-
-    def __init__(self, described: Sequence[MetricDescription]) -> None:
-        self.read: ReadReplication | None = None
-        self._described = described
-        self._found: Replication | None = None
-        self._read_at = -QUEUE_SECONDS
-
-    async def update(self) -> None:
-        """Read them, unless that was done just now."""
-        if self.read is not None and monotonic() - self._read_at >= QUEUE_SECONDS:
-            self._read_at = monotonic()
-            self._found = await self.read()
+class _ReplicationCollector(_DatabaseCollector[Replication]):
+    """The replicas of PostgreSQL."""
 
     def collect(self) -> Iterator[Metric]:
-        hosts, synchronous, size, age = (
-            GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described
-        )
+        hosts, synchronous, size, age = self._families()
         if self._found is not None:
             hosts.add_metric((), self._found.hosts)
             synchronous.add_metric((), float(self._found.is_synchronous))

@@ -310,12 +310,15 @@ class _Walk:
             self.bad(pointer, f"{name} may have at most {kind.max_length} members.")
             return {}
         self._length(len(members), kind, pointer, name, "members")
-        max_length = kind.key_type.max_length if isinstance(kind.key_type, info.StrType) else None
+        names = kind.key_type if isinstance(kind.key_type, info.StrType) else info.StrType()
         out: dict[str, Any] = {}
         for key, value in members.items():
-            if max_length is not None and len(key) > max_length:
+            if len(key) < (names.min_length or 0):
+                self.bad(pointer, f"The names in {name} must have at least {names.min_length} characters.")
+                continue
+            if names.max_length is not None and len(key) > names.max_length:
                 # A pointer would repeat the long name.
-                self.bad(pointer, f"The names in {name} may have at most {max_length} characters.")
+                self.bad(pointer, f"The names in {name} may have at most {names.max_length} characters.")
                 continue
             out[key] = self.value(value, kind.value_type, f"{pointer}/{escape(key)}", key)
         return out

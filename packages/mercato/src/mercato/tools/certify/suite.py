@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from mercato.features.certification.report import Exchange, Outcome, Verdict
+from mercato.features.certification.report import CheckOutcome, Exchange, Verdict
 from mercato.features.webhooks.model import excerpt
 
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -156,7 +156,7 @@ class Context(Protocol):
 
 C = TypeVar("C", bound=Context)
 
-Report = Callable[[Outcome], None]
+Report = Callable[[CheckOutcome], None]
 
 
 class Runner(Generic[C]):
@@ -175,13 +175,13 @@ class Runner(Generic[C]):
         self._context = context
         self._seconds = seconds
         self._slots = asyncio.Semaphore(concurrency)
-        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
+        self._tasks: dict[str, asyncio.Task[CheckOutcome]] = {}
 
-    async def run(self, report: Report) -> tuple[Outcome, ...]:
+    async def run(self, report: Report) -> tuple[CheckOutcome, ...]:
         """Return the outcomes in the order of the checks; each is reported as soon as those before it are."""
         self._tasks = {check.id: asyncio.create_task(self._run(check)) for check in self._checks}
         timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
-        outcomes: list[Outcome] = []
+        outcomes: list[CheckOutcome] = []
         try:
             for check in self._checks:
                 task = self._tasks[check.id]
@@ -200,7 +200,7 @@ class Runner(Generic[C]):
         for task in self._tasks.values():
             task.cancel()
 
-    async def _run(self, check: Check[C]) -> Outcome:
+    async def _run(self, check: Check[C]) -> CheckOutcome:
         for name in check.needs or ():
             needed = await asyncio.shield(self._tasks[name])
             if needed.verdict is Verdict.FAIL:
@@ -221,8 +221,8 @@ class Runner(Generic[C]):
 
 def _outcome(
     check: Check[C], verdict: Verdict, seen: str, advice: str | None, exchanges: tuple[Exchange, ...] = ()
-) -> Outcome:
-    return Outcome(
+) -> CheckOutcome:
+    return CheckOutcome(
         id=check.id,
         title=check.title,
         proves=check.proves,

@@ -13,7 +13,7 @@ from mercato.console.store_states import StoreState, find_failing, find_states
 from mercato.features.doctor import Check, Remedy, checks
 from mercato.features.orders.operators import MAX_COUNTED, Hour
 from mercato.features.stores.operators import StoreFilter, StoreSummary, list_stores, list_stores_of
-from mercato.features.webhooks.endpoints import list_disabled, list_failing
+from mercato.features.webhooks.endpoint_health import list_disabled, list_failing
 from mercato.platform.db.engine import Read
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.metrics import Interval

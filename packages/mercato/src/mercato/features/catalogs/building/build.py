@@ -68,11 +68,6 @@ def content_hash(pieces: list[bytes], currency: str) -> str:
     return digest.hexdigest()
 
 
-def with_ids(body: bytes, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
-    """Return served bytes with other ids, for a set that was built before its store existed."""
-    return b"".join((_prefix(catalog_set_id, store_id), memoryview(body)[_PREFIX:]))
-
-
 def _implied_catalog(valid: ValidDocument) -> dict[str, Any]:
     """Return the catalog of a document without catalogs: all sections that aren't within another."""
     held = {child for below in valid.references.section_sections.values() for child in below}
@@ -91,7 +86,6 @@ def _prefix(catalog_set_id: UUID, store_id: UUID) -> bytes:
     return f'{{"catalogSetId":"{catalog_set_id}","storeId":"{store_id}",'.encode()
 
 
-_PREFIX: Final = len(_prefix(UUID(int=0), UUID(int=0)))
 """Bytes before the content; all ids have one length."""
 
 

@@ -52,7 +52,7 @@ _COUNTED_FROM: Final = 8 * 1024 * 1024
 _CHUNK: Final = 1 << 16
 
 
-class UnreadableError(Exception):
+class UnreadableDocumentError(Exception):
     """The bytes aren't a JSON object; the message says why, for the document's author. `at` is the offset."""
 
     def __init__(self, rule: Rule, message: str, at: int = 0) -> None:
@@ -78,7 +78,7 @@ def read(document: bytes, findings: Findings) -> Members | None:
     text = document.removeprefix(BOM)
     try:
         top = decode(text)
-    except UnreadableError as fault:
+    except UnreadableDocumentError as fault:
         findings.fault(fault.rule, str(fault), "")
         findings.broken_at = fault.at
         return None
@@ -91,7 +91,7 @@ def read(document: bytes, findings: Findings) -> Members | None:
 
 
 def decode(text: bytes) -> Members:
-    """Return the members of the top-level object. Raises UnreadableError and RecursionError."""
+    """Return the members of the top-level object. Raises UnreadableDocumentError and RecursionError."""
     _refuse_obvious(text)
     try:
         top = _decode(text)
@@ -100,20 +100,22 @@ def decode(text: bytes) -> Members:
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _unreadable(text) from None
     if not isinstance(top, dict):
-        raise UnreadableError(Rule.WRONG_TYPE, f"The document must be an object, not {json_type(top)}.")
+        raise UnreadableDocumentError(
+            Rule.WRONG_TYPE, f"The document must be an object, not {json_type(top)}."
+        )
     return top
 
 
 def _refuse_obvious(text: bytes) -> None:
     if not text or text.isspace():
-        raise UnreadableError(Rule.EMPTY, "The document is empty.")
+        raise UnreadableDocumentError(Rule.EMPTY, "The document is empty.")
     if text[:200].lstrip().startswith(b"<"):
-        raise UnreadableError(
+        raise UnreadableDocumentError(
             Rule.NOT_JSON,
             "The document is HTML or XML, not JSON. Does the URL lead to a login page?",
         )
     if len(text) > _COUNTED_FROM and text.count(b",") > MAX_VALUES:
-        raise UnreadableError(Rule.TOO_LARGE, f"The document has more than {MAX_VALUES:,} values.")
+        raise UnreadableDocumentError(Rule.TOO_LARGE, f"The document has more than {MAX_VALUES:,} values.")
 
 
 def _decode_long_integers(text: bytes) -> Any:
@@ -125,20 +127,20 @@ def _decode_long_integers(text: bytes) -> Any:
         raise _unreadable(text) from None
 
 
-def _unreadable(text: bytes) -> UnreadableError:
+def _unreadable(text: bytes) -> UnreadableDocumentError:
     at = not_utf8(text)
     if at is not None:
         line, column = positions(text, [at])[at]
         message = (
             f"The document is not UTF-8: the byte at line {line}, column {column} is not part of a character."
         )
-        return UnreadableError(Rule.NOT_UTF8, message, at)
+        return UnreadableDocumentError(Rule.NOT_UTF8, message, at)
     found = scan(text)
     if found.broken is None:
-        return UnreadableError(Rule.NOT_JSON, "The document is not JSON.")
+        return UnreadableDocumentError(Rule.NOT_JSON, "The document is not JSON.")
     line, column = positions(text, [found.broken_at])[found.broken_at]
     message = f"The document is not JSON: at line {line}, column {column}, {found.broken}."
-    return UnreadableError(Rule.NOT_JSON, message, found.broken_at)
+    return UnreadableDocumentError(Rule.NOT_JSON, message, found.broken_at)
 
 
 def not_utf8(text: bytes) -> int | None:

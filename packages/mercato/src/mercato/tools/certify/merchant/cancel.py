@@ -22,11 +22,9 @@ from mercato_contract.events import SUFFIXES, EventType, OrderCancelData
 TIMES: Final = 5
 """How often one cancellation is sent at the same time."""
 
-Context = MerchantContext
-
 
 async def _cancellation(
-    context: Context, *, message: str | None = "It was ordered twice.", change: Change | None = None
+    context: MerchantContext, *, message: str | None = "It was ordered twice.", change: Change | None = None
 ) -> Message:
     """Return the cancellation of an order that the merchant has just accepted."""
     placed = await context.place_message()
@@ -50,39 +48,39 @@ async def _cancellation(
     )
 
 
-async def _cancel(context: Context, message: Message) -> CancelReply:
+async def _cancel(context: MerchantContext, message: Message) -> CancelReply:
     """Send a cancellation and return the answer as the service reads it."""
     reply = await context.send(message)
     return read_cancel(reply.status, reply.body)
 
 
-def answered(**options: Any) -> Run[Context]:
+def answered(**options: Any) -> Run[MerchantContext]:
     """Return a check that a cancellation is accepted or refused."""
 
-    async def run(context: Context) -> str:
+    async def run(context: MerchantContext) -> str:
         return _decision(await _cancel(context, await _cancellation(context, **options)))
 
     return run
 
 
-async def _forged(context: Context) -> str:
+async def _forged(context: MerchantContext) -> str:
     message = await _cancellation(context)
     return rejected(await context.send(message.but(secrets=(WRONG_SECRET,))))
 
 
-async def _repeated(context: Context) -> str:
+async def _repeated(context: MerchantContext) -> str:
     message = await _cancellation(context)
     return _one_decision(await _cancel(context, message.but(age=2)), await _cancel(context, message))
 
 
-async def _at_once(context: Context) -> str:
+async def _at_once(context: MerchantContext) -> str:
     message = await _cancellation(context)
     replies = await asyncio.gather(*(_cancel(context, message) for _ in range(TIMES)))
     decided = [reply for reply in replies if not isinstance(reply, InvalidReply)]
     return _one_decision(*(decided or replies), await _cancel(context, message))
 
 
-async def _lost_answer(context: Context) -> str:
+async def _lost_answer(context: MerchantContext) -> str:
     message = await _cancellation(context)
     await context.interrupt(message)
     return _one_decision(await _cancel(context, message.but(age=2)), await _cancel(context, message))
@@ -105,7 +103,7 @@ def _one_decision(*replies: CancelReply) -> str:
     return f"{decisions[0]}, each time"
 
 
-CANCEL: Final[Mapping[str, Run[Context]]] = {
+CANCEL: Final[Mapping[str, Run[MerchantContext]]] = {
     "answered": answered(),
     "forged-refused": _forged,
     "repeat-same-answer": _repeated,

@@ -13,8 +13,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from mercato.features.catalogs.lint import lint
-from mercato.features.certification.report import Outcome
+from mercato.features.certification.report import CheckOutcome
 from mercato.features.stores.events import SYNC_EVENTS
 from mercato.platform.clock import new_id
 from mercato.platform.outbound.client import Outbound
@@ -50,6 +49,7 @@ from mercato.tools.certify.suite import (
     UnusableTargetError,
     without_credentials,
 )
+from mercato.tools.lint import lint
 from mercato_contract.catalogs import CatalogFault, RunStatus
 from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData
 
@@ -57,14 +57,13 @@ FAULT: Final = CatalogFault(
     code="invalid-price", message="items/a: basePrice is not a decimal.", path="/items/a/basePrice"
 )
 
-Context = MerchantContext
-Event = Callable[[Context], Awaitable[Message]]
+MakeEvent = Callable[[MerchantContext], Awaitable[Message]]
 
 
-def acknowledges(event: Event, *, times: int = 1) -> Run[Context]:
+def acknowledges(event: MakeEvent, *, times: int = 1) -> Run[MerchantContext]:
     """Return a check that an event is acknowledged, however often it is sent."""
 
-    async def run(context: Context) -> str:
+    async def run(context: MerchantContext) -> str:
         message = await event(context)
         replies = [await context.send(message.but(age=2 * left)) for left in reversed(range(times))]
         return [acknowledged(reply) for reply in replies][-1]
@@ -72,17 +71,17 @@ def acknowledges(event: Event, *, times: int = 1) -> Run[Context]:
     return run
 
 
-def rejects(event: Event) -> Run[Context]:
+def rejects(event: MakeEvent) -> Run[MerchantContext]:
     """Return a check that an event with a wrong signature is rejected."""
 
-    async def run(context: Context) -> str:
+    async def run(context: MerchantContext) -> str:
         return rejected(await context.send((await event(context)).but(secrets=(WRONG_SECRET,))))
 
     return run
 
 
 async def _sync(
-    context: Context,
+    context: MerchantContext,
     status: RunStatus = RunStatus.SUCCEEDED,
     change: Change | None = None,
     *,
@@ -101,12 +100,12 @@ async def _sync(
     )
 
 
-async def _unknown_type(context: Context) -> Message:
+async def _unknown_type(context: MerchantContext) -> Message:
     data = {"storeId": str(context.store.id), "news": "something that is not invented yet"}
     return context.message(SUFFIXES[EventType.CATALOG_SYNC_FAILED], "catalog.sync.paused", data)
 
 
-async def _cancelled(context: Context, order_id: UUID | None = None) -> Message:
+async def _cancelled(context: MerchantContext, order_id: UUID | None = None) -> Message:
     """Return the cancellation of an order, by default of one that was never placed."""
     data = OrderCancelledData(
         order_id=order_id or new_id(),
@@ -118,13 +117,13 @@ async def _cancelled(context: Context, order_id: UUID | None = None) -> Message:
     return context.message(SUFFIXES[EventType.ORDER_CANCELLED], EventType.ORDER_CANCELLED, data)
 
 
-async def _placed_and_cancelled(context: Context) -> Message:
+async def _placed_and_cancelled(context: MerchantContext) -> Message:
     message = await context.place_message()
     approved(await context.place(message))
     return await _cancelled(context, UUID(message.webhook_id))
 
 
-EVENTS: Final[Mapping[str, Run[Context]]] = {
+EVENTS: Final[Mapping[str, Run[MerchantContext]]] = {
     "catalog-sync-succeeded": acknowledges(_sync),
     "catalog-sync-failed": acknowledges(partial(_sync, status=RunStatus.FAILED)),
     "catalog-sync-rolled-back": acknowledges(partial(_sync, is_rollback=True)),
@@ -148,7 +147,7 @@ async def pull(url: str, *, etag: str | None = None) -> PulledDocument | NotModi
         return await outbound.pull(url, limits=LIMITS, etag=etag)
 
 
-async def _pull(context: Context, *, etag: str | None = None) -> PulledDocument | NotModified:
+async def _pull(context: MerchantContext, *, etag: str | None = None) -> PulledDocument | NotModified:
     url = context.merchant.options.catalog_url
     if url is None:
         raise Skipped("Give the address of your catalog with --catalog https://…")
@@ -170,13 +169,13 @@ def _shown(pulled: PulledDocument | NotModified) -> str:
     return f"200\nETag: {pulled.etag}\n\n{size}"
 
 
-async def _pull_whole(context: Context) -> PulledDocument:
+async def _pull_whole(context: MerchantContext) -> PulledDocument:
     pulled = await _pull(context)
     assert isinstance(pulled, PulledDocument), "no ETag was sent"
     return pulled
 
 
-def _first(context: Context, *, needs_etag: bool = True) -> PulledDocument:
+def _first(context: MerchantContext, *, needs_etag: bool = True) -> PulledDocument:
     """Return the catalog as the first check pulled it."""
     pulled = context.merchant.pulled[-1]
     if needs_etag and pulled.etag is None:
@@ -184,13 +183,13 @@ def _first(context: Context, *, needs_etag: bool = True) -> PulledDocument:
     return pulled
 
 
-async def _served(context: Context) -> str:
+async def _served(context: MerchantContext) -> str:
     pulled = await _pull_whole(context)
     context.merchant.pulled.append(pulled)
     return f"{pulled.raw_size:,} bytes in {pulled.elapsed_ms} ms"
 
 
-async def _valid(context: Context) -> str:
+async def _valid(context: MerchantContext) -> str:
     pulled = _first(context, needs_etag=False)
     context.record(f"GET {without_credentials(pulled.final_url)}", _shown(pulled), monotonic())
     report, _ = await asyncio.to_thread(lint, pulled.body, default_currency="USD", max_bytes=LIMITS.max_raw)
@@ -201,14 +200,14 @@ async def _valid(context: Context) -> str:
     return f"{count_of(report.summary.items, 'item')}, {count_of(len(report.warnings), 'warning')}"
 
 
-async def _not_modified(context: Context) -> str:
+async def _not_modified(context: MerchantContext) -> str:
     again = await _pull(context, etag=_first(context).etag)
     if not isinstance(again, NotModified):
         raise Failed("It sent the catalog again, although If-None-Match had its ETag.")
     return "304"
 
 
-async def _etag_of_content(context: Context) -> str:
+async def _etag_of_content(context: MerchantContext) -> str:
     first, again = _first(context), await _pull_whole(context)
     is_same = first.body == again.body
     if (first.etag == again.etag) is not is_same:
@@ -218,7 +217,7 @@ async def _etag_of_content(context: Context) -> str:
     return "one ETag, the same bytes"
 
 
-CATALOG: Final[Mapping[str, Run[Context]]] = {
+CATALOG: Final[Mapping[str, Run[MerchantContext]]] = {
     "served": _served,
     "valid": _valid,
     "not-modified": _not_modified,
@@ -242,7 +241,7 @@ MERCHANT: Final = Suite[MerchantContext](
 
 async def certify_merchant(
     options: MerchantOptions, checks: Sequence[Check[MerchantContext]], report: Report
-) -> tuple[Outcome, ...]:
+) -> tuple[CheckOutcome, ...]:
     """Run the checks; each outcome is reported as soon as it is known. Raises UnusableTargetError."""
     sample = await _sample(options)
     await check_reachable(options.webhook_url)

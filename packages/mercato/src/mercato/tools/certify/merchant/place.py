@@ -26,15 +26,13 @@ TIMES: Final = 5
 
 EXTERNAL: Final = {"type": "external"}
 
-Context = MerchantContext
 
-
-async def _accepted(context: Context) -> str:
+async def _accepted(context: MerchantContext) -> str:
     answer = approved(await context.place(await context.place_message()))
     return f"accepted as {answer.partner_order_id}" if answer.partner_order_id else "accepted"
 
 
-async def _forged(context: Context) -> str:
+async def _forged(context: MerchantContext) -> str:
     message = await context.place_message()
     return rejected(await context.send(message.but(secrets=(WRONG_SECRET,))))
 
@@ -42,14 +40,14 @@ async def _forged(context: Context) -> str:
 # --- one order, sent several times -----------------------------------------------------------------
 
 
-async def _same_answer(context: Context) -> str:
+async def _same_answer(context: MerchantContext) -> str:
     message = await context.place_message()
     first = await context.send(message.but(age=2))
     approved(read_placement(first))
     return _same(first, await context.send(message))
 
 
-async def _refusal_repeated(context: Context) -> str:
+async def _refusal_repeated(context: MerchantContext) -> str:
     message = await context.place_message(change=replace_items())
     first = await context.send(message.but(age=2))
     if not isinstance(read_placement(first), Rejection):
@@ -57,10 +55,10 @@ async def _refusal_repeated(context: Context) -> str:
     return _same(first, await context.send(message))
 
 
-def one_order(*, lose_first: bool = False, **again: Any) -> Run[Context]:
+def one_order(*, lose_first: bool = False, **again: Any) -> Run[MerchantContext]:
     """Return a check that a repeat, signed in another way, isn't a second order."""
 
-    async def run(context: Context) -> str:
+    async def run(context: MerchantContext) -> str:
         message = await context.place_message()
         if lose_first:
             await context.interrupt(message)
@@ -70,7 +68,7 @@ def one_order(*, lose_first: bool = False, **again: Any) -> Run[Context]:
     return run
 
 
-async def _at_once(context: Context) -> str:
+async def _at_once(context: MerchantContext) -> str:
     message = await context.place_message()
     answers = await asyncio.gather(*(context.place(message) for _ in range(TIMES)))
     for answer in answers:
@@ -80,14 +78,14 @@ async def _at_once(context: Context) -> str:
     return _one_number(*(accepted or [approved(await context.place(message))]))
 
 
-async def _interrupted(context: Context) -> str:
+async def _interrupted(context: MerchantContext) -> str:
     message = await context.place_message()
     await context.interrupt(message, size=len(message.body) // 2)
     approved(await context.place(message))
     return "accepted once it was complete"
 
 
-async def _new_id(context: Context) -> str:
+async def _new_id(context: MerchantContext) -> str:
     order = context.order()
     messages = [await context.place_message(order) for _ in range(2)]
     numbers = [_number(approved(await context.place(message))) for message in messages]
@@ -99,17 +97,17 @@ async def _new_id(context: Context) -> str:
 # --- what is in the order -----------------------------------------------------------------------
 
 
-async def _unknown_item(context: Context) -> str:
+async def _unknown_item(context: MerchantContext) -> str:
     message = await context.place_message(change=replace_items())
     return refused(await context.place(message), "an order for an item it does not have")
 
 
-async def _wrong_prices(context: Context) -> str:
+async def _wrong_prices(context: MerchantContext) -> str:
     message = await context.place_message(change=halve_prices)
     return refused(await context.place(message), "an order at half its price")
 
 
-async def _amounts_kept(context: Context) -> str:
+async def _amounts_kept(context: MerchantContext) -> str:
     order = context.order()
     agreed = await context.agree(order)
     answer = approved(await context.place(await context.place_message(order)))
@@ -119,25 +117,25 @@ async def _amounts_kept(context: Context) -> str:
     return "the total stays" if answer.amounts is not None else "no amounts in the answer"
 
 
-async def _unknown_members(context: Context) -> str:
+async def _unknown_members(context: MerchantContext) -> str:
     approved(await context.place(await context.place_message(payment=EXTERNAL, change=with_unknown_members)))
     return "accepted"
 
 
-async def _paid_elsewhere(context: Context) -> str:
+async def _paid_elsewhere(context: MerchantContext) -> str:
     payments = EXTERNAL, {"type": "somethingNew", "reference": "c-1"}
     messages = [await context.place_message(payment=payment) for payment in payments]
     return [answered(await context.place(message)) for message in messages][-1]
 
 
-async def _card_not_echoed(context: Context) -> str:
+async def _card_not_echoed(context: MerchantContext) -> str:
     reply = await context.send(await context.place_message(payment=_card(CARD)))
     if CARD.encode() in reply.body or any(CARD in text for text in reply.headers.values()):
         raise Failed("The answer contains the card's token.")
     return f"answered {reply.status}, without it"
 
 
-async def _card_declined(context: Context) -> str:
+async def _card_declined(context: MerchantContext) -> str:
     token = context.merchant.options.declined_card
     if token is None:
         raise Skipped("Name a card token that your bank declines with --declined-card.")
@@ -187,7 +185,7 @@ def _without_number(reply: ReceiverReply) -> Any:
     return {**value, "partnerOrderId": None} if isinstance(value, dict) else value
 
 
-PLACE: Final[Mapping[str, Run[Context]]] = {
+PLACE: Final[Mapping[str, Run[MerchantContext]]] = {
     "accepted": _accepted,
     "forged-refused": _forged,
     "repeat-same-answer": _same_answer,

@@ -52,24 +52,23 @@ INTERNATIONAL: Final = Customer(
 STREET: Final = DeliveryAddress(address1="1 Main Street")
 ADDRESS: Final = replace(STREET, city="Madison", postal_code="53703", state="WI")
 
-Context = MerchantContext
-Order = Callable[[Context], PricedOrder]
+MakeOrder = Callable[[MerchantContext], PricedOrder]
 
 
-def agreed(order: Order = Context.order, change: Change | None = None) -> Run[Context]:
+def agreed(order: MakeOrder = MerchantContext.order, change: Change | None = None) -> Run[MerchantContext]:
     """Return a check that the merchant agrees to an order."""
 
-    async def run(context: Context) -> str:
+    async def run(context: MerchantContext) -> str:
         await context.agree(order(context), change)
         return "agreed"
 
     return run
 
 
-def answers(order: Order) -> Run[Context]:
+def answers(order: MakeOrder) -> Run[MerchantContext]:
     """Return a check that the merchant says yes or no to an order."""
 
-    async def run(context: Context) -> str:
+    async def run(context: MerchantContext) -> str:
         return answered(await context.validate(order(context)))
 
     return run
@@ -78,8 +77,8 @@ def answers(order: Order) -> Run[Context]:
 # --- orders ----------------------------------------------------------------------------------------
 
 
-def _with_choice(*, free: bool) -> Order:
-    def order(context: Context) -> PricedOrder:
+def _with_choice(*, free: bool) -> MakeOrder:
+    def order(context: MerchantContext) -> PricedOrder:
         line = context.merchant.sample.line_with_choice(free=free)
         if line is None:
             cost = "is free" if free else "costs something"
@@ -91,27 +90,27 @@ def _with_choice(*, free: bool) -> Order:
     return order
 
 
-def _to(address: DeliveryAddress) -> Order:
+def _to(address: DeliveryAddress) -> MakeOrder:
     delivery = DeliveryFulfillment(
         schedule_type=ScheduleType.ASAP, delivery_type=DeliveryType.LEAVE_AT_DOOR, address=address
     )
     return lambda context: context.order(fulfillment=delivery)
 
 
-def _tomorrow(context: Context) -> PricedOrder:
+def _tomorrow(context: MerchantContext) -> PricedOrder:
     time = instant(clock.now() + timedelta(days=1))
     return context.order(
         fulfillment=PickupFulfillment(schedule_type=ScheduleType.SCHEDULED, scheduled_time=time)
     )
 
 
-def _largest_cart(context: Context) -> PricedOrder:
+def _largest_cart(context: MerchantContext) -> PricedOrder:
     line = min(context.merchant.sample.offers, key=lambda line: len(line.modifier_groups))
     size = 1 + sum(len(group.line_items) for group in line.modifier_groups)
     return context.order(*[line] * (MAX_LINES // size))
 
 
-def _units(context: Context, quantity: int) -> LineItem:
+def _units(context: MerchantContext, quantity: int) -> LineItem:
     """Return the plain line with that quantity, or with the item's maximum."""
     line = context.merchant.sample.plain_line
     maximum = context.merchant.sample.catalog.items[line.item_id.int].maximum_quantity
@@ -121,12 +120,12 @@ def _units(context: Context, quantity: int) -> LineItem:
 # --- checks ----------------------------------------------------------------------------------------
 
 
-async def _accepted(context: Context) -> str:
+async def _accepted(context: MerchantContext) -> str:
     sums = await context.agree(context.order())
     return f"agreed, at a total of {sums.total} {sums.currency} in minor units"
 
 
-async def _amounts_exact(context: Context) -> str:
+async def _amounts_exact(context: MerchantContext) -> str:
     for quantity in QUANTITIES:
         line = _units(context, quantity)
         answer = await context.validate(context.order(line))
@@ -135,7 +134,7 @@ async def _amounts_exact(context: Context) -> str:
     return "all amounts add up"
 
 
-async def _tip_kept(context: Context) -> str:
+async def _tip_kept(context: MerchantContext) -> str:
     scale = context.merchant.sample.catalog.scale
     tipped = await context.agree(context.order(tip=minor_to_decimal(3 * 10**scale, scale)))
     plain = await context.agree(context.order())
@@ -146,7 +145,7 @@ async def _tip_kept(context: Context) -> str:
     return "the same price, and the tip"
 
 
-async def _same_again(context: Context) -> str:
+async def _same_again(context: MerchantContext) -> str:
     order = context.order()
     first, second = await context.agree(order), await context.agree(order)
     if first != second:
@@ -154,19 +153,19 @@ async def _same_again(context: Context) -> str:
     return "the same amounts"
 
 
-async def _wrong_prices(context: Context) -> str:
+async def _wrong_prices(context: MerchantContext) -> str:
     order = context.order()
     sums = replace(order.sums, sub_total=order.sums.sub_total // 2)
     answer = await context.validate(PricedOrder(order.order, sums), halve_prices)
     return refused(answer, "an order at half its price")
 
 
-async def _unknown_item(context: Context) -> str:
+async def _unknown_item(context: MerchantContext) -> str:
     answer = await context.validate(context.order(), replace_items())
     return refused(answer, "an item it does not have", "ITEM_UNAVAILABLE")
 
 
-async def _sold_out(context: Context) -> str:
+async def _sold_out(context: MerchantContext) -> str:
     item = next(context.merchant.sample.unavailable_items, None)
     if item is None:
         raise Skipped("No item is sold out. Name one that is with --sold-out.")
@@ -174,7 +173,7 @@ async def _sold_out(context: Context) -> str:
     return refused(answer, "an item that is sold out", "ITEM_UNAVAILABLE")
 
 
-async def _many_at_once(context: Context) -> str:
+async def _many_at_once(context: MerchantContext) -> str:
     order = context.order()
     messages = [context.validate_message(order) for _ in range(CONCURRENCY)]
     for reply in await asyncio.gather(*map(context.send, messages)):
@@ -183,7 +182,7 @@ async def _many_at_once(context: Context) -> str:
     return f"{CONCURRENCY} answers"
 
 
-VALIDATE: Final[Mapping[str, Run[Context]]] = {
+VALIDATE: Final[Mapping[str, Run[MerchantContext]]] = {
     "accepted": _accepted,
     "amounts-exact": _amounts_exact,
     "tip-kept": _tip_kept,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.features.certification.report import Outcome
+from mercato.features.certification.report import CheckOutcome
 from mercato.platform.clock import new_id
 from mercato.tools.certify.receiver import (
     SIGNATURE,
@@ -24,10 +24,9 @@ from mercato.tools.certify.receiver import (
     open_session,
 )
 from mercato.tools.certify.sample_store import with_unknown_members
-from mercato.tools.certify.storefront.cancellations import CANCEL
 from mercato.tools.certify.storefront.context import STATUSES, Storefront, StorefrontContext
 from mercato.tools.certify.storefront.drivers import Driver
-from mercato.tools.certify.storefront.failures import REFUSAL, RETRY
+from mercato.tools.certify.storefront.failures import CANCEL, REFUSAL, RETRY
 from mercato.tools.certify.storefront.purchases import CART, ORDER, REQUEST, is_amount
 from mercato.tools.certify.storefront.scenarios import ScenarioRunner
 from mercato.tools.certify.storefront.service import offer
@@ -48,16 +47,14 @@ from mercato_contract.orders import OrderStatus
 TIMES: Final = 5
 """How often one event is sent at the same time."""
 
-Context = StorefrontContext
 
-
-def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> Run[Context]:
+def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> Run[StorefrontContext]:
     """Return a check that the events of an order are acknowledged; a number that comes again is a redelivery.
 
     With `shown` the storefront must then show the order as of that event.
     """
 
-    async def run(context: Context) -> str:
+    async def run(context: StorefrontContext) -> str:
         order_id, events, result = new_id(), dict[int, Message](), ""
         for index, number in enumerate(sequences):
             if number not in events:
@@ -69,17 +66,17 @@ def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> R
     return run
 
 
-async def _at_once(context: Context) -> str:
+async def _at_once(context: StorefrontContext) -> str:
     event = context.sample()
     for reply in await asyncio.gather(*(context.send(event) for _ in range(TIMES))):
         acknowledged(reply)
     return f"acknowledged {TIMES} times"
 
 
-def adjusted(*, shown: bool = False) -> Run[Context]:
+def adjusted(*, shown: bool = False) -> Run[StorefrontContext]:
     """Return a check that a refund of all is acknowledged; with `shown` the storefront must then show it."""
 
-    async def run(context: Context) -> str:
+    async def run(context: StorefrontContext) -> str:
         order_id = new_id()
         acknowledged(await context.send(context.event(order_id, 1).but(age=1)))
         result = acknowledged(await context.send(context.event(order_id, 2, kind=EventType.ORDER_ADJUSTED)))
@@ -105,7 +102,7 @@ def _shown(order: Any, status: OrderStatus) -> str:
     return f"shown as {status.value}"
 
 
-async def _read(context: Context, order_id: UUID) -> Any:
+async def _read(context: StorefrontContext, order_id: UUID) -> Any:
     """Return an order as the storefront shows it, with its `status`. Raises Failed, or Skipped without a URL."""
     template = context.storefront.order_url
     if template is None:
@@ -121,7 +118,7 @@ async def _read(context: Context, order_id: UUID) -> Any:
     return order
 
 
-EVENTS: Final[Mapping[str, Run[Context]]] = {
+EVENTS: Final[Mapping[str, Run[StorefrontContext]]] = {
     "created": acknowledges(1),
     "updated": acknowledges(1, 2),
     "adjusted": adjusted(),
@@ -181,7 +178,7 @@ class StorefrontOptions:
 
 async def certify_storefront(
     options: StorefrontOptions, checks: Sequence[Check[StorefrontContext]], report: Report
-) -> tuple[Outcome, ...]:
+) -> tuple[CheckOutcome, ...]:
     """Run the checks; each outcome is reported as soon as it is known. Raises UnusableTargetError."""
     if options.event_url is not None:
         await check_reachable(options.event_url)

@@ -134,13 +134,10 @@ class StorefrontContext(ReceiverContext):
         )
 
 
-Context = StorefrontContext
-
-
-def after(scenario: str, judge: Callable[[Context, ScenarioResult], str]) -> Run[Context]:
+def after(scenario: str, judge: Callable[[StorefrontContext, ScenarioResult], str]) -> Run[StorefrontContext]:
     """Return a check that judges the result of a scenario."""
 
-    async def run(context: Context) -> str:
+    async def run(context: StorefrontContext) -> str:
         return judge(context, await context.result(scenario))
 
     return run

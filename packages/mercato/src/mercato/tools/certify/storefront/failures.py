@@ -1,6 +1,7 @@
 """How a storefront handles failures: it retries what may pass, with the same key, and accepts a refusal."""
 
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Final
 
@@ -9,6 +10,7 @@ import msgspec
 from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after
 from mercato.tools.certify.storefront.proxy import Call
+from mercato.tools.certify.storefront.purchases import key_length
 from mercato.tools.certify.storefront.scenarios import RETRY_SECONDS, ScenarioResult
 from mercato.tools.certify.suite import Failed, Run, Skipped
 
@@ -18,15 +20,14 @@ TOLERANCE: Final = 0.05
 MAX_LOCKED_OUT: Final = 3
 """Requests with an unknown key: the first, one with another token, one of another kind."""
 
-Context = StorefrontContext
 
 # --- retries --------------------------------------------------------------------------------------
 
 
-def retried(operation: str) -> Callable[[Context, ScenarioResult], str]:
+def retried(operation: str) -> Callable[[StorefrontContext, ScenarioResult], str]:
     """Return a judge of whether an operation was repeated."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         calls = result.of(operation)
         context.show(calls)
         if not calls:
@@ -38,7 +39,7 @@ def retried(operation: str) -> Callable[[Context, ScenarioResult], str]:
     return judge
 
 
-def _retried_until_placed(context: Context, result: ScenarioResult) -> str:
+def _retried_until_placed(context: StorefrontContext, result: ScenarioResult) -> str:
     retried("place")(context, result)
     keys = {call.headers.get("idempotency-key") for call in result.of("place")}
     if len(keys) > 1:
@@ -48,10 +49,10 @@ def _retried_until_placed(context: Context, result: ScenarioResult) -> str:
     return "sent again with the same key, and placed"
 
 
-def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Context]:
+def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[StorefrontContext]:
     """Return a check that the first two attempts have something in common."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         calls = result.of("place")
         context.show(calls)
         if len(calls) == 1:
@@ -63,13 +64,13 @@ def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Con
     return after("busy", judge)
 
 
-def _waits(context: Context, result: ScenarioResult) -> str:
+def _waits(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("place")[:3]
     context.show(calls)
     return _check_wait(calls)
 
 
-def _rate_limited(context: Context, result: ScenarioResult) -> str:
+def _rate_limited(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("validate")
     context.show(calls)
     if not calls:
@@ -82,7 +83,7 @@ def _rate_limited(context: Context, result: ScenarioResult) -> str:
     return "waited, and went on"
 
 
-def _follow_limited(context: Context, result: ScenarioResult) -> str:
+def _follow_limited(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("order")
     context.show(calls)
     if not calls:
@@ -98,7 +99,7 @@ def _check_wait(calls: Sequence[Call]) -> str:
     return f"waited {wait:.1f} s"
 
 
-RETRY: Final[Mapping[str, Run[Context]]] = {
+RETRY: Final[Mapping[str, Run[StorefrontContext]]] = {
     "busy": after("busy", retried("place")),
     "same-key": _same(
         lambda call: call.headers.get("idempotency-key"),
@@ -122,7 +123,7 @@ RETRY: Final[Mapping[str, Run[Context]]] = {
 # --- refusals -------------------------------------------------------------------------------------
 
 
-def _not_placed(context: Context, result: ScenarioResult) -> str:
+def _not_placed(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.of("validate", "place"))
     if not result.of("validate"):
         raise Skipped("It doesn't validate.")
@@ -132,7 +133,7 @@ def _not_placed(context: Context, result: ScenarioResult) -> str:
     return "not placed"
 
 
-def _survived(context: Context, result: ScenarioResult) -> str:
+def _survived(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.of("validate", "place"))
     if result.end.crashed is None:
         raise Skipped("Check that the customer is told why. With --command, the certifier checks it.")
@@ -141,10 +142,10 @@ def _survived(context: Context, result: ScenarioResult) -> str:
     return "handled"
 
 
-def not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
+def _not_repeated(operation: str) -> Callable[[StorefrontContext, ScenarioResult], str]:
     """Return a judge of whether a refused request was sent again."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         calls = result.of(operation)
         context.show(calls)
         if not calls:
@@ -157,10 +158,7 @@ def not_repeated(operation: str) -> Callable[[Context, ScenarioResult], str]:
     return judge
 
 
-_not_repeated: Final = not_repeated("place")
-
-
-async def _new_body_new_key(context: Context) -> str:
+async def _new_body_new_key(context: StorefrontContext) -> str:
     """Compare what a store has refused: a key stays free until there is an order."""
     for name in ("declined", "unknown-problem"):
         requests: dict[str, Call] = {}
@@ -171,23 +169,65 @@ async def _new_body_new_key(context: Context) -> str:
     return "every key has one request"
 
 
-def _locked_out(context: Context, result: ScenarioResult) -> str:
+def _locked_out(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.calls)
     if len(result.calls) > MAX_LOCKED_OUT:
         raise Failed(f"It sent {len(result.calls)} requests, and every one was answered with 401.")
     return count_of(len(result.calls), "request")
 
 
-REFUSAL: Final[Mapping[str, Run[Context]]] = {
+REFUSAL: Final[Mapping[str, Run[StorefrontContext]]] = {
     "invalid-not-placed": after("refused", _not_placed),
     "unknown-reason-not-placed": after("unknown-reason", _not_placed),
     "unknown-reason-survived": after("unknown-reason", _survived),
     "unknown-problem-survived": after("unknown-problem", _survived),
     "bare-problem-survived": after("bare-problem", _survived),
-    "declined-not-repeated": after("declined", _not_repeated),
-    "unknown-not-repeated": after("unknown-problem", _not_repeated),
-    "bare-not-repeated": after("bare-problem", _not_repeated),
-    "other-total-not-repeated": after("different", _not_repeated),
+    "declined-not-repeated": after("declined", _not_repeated("place")),
+    "unknown-not-repeated": after("unknown-problem", _not_repeated("place")),
+    "bare-not-repeated": after("bare-problem", _not_repeated("place")),
+    "other-total-not-repeated": after("different", _not_repeated("place")),
     "new-body-new-key": _new_body_new_key,
     "locked-out": after("locked-out", _locked_out),
+}
+
+# --- cancellations --------------------------------------------------------------------------------
+
+
+def _cancellations(context: StorefrontContext, result: ScenarioResult) -> list[Call]:
+    """Return the cancellations. Raises Skipped for a storefront that doesn't cancel."""
+    calls = result.of("cancel")
+    context.show(calls or result.of("place"))
+    if not calls:
+        raise Skipped("It doesn't cancel orders. With MERCATO_CANCEL a command has to: it is the reason.")
+    return calls
+
+
+def _cancelled(context: StorefrontContext, result: ScenarioResult) -> str:
+    last = _cancellations(context, result)[-1]
+    if last.status != HTTPStatus.OK:
+        raise Failed(f"The last response was {last.status}. {result.end.message}".strip())
+    return "cancelled"
+
+
+def _key_of_cancellation(context: StorefrontContext, result: ScenarioResult) -> str:
+    return key_length(_cancellations(context, result)[0])
+
+
+def _cancelled_in_the_end(context: StorefrontContext, result: ScenarioResult) -> str:
+    calls = _cancellations(context, result)
+    if len(calls) == 1:
+        raise Failed("It gave up after the first attempt.")
+    if len({call.headers.get("idempotency-key") for call in calls}) > 1:
+        raise Failed("It sent the cancellation again with another key.")
+    if calls[-1].status != HTTPStatus.OK:
+        raise Failed("It gave up before the order was cancelled.")
+    return "sent again with the same key, and cancelled"
+
+
+CANCEL: Final[Mapping[str, Run[StorefrontContext]]] = {
+    "sent": after("cancel", _cancelled),
+    "key": after("cancel", _key_of_cancellation),
+    "store-unreachable": after("cancel-unreachable", _cancelled_in_the_end),
+    "lost-answer": after("cancel-dropped", _cancelled_in_the_end),
+    "refused-not-repeated": after("cancel-refused", _not_repeated("cancel")),
 }

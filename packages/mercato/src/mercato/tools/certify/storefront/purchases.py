@@ -21,10 +21,8 @@ MIN_KEY: Final = 16
 MAX_READS: Final = 16
 """Requests for an order in a second: 1,000 in a minute are allowed."""
 
-Context = StorefrontContext
 
-
-def placed(context: Context, result: ScenarioResult) -> str:
+def placed(context: StorefrontContext, result: ScenarioResult) -> str:
     """Return that an order was placed. Raises Failed when none was."""
     context.show(result.of("validate", "place") or result.calls)
     if not result.placed:
@@ -89,10 +87,10 @@ def _token_differs(validate: Call, place: Call) -> str | None:
 _total_differs, _tip_differs = _amount_differs("total", None), _amount_differs("tip", "0")
 
 
-def _same(compare: Compare, success: str) -> Run[Context]:
+def _same(compare: Compare, success: str) -> Run[StorefrontContext]:
     """Return a check that the placement has what the validation had."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         pair = _validated(result)
         assert pair is not None, "it was validated first"
         context.show(pair)
@@ -107,7 +105,7 @@ def _same(compare: Compare, success: str) -> Run[Context]:
 # --- orders ---------------------------------------------------------------------------------------
 
 
-def _sent(context: Context, result: ScenarioResult) -> str:
+def _sent(context: StorefrontContext, result: ScenarioResult) -> str:
     context.show(result.calls)
     if not result.of("place"):
         last = result.calls[-1:]
@@ -118,7 +116,7 @@ def _sent(context: Context, result: ScenarioResult) -> str:
     return f"after {len(result.calls) - len(result.of('place'))} other requests"
 
 
-def _placed(context: Context, result: ScenarioResult) -> str:
+def _placed(context: StorefrontContext, result: ScenarioResult) -> str:
     """Judge the last response, unless another check reports its cause."""
     context.show(result.of("validate", "place"))
     if result.placed:
@@ -134,7 +132,7 @@ def _placed(context: Context, result: ScenarioResult) -> str:
     raise Failed(f"The last response was {last.status}. {result.end.message}".strip())
 
 
-def _patient(context: Context, result: ScenarioResult) -> str:
+def _patient(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("place")
     context.show(calls)
     if not calls:
@@ -144,20 +142,20 @@ def _patient(context: Context, result: ScenarioResult) -> str:
     return f"waited {calls[0].ended - calls[0].began:.1f} s"
 
 
-def _validated_first(context: Context, result: ScenarioResult) -> str:
+def _validated_first(context: StorefrontContext, result: ScenarioResult) -> str:
     if _validated(result) is None:
         context.fail("It placed the order without a validation.", result.of("place"))
     return "validated, then placed"
 
 
-def _once(context: Context, result: ScenarioResult) -> str:
+def _once(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("place")
     if len(calls) > 1:
         context.fail(f"It sent the order {len(calls)} times, although the first response arrived.", calls)
     return "sent once"
 
 
-def _key(context: Context, result: ScenarioResult) -> str:
+def _key(context: StorefrontContext, result: ScenarioResult) -> str:
     call = result.of("place")[0]
     context.show([call])
     return key_length(call)
@@ -172,7 +170,7 @@ def key_length(call: Call) -> str:
     return length
 
 
-async def _new_key(context: Context) -> str:
+async def _new_key(context: StorefrontContext) -> str:
     scenarios = [await context.result(name) for name in ("plain", "later", "again")]
     calls = [call for result in scenarios for call in result.placed]
     keys = list({call.response: call.headers.get("idempotency-key", "") for call in calls}.values())
@@ -181,7 +179,7 @@ async def _new_key(context: Context) -> str:
     return f"{len(keys)} orders, as many keys"
 
 
-ORDER: Final[Mapping[str, Run[Context]]] = {
+ORDER: Final[Mapping[str, Run[StorefrontContext]]] = {
     "sent": after("plain", _sent),
     "placed": after("plain", _placed),
     "patient": after("slow", _patient),
@@ -205,10 +203,10 @@ def _none(
     is_bad: Callable[[Call, ScenarioResult], bool],
     message: Callable[[list[Call], ScenarioResult], str],
     success: str,
-) -> Run[Context]:
+) -> Run[StorefrontContext]:
     """Return a check that no request of a plain purchase is bad."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         bad = [call for call in result.calls if is_bad(call, result)]
         if bad:
             context.fail(message(bad, result), bad)
@@ -230,7 +228,7 @@ def _is_other_media(call: Call, _played: ScenarioResult) -> bool:
     return bool(call.body) and call.method not in {"GET", "HEAD"} and media != "application/json"
 
 
-def _follow_pace(context: Context, result: ScenarioResult) -> str:
+def _follow_pace(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("order", "timeline")
     for index, call in enumerate(calls):
         near = [one for one in calls[index:] if one.began - call.began < 1.0]
@@ -239,7 +237,7 @@ def _follow_pace(context: Context, result: ScenarioResult) -> str:
     return count_of(len(calls), "request") if calls else "no request for the order"
 
 
-REQUEST: Final[Mapping[str, Run[Context]]] = {
+REQUEST: Final[Mapping[str, Run[StorefrontContext]]] = {
     "bearer": _none(
         _has_status(HTTPStatus.UNAUTHORIZED),
         lambda bad, result: f"{len(bad)} of {len(result.calls)} requests had no key, or a wrong one.",
@@ -270,7 +268,7 @@ REQUEST: Final[Mapping[str, Run[Context]]] = {
 }
 
 
-def _current_set(context: Context, result: ScenarioResult) -> str:
+def _current_set(context: StorefrontContext, result: ScenarioResult) -> str:
     store = result.stores[0].store
     for call in result.of("validate", "place"):
         named = tuple(member(body(call), "cart", name) for name in ("storeId", "catalogSetId"))
@@ -279,10 +277,10 @@ def _current_set(context: Context, result: ScenarioResult) -> str:
     return "the current one"
 
 
-def _no_faults(scenario: str, *, unavailable: bool) -> Run[Context]:
+def _no_faults(scenario: str, *, unavailable: bool) -> Run[StorefrontContext]:
     """Return a check that prices all carts and orders, and finds no fault of that kind."""
 
-    def judge(context: Context, result: ScenarioResult) -> str:
+    def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         sample = result.stores[0]
         sold_out = {one.item_id for one in sample.store.sold_out}
         calls = result.of("cart", "validate", "place")
@@ -300,7 +298,7 @@ def _no_faults(scenario: str, *, unavailable: bool) -> Run[Context]:
     return after(scenario, judge)
 
 
-async def _catalog_once(context: Context) -> str:
+async def _catalog_once(context: StorefrontContext) -> str:
     again = await context.result("again")
     result = again if again.is_one_storefront else await context.result("plain")
     calls = [call for call in result.of("catalog") if call.method == "GET"]
@@ -314,7 +312,7 @@ async def _catalog_once(context: Context) -> str:
     return f"{len(whole)} of {len(calls)} whole"
 
 
-def _pages(context: Context, result: ScenarioResult) -> str:
+def _pages(context: StorefrontContext, result: ScenarioResult) -> str:
     calls = result.of("discover")
     context.show(calls)
     pages = [call.answer() for call in calls]
@@ -333,7 +331,7 @@ def _pages(context: Context, result: ScenarioResult) -> str:
     return f"{len(calls)} pages"
 
 
-CART: Final[Mapping[str, Run[Context]]] = {
+CART: Final[Mapping[str, Run[StorefrontContext]]] = {
     "current-set": after("plain", _current_set),
     "to-be-had": _no_faults("unavailable", unavailable=True),
     "modifier-rules": _no_faults("choices", unavailable=False),

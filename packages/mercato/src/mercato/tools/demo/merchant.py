@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
-from mercato.tools.sandbox import failures, storefront
-from mercato.tools.sandbox.context import ONBOARDING, STORES, DemoContext, ProofFailed
+from mercato.tools.demo import failures, storefront
+from mercato.tools.demo.context import ONBOARDING, STORES, DemoContext, ProofFailed
 from mercato_client.testing import shops
 from mercato_client.testing.server import Received
 from mercato_client.testing.shops import SHOPS

@@ -7,7 +7,7 @@ from math import asin, cos, radians, sin, sqrt
 from typing import Any, Final
 from uuid import uuid4
 
-from mercato.tools.sandbox.context import TIMEOUT, DemoContext
+from mercato.tools.demo.context import TIMEOUT, DemoContext
 from mercato_client.testing import prices, shops
 from mercato_client.testing.order_simulator import ORDERS as MERCHANT_ORDERS
 from mercato_client.testing.shops import PLACES

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from mercato.features.catalogs.imports.draft import (
+from mercato.features.catalogs.validation.document import GroupRow, ItemRow, SectionRow
+from mercato.tools.imports.draft import (
     MISSING,
     Category,
     Draft,
@@ -14,7 +15,6 @@ from mercato.features.catalogs.imports.draft import (
     Shape,
     Variant,
 )
-from mercato.features.catalogs.validation.document import GroupRow, ItemRow, SectionRow
 from mercato_contract.money import find_scale
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mercato.features.catalogs.imports.draft import (
+from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato.platform.wire.walk import escape
+from mercato.tools.imports.draft import (
     ONE_LANGUAGE,
     Draft,
     ImportOptions,
@@ -15,8 +17,6 @@ from mercato.features.catalogs.imports.draft import (
     translate,
     windows,
 )
-from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
-from mercato.platform.wire.walk import escape
 from mercato_contract.money import find_scale
 
 Languages = dict[str, str]

@@ -1,7 +1,6 @@
 """The dry run: reports what a run would find in a document, and changes nothing."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from mercato.features.catalogs.diff import diff
 from mercato.features.catalogs.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import faults_of, warnings_of
+from mercato.features.catalogs.uploads import Receive
 from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.errors import RateLimited
 from mercato.platform.outbound.client import Outbound
@@ -50,10 +50,6 @@ _read_items: Final = msgspec.json.Decoder(_Items).decode
 _request: Final = Decoder(CatalogSource)
 
 
-Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
-"""Reads a request's body and passes each chunk to the function."""
-
-
 class Subject(Struct, frozen=True):
     """The store that a document is checked for."""
 
@@ -62,8 +58,8 @@ class Subject(Struct, frozen=True):
     catalog_set_id: UUID
 
 
-class Checker(Struct, frozen=True):
-    """Checks documents, given or pulled."""
+class DryRuns(Struct, frozen=True):
+    """Builds documents, given or pulled, and keeps nothing."""
 
     outbound: Outbound
     builder: Builder

@@ -110,7 +110,7 @@ def locate(address: AddressParts) -> Location:
 @contextmanager
 def _open_gazetteer() -> Iterator["_Gazetteer"]:
     with (
-        as_file(files("mercato.platform.geo") / FILE) as path,
+        as_file(files("mercato.platform") / FILE) as path,
         path.open("rb") as file,
         mmap(file.fileno(), 0, access=ACCESS_READ) as data,
     ):

@@ -6,7 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.features.catalogs.imports.draft import (
+from mercato.features.catalogs.model import DAYS
+from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato.tools.imports.draft import (
     Draft,
     ImportOptions,
     Ref,
@@ -16,8 +18,6 @@ from mercato.features.catalogs.imports.draft import (
     translate,
     windows,
 )
-from mercato.features.catalogs.model import DAYS
-from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 
 _DAYS: Final = {name.lower(): index for index, name in enumerate(DAYS)}
 _IN_GROUP: Final = "MODIFIER_GROUP"

@@ -11,8 +11,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from mercato.platform.texts import count_of
-from mercato.tools.sandbox.context import DemoContext
-from mercato.tools.sandbox.storefront import ORDERS, WAY, change_cart, order_of, placed_order, validated
+from mercato.tools.demo.context import DemoContext
+from mercato.tools.demo.storefront import ORDERS, WAY, change_cart, order_of, placed_order, validated
 from mercato_client.testing import shops
 from mercato_client.testing.merchant import DECLINED_CARD
 from mercato_client.testing.subscription import Subscription
