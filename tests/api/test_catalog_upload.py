@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select, update
+from tests.api.trade import Time
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.features.catalogs import periods, uploads
+from mercato.features.catalogs import periods, switches, uploads
 from mercato.features.catalogs.tables import catalog_uploads
 from mercato.platform import clock
+from mercato.platform.db.tables import jobs
 from mercato_contract.wire import parse_instant, rfc3339
 
 STORES = "/v1/commerce/stores"
@@ -26,6 +29,15 @@ MENUS = os.environ.get("MERCATO_TEST_MENUS")
 
 def renamed(name: str, **members: Any) -> dict[str, Any]:
     return CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": name, "basePrice": "4.50"} | members}}
+
+
+@pytest.fixture
+async def mercato(
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
+) -> AsyncIterator[Service]:
+    assert shop.base  # It outlives the service.
+    async with service(database_url, tmp_path / "data", now=time) as running:
+        yield running
 
 
 @pytest.fixture
@@ -168,6 +180,25 @@ def soon(**ahead: float) -> str:
     return rfc3339(clock.now() + timedelta(**ahead))
 
 
+async def wake(mercato: Service) -> None:
+    """Let the jobs of planned switches run now."""
+    planned = (jobs.c.kind == switches.KIND) & (jobs.c.state == "waiting")
+    async with mercato.app.db.write() as tx:
+        await tx.execute(update(jobs).where(planned).values(run_at=clock.now()))
+
+
+async def arrive(mercato: Service, time: Time, at: str) -> None:
+    """Let an instant come, for the service's clock and for the switches that wait."""
+    time.ahead = parse(at) - clock.now() + timedelta(milliseconds=1)
+    await wake(mercato)
+
+
+async def waiting(mercato: Service, *such: ColumnElement[bool]) -> int:
+    """Return how many jobs of planned switches there are."""
+    async with mercato.app.db.read() as tx:
+        return int(await tx.scalar(select(func.count()).where(jobs.c.kind == switches.KIND, *such)))
+
+
 async def scheduled(mercato: Service, pos: Client, reply: Any) -> Any:
     assert reply.status == 202, reply.body
     return await mercato.until(
@@ -178,9 +209,9 @@ async def scheduled(mercato: Service, pos: Client, reply: Any) -> Any:
 
 
 async def test_a_catalog_is_built_at_once_and_served_at_its_instant(
-    mercato: Service, pos: Client, shop: MerchantServer, store: Any
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any, time: Time
 ):
-    at = soon(seconds=4)
+    at = soon(hours=1)
     reply = await pos.post(
         f"/v1/commerce/catalogset-notification?storeId={store['storeId']}",
         {"callbackUrl": shop.host(renamed("Later"), "/later.json"), "activateAt": at},
@@ -191,9 +222,10 @@ async def test_a_catalog_is_built_at_once_and_served_at_its_instant(
     # A switch before that instant leaves it in place.
     sooner = await ended(mercato, pos, await put(pos, store, renamed("Sooner")))
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == sooner["catalogSetId"]
+    assert (await pos.get(reply.json()["statusUrl"])).json()["status"] == "processing"
+    await arrive(mercato, time, at)
     done = await ended(mercato, pos, reply)
     assert (done["status"], done["catalogSetId"]) == ("succeeded", run["catalogSetId"])
-    assert clock.now() >= parse(at)
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == run["catalogSetId"]
     listed = (await pos.get(f"{STORES}/{store['storeId']}/catalog-sets")).json()["catalogSets"]
     assert [one["catalogSetId"] for one in listed] == [
@@ -211,10 +243,14 @@ def parse(text: str) -> datetime:
     return at
 
 
-async def test_the_content_that_is_served_can_be_scheduled_too(mercato: Service, pos: Client, store: Any):
-    reply = await put(pos, store, CATALOG, f"?activateAt={soon(seconds=3)}")
+async def test_the_content_that_is_served_can_be_scheduled_too(
+    mercato: Service, pos: Client, store: Any, time: Time
+):
+    at = soon(hours=1)
+    reply = await put(pos, store, CATALOG, f"?activateAt={at}")
     assert (await scheduled(mercato, pos, reply))["catalogSetId"] == store["catalogSetId"]
     await ended(mercato, pos, await put(pos, store, renamed("Sooner")))
+    await arrive(mercato, time, at)
     assert (await ended(mercato, pos, reply))["status"] == "succeeded"
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
 
@@ -249,8 +285,8 @@ async def test_an_instant_of_another_type_is_400_and_null_is_none(
     assert run["status"] == "succeeded"
 
 
-async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client, store: Any):
-    reply = await put(pos, store, renamed("Later"), f"?activateAt={soon(seconds=3)}")
+async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client, store: Any, time: Time):
+    reply = await put(pos, store, renamed("Later"), f"?activateAt={soon(hours=1)}")
     run = await scheduled(mercato, pos, reply)
     path = reply.json()["statusUrl"].removesuffix("/status") + "/activation"
     stranger = (await mercato.partner())[1]
@@ -262,8 +298,10 @@ async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client
     assert [(await pos.call("DELETE", path)).status for _ in range(2)] == [204, 204]
     done = await ended(mercato, pos, reply)
     assert (done["status"], done["errors"][0]["message"]) == ("failed", "The activation was cancelled.")
-    while clock.now() < parse(run["activateAt"]) + timedelta(seconds=1):
-        await asyncio.sleep(0.1)
+    await arrive(mercato, time, run["activateAt"])
+    async with asyncio.timeout(PATIENCE):
+        while await waiting(mercato):
+            await asyncio.sleep(0.02)
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
     # The set is kept, as a superseded one is, and can be served all the same.
     reply = await pos.post(f"{STORES}/{store['storeId']}/catalog-sets/{run['catalogSetId']}/activate")
@@ -271,29 +309,32 @@ async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client
 
 
 async def test_what_has_switched_or_has_no_instant_cannot_be_cancelled(
-    mercato: Service, pos: Client, store: Any
+    mercato: Service, pos: Client, store: Any, time: Time
 ):
-    for query in ("", f"?activateAt={soon(seconds=1)}"):
+    at = soon(hours=1)
+    for query in ("", f"?activateAt={at}"):
         reply = await put(pos, store, renamed(f"Broth{len(query)}"), query)
+        if query:
+            await scheduled(mercato, pos, reply)
+            await arrive(mercato, time, at)
         assert (await ended(mercato, pos, reply))["status"] == "succeeded"
         refused = await pos.call("DELETE", reply.json()["statusUrl"].removesuffix("/status") + "/activation")
         assert (refused.status, refused.json()["errorCode"]) == (409, "CONFLICT")
 
 
 async def test_scheduled_switches_survive_a_restart_and_go_in_the_order_of_their_instants(
-    database_url: str, tmp_path: Path, shop: MerchantServer
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
-    async with service(database_url, tmp_path / "data") as first:
+    async with service(database_url, tmp_path / "data", now=time) as first:
         made, pos = await first.partner()
         store = await first.live(pos, shop.host(CATALOG))
-        last = soon(seconds=4)
+        last = soon(hours=2)
         late = await put(pos, store, renamed("Last"), f"?activateAt={last}")
-        early = await put(pos, store, renamed("Early"), f"?activateAt={soon(seconds=3)}")
+        early = await put(pos, store, renamed("Early"), f"?activateAt={soon(hours=1)}")
         for reply in (late, early):
             assert (await scheduled(first, pos, reply))["status"] == "processing"
-    while clock.now() < parse(last):
-        await asyncio.sleep(0.1)
-    async with service(database_url, tmp_path / "data") as second:
+    async with service(database_url, tmp_path / "data", now=time) as second:
+        await arrive(second, time, last)
         pos = Client(second.base, made.key, second.session)
         runs = [await ended(second, pos, reply) for reply in (early, late)]
         assert [run["status"] for run in runs] == ["succeeded", "succeeded"]
@@ -302,18 +343,21 @@ async def test_scheduled_switches_survive_a_restart_and_go_in_the_order_of_their
 
 
 async def test_a_switch_waits_while_the_services_clock_is_before_its_instant(
-    database_url: str, tmp_path: Path, shop: MerchantServer
+    mercato: Service, pos: Client, store: Any, time: Time
 ):
-    behind = timedelta()
-    async with service(database_url, tmp_path / "data", now=lambda: clock.now() - behind) as running:
-        _, pos = await running.partner()
-        store = await running.live(pos, shop.host(CATALOG))
-        reply = await put(pos, store, renamed("Later"), f"?activateAt={soon(seconds=2)}")
-        run = await scheduled(running, pos, reply)
-        behind = timedelta(seconds=3)
-        done = await ended(running, pos, reply)
-        assert done["status"] == "succeeded"
-        assert done["updatedAt"] >= run["activateAt"]
+    at = soon(hours=1)
+    reply = await put(pos, store, renamed("Later"), f"?activateAt={at}")
+    await scheduled(mercato, pos, reply)
+    await wake(mercato)
+    async with asyncio.timeout(PATIENCE):
+        # It is put off for as long as a clock may be trusted.
+        while await waiting(mercato, jobs.c.run_at > clock.now() + switches.RECHECK / 10) == 0:
+            await asyncio.sleep(0.02)
+    assert (await pos.get(reply.json()["statusUrl"])).json()["status"] == "processing"
+    await arrive(mercato, time, at)
+    done = await ended(mercato, pos, reply)
+    assert done["status"] == "succeeded"
+    assert done["updatedAt"] >= at
 
 
 async def test_retention_keeps_a_set_until_its_instant(mercato: Service, pos: Client, store: Any):

@@ -207,3 +207,14 @@ async def rows(here: Trade) -> list[Any]:
         for table in metadata.sorted_tables:
             found += [value for row in await tx.all(table.select()) for value in row]
     return found
+
+
+@pytest.mark.parametrize(
+    "path", ["stores/{}", "orders/{}", "catalog-sets/{}", "webhook-deliveries/{}", "events?types={}"]
+)
+async def test_a_key_in_the_place_of_an_id_is_not_repeated_in_the_problem(mercato: Service, path: str):
+    account, client = await mercato.partner()
+    refused = await client.get("/v1/commerce/" + path.format(account.key))
+    assert refused.status in {404, 422}
+    assert account.key.encode() not in refused.body
+    assert b"mk_***" in refused.body

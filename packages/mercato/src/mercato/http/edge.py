@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from mercato.features.partners.callers import SuspendedPartner
 from mercato.features.partners.limits import Limiter, network_of
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.requests.log import RequestRecord, without_secrets
+from mercato.features.requests.log import RequestRecord
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
@@ -32,7 +32,7 @@ from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext, current_context, set_context
-from mercato.platform.texts import count_of
+from mercato.platform.texts import count_of, without_secrets
 from mercato.services import Services
 from mercato.settings import MiB
 from mercato_contract.problems import OTHER, OrderError, ProblemDetail

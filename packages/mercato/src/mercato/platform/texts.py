@@ -1,7 +1,10 @@
 """Texts: counts with their noun, ids in messages, the texts of a document, and secrets that nothing shows."""
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+
+_SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
@@ -9,9 +12,14 @@ def count_of(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def without_secrets(text: str) -> str:
+    """Return the text with *** in place of what follows the prefix of a key, token, secret or one-time link."""
+    return _SECRET.sub(r"\1***", text)
+
+
 def shown(value: object) -> str:
-    """Return an id from a path for a message: short, and without control characters."""
-    text = str(value)
+    """Return an id from a path for a message: short, without control characters, and without a key that was pasted."""
+    text = without_secrets(str(value))
     return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004
 
 

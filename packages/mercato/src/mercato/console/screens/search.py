@@ -10,12 +10,12 @@ from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.lookup import MAX_MATCHES, MAX_TEXT, Found, find_all
 from mercato.features.orders.operators import list_orders_of
 from mercato.features.partners.queries import find_names
-from mercato.features.requests.log import without_secrets
 from mercato.features.requests.queries import Filter, find_refused
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import list_stores_of
 from mercato.features.webhooks.operators import list_rows_of
 from mercato.platform.db.engine import Read
+from mercato.platform.texts import without_secrets
 from mercato_contract.wire import Wire, redacted
 
 screens: Final = Screens(EVERYBODY)

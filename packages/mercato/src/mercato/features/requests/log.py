@@ -1,6 +1,5 @@
 """The request log: a line for each notable request, and the refused requests, stored in batches by one task."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from time import monotonic
@@ -20,6 +19,7 @@ from mercato.platform.db.write_behind import WriteBehind
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.telemetry.context import current_context
 from mercato.platform.telemetry.logs import EventLog
+from mercato.platform.texts import without_secrets
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.problems import OrderError
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
@@ -173,14 +173,6 @@ def entry_of(refusal: Refusal) -> RefusedRequest:
         key_id=refusal.key_id,
         milliseconds=refusal.milliseconds,
     )
-
-
-_SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
-"""Keys and tokens, and one-time links of the console."""
-
-
-def without_secrets(text: str) -> str:
-    return _SECRET.sub(r"\1***", text)
 
 
 def _bounded(text: str, length: int = MAX_TEXT) -> str:
