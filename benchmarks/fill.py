@@ -93,7 +93,10 @@ async def postgresql(url: str, entries: Iterable[Listing]) -> None:
     """Fill a new PostgreSQL database."""
     await migrate(url, SCHEMA)
     db = await asyncpg.connect(url)
-    names = [str(index.name) for index in store_search.indexes] + ["ix_store_search_words"]
+    names = [str(index.name) for index in store_search.indexes] + [
+        "ix_store_search_words",
+        "ix_store_search_words_first",
+    ]
     for name in names:
         await db.execute(f"DROP INDEX {name}")
     tally = _Tally()
@@ -115,7 +118,8 @@ async def postgresql(url: str, entries: Iterable[Listing]) -> None:
     await db.execute("SET maintenance_work_mem = '1GB'")
     for index in store_search.indexes:
         await db.execute(_ddl(index))
-    await db.execute(WORDS_DDL["postgresql"][-1])
+    for statement in WORDS_DDL["postgresql"][-2:]:
+        await db.execute(statement)
     await db.execute("SELECT setval('store_search_number_seq', (SELECT max(number) FROM store_search))")
     await db.execute("VACUUM ANALYZE")
     await db.close()

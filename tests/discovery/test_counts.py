@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from tests.discovery.store_index import StoreIndex
 
 from mercato.features.discovery import queries, service
+from mercato.features.discovery.tables import FIRST
 from mercato_contract.discovery import EXACT_COUNT
 
 STORES = 13
@@ -111,3 +113,59 @@ async def test_the_order_by_words_does_not_depend_on_what_was_changed_last(full:
         "House 1", (10.001, 10.0), items=["Soup"], categories=("Food",), description="A house", paused=True
     )
     assert [store["name"] for store in (await full.find(query="soup"))["stores"]] == before
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 1_000])
+async def test_stores_beyond_the_first_part_of_the_index_are_found_and_counted_after_those_in_it(
+    index: StoreIndex, chunk: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(queries, "CHUNK", chunk)
+    async with index.db.write() as tx:
+        if tx.dialect == "postgresql":
+            await tx.execute(text(f"SELECT setval('store_search_number_seq', {FIRST - 5})"))
+    for number in range(5):
+        await index.put(f"House {number}", items=["Houses"])
+        await index.put(f"Place {number}", items=["House"] if number % 2 else ["Houses"])
+    names = [f"House {number}" for number in range(5)]
+    names += ["Place 1", "Place 3", "Place 0", "Place 2", "Place 4"]
+    for bound in (2, 4, 9, 10, 11):
+        monkeypatch.setattr(service, "EXACT_COUNT", bound)
+        for way in ({"query": "house"}, {"query": "house", "openNow": True}):
+            for limit in (1, 3, 100):
+                pages = await everything(index, way, limit=limit)
+                found = [store["name"] for page in pages for store in page["stores"]]
+                assert found == names if chunk == 1_000 else sorted(found) == sorted(names)
+                assert [page["totalCount"] for page in pages] == [min(bound, 10)] * len(pages)
+
+
+@pytest.mark.parametrize("way", ["word", "beginning of a word", "category", "category and fulfilment"])
+async def test_the_nearest_stores_come_first_if_more_are_found_than_are_counted(
+    index: StoreIndex, way: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(service, "EXACT_COUNT", 3)
+    metres = [20, 900, 3_000, 5_000, 9_000, 15_000, 24_000]
+    # The farthest joined first.
+    for one in reversed(metres):
+        await index.put(f"{one}", (10 + one / 111_195, 10.0), items=["Soup"], categories=("Food",))
+    await index.put("too far", (10.3, 10.0), items=["Soup"], categories=("Food",))
+    asked = WAYS[way] | {"location": {"lat": 10, "lng": 10}}
+    for limit in (1, 2, 3, 5):
+        pages = await everything(index, asked, limit=limit)
+        assert [store["name"] for page in pages for store in page["stores"]] == list(map(str, metres))
+        assert all(page["totalCountIsLowerBound"] for page in pages)
+
+
+@pytest.mark.parametrize("most", [0, 2, 128])
+async def test_the_beginning_of_a_word_finds_all_words_that_begin_so_however_many_there_are(
+    index: StoreIndex, most: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(queries, "MAX_BEGINNING", most)
+    words = ["pizza", "pizzaa", "pizza0", "pizza9x", "pizzazz", "pizzaü", "pizzaж", "pizza" + "z" * 60]
+    for word in words:
+        await index.put(f"House of {words.index(word)}", items=[f"{word} rolls"])
+        await index.put(f"Other of {words.index(word)}", items=["pizz", "piz", "pizy", "pizzb", "rolls"])
+    await index.put("Pizzaland", items=["Rolls"])
+    found = [f"House of {number}" for number in range(len(words))]
+    assert await index.names(query="rolls pizza") == [*found, "Pizzaland"]
+    assert (await index.names(query="pizza"))[0] == "Pizzaland"
+    assert await index.names(query="rolls pizza0") == ["House of 2"]

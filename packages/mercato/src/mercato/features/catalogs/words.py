@@ -94,11 +94,15 @@ class Piece(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A condition on the indexed words: the word itself, with `prefix` any word that begins with it, or a variant."""
+    """A condition on the indexed words: the word itself, with `prefix` any word that begins with it, or a variant.
+
+    `completions` are the words that begin with it, if they are known.
+    """
 
     text: str
     prefix: bool = False
     variants: tuple[str, ...] = ()
+    completions: tuple[str, ...] = ()
 
 
 def split(text: str) -> list[Piece]:

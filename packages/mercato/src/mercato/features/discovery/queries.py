@@ -6,9 +6,13 @@ Hits are found in three ways. By location: a covering index of cells; hits in ce
 counted without a distance, and the page is searched in the smallest circle that fills it. By words: the full-text
 index, joined with the rows only for other conditions, and counted up to a bound. By name: another covering index, with
 a total that is summed from the opening hours.
+
+A search by words doesn't read more of the index than it needs. SQLite merges the stores of all words that begin alike
+before it returns the first one, but not those of words that are named, so the beginning of a word is replaced by the
+words. PostgreSQL collects all hits before it returns the first one, so it has a second index, of the FIRST stores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -16,11 +20,18 @@ from sqlalchemy import ARRAY, BigInteger, Double, Text, TextClause, bindparam, t
 from sqlalchemy.types import TypeEngine
 
 from mercato.features.discovery.geometry import RINGS, Circle, zones_of
-from mercato.features.discovery.text import TextQuery, exclude, render_query
+from mercato.features.discovery.tables import FIRST
+from mercato.features.discovery.text import TextQuery, render_query
 from mercato.platform.db.engine import Read
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Dialect
 from mercato_contract.wire import as_json
+
+MAX_BEGINNING: Final = 128
+"""Words that replace their beginning in a query to SQLite. If there are more, it merges their stores."""
+
+ALL: Final = 2**31 - 1
+"""A bound that no count reaches."""
 
 CHUNK: Final = 1_000
 """Hits by words that PostgreSQL sorts at a time: pages go through one chunk after the other."""
@@ -50,9 +61,14 @@ class Shape(NamedTuple):
         return self.place and not self.indexed
 
     @property
+    def by_words(self) -> bool:
+        """Whether hits are ordered by how well the words match."""
+        return self.words and not self.place
+
+    @property
     def counted(self) -> bool:
         """Whether the hits are counted before the page is read."""
-        return self.open_now or self.by_cells
+        return self.by_cells or (self.open_now and not self.by_words)
 
     @property
     def by_name(self) -> bool:
@@ -91,6 +107,11 @@ _MATCHES: Final = {
     "sqlite": "w.store_words MATCH {}",
     "postgresql": "s.words @@ CAST({} AS tsquery)",
 }
+# Parts of the index that are read one after the other until the page is full.
+_PARTS: Final = {
+    "sqlite": ((),),
+    "postgresql": ((f"s.number + 0 <= {FIRST}",), (f"s.number + 0 > {FIRST}",)),
+}
 _NOT_PAUSED: Final = "s.paused_until <= :now"
 _OPEN: Final = {
     # The sign prevents SQLite from using this column's index.
@@ -106,7 +127,7 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
     "x": Double(),
     "y": Double(),
     "z": Double(),
-    "most": Double(),
+    "within": Double(),
     **{
         f"{zones}{edge}": ARRAY(BigInteger())
         for zones in ("", "inside_", "edge_")
@@ -114,7 +135,8 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
     },
     "now": BigInteger(),
     "top": BigInteger(),
-    "rest_top": BigInteger(),
+    "most": BigInteger(),
+    "need": BigInteger(),
     "chunk": BigInteger(),
     "counted": BigInteger(),
     "limit": BigInteger(),
@@ -130,11 +152,10 @@ def page_statement(shape: Shape) -> TextClause:
     """
     total = "SELECT CAST(NULL AS BIGINT) AS total" if shape.counted else _total(shape)
     order = _order(shape)
-    hits = f"hits AS ({_hits(shape)})," if not _streams(shape) else ""
     return _statement(
         shape,
         f"""
-        WITH {hits} page AS ({_page(shape)} ORDER BY {order} LIMIT :limit OFFSET :offset)
+        WITH {_before(shape)} page AS ({_page(shape)} ORDER BY {order} LIMIT :limit OFFSET :offset)
         SELECT t.total, p.chord, s.paused_until, c.card, h.timezone, h.spans,
           (SELECT {_SOLD_OUT[shape.dialect]} FROM sold_out_items i
            WHERE i.store_id = c.store_id AND (i.until IS NULL OR i.until > :now)) AS sold_out
@@ -155,7 +176,7 @@ def rings_statement(shape: Shape) -> TextClause:
     counts = (
         f"SELECT r.ring, (SELECT count(*) FROM store_search s WHERE s.cell BETWEEN r.low AND r.high{more}{mode}) AS n "  # noqa: S608  # parts of this module
         f"FROM {_ZONES[shape.dialect].format(zones)}"
-        for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :most"))
+        for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :within"))
     )
     return _statement(
         shape,
@@ -165,8 +186,11 @@ def rings_statement(shape: Shape) -> TextClause:
 
 @cache
 def hours_statement(shape: Shape) -> TextClause:
-    """Return rows of (key, timezone, spans, ring, stores): the opening hours of all hits that are not paused."""
-    if shape.by_name:
+    """Return rows of (key, timezone, spans, ring, stores): the opening hours of all hits that are not paused.
+
+    By words without a place they are those of all stores: hits of common words have them all.
+    """
+    if not (shape.place or shape.marks):
         mode = f" AND {shape.mode}" if shape.mode else ""
         return _statement(
             shape,
@@ -187,7 +211,7 @@ def hours_statement(shape: Shape) -> TextClause:
             f"SELECT r.ring, s.hours_key, count(*) AS stores FROM {_ZONES[shape.dialect].format(zones)} "  # noqa: S608  # parts of this module
             f"{_IN_RANGE[shape.dialect]} "
             f"WHERE {_NOT_PAUSED}{more}{mode} GROUP BY r.ring, s.hours_key"
-            for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :most"))
+            for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :within"))
         )
     return _statement(
         shape,
@@ -200,46 +224,69 @@ def hours_statement(shape: Shape) -> TextClause:
 
 def _streams(shape: Shape) -> bool:
     """Return whether a page doesn't need all hits: they are ordered, or already counted."""
-    return shape.by_cells or (not shape.place and (shape.words or shape.by_name))
+    return shape.by_cells or shape.by_words or shape.by_name
 
 
 def _total(shape: Shape) -> str:
     if shape.by_name:
         return f"SELECT coalesce(sum({shape.mode or 'stores'}), 0) AS total FROM opening_hours"  # noqa: S608  # a column
-    if not _streams(shape):
+    if not shape.by_words:
         return "SELECT count(*) AS total FROM hits"
-    hits = f"SELECT 1 FROM {_WORDS_ONLY[shape.dialect]} WHERE {_matches(shape)} LIMIT :counted"  # noqa: S608  # parts of this module
-    return f"SELECT count(*) AS total FROM ({hits}) c"  # noqa: S608  # parts of this module
+    counts = (f"(SELECT count(*) FROM words{part})" for part in range(len(_PARTS[shape.dialect])))  # noqa: S608  # a number
+    return f"SELECT CASE WHEN n < :counted THEN n ELSE :counted END AS total FROM (SELECT {' + '.join(counts)} AS n) t"  # noqa: S608  # parts of this module
 
 
 def _order(shape: Shape) -> str:
     if shape.place:
         return "p.chord, p.number"
-    return "p.tier, p.chunk, p.number" if shape.words else "p.name_key, p.number"
+    return "p.rank, p.number" if shape.words else "p.name_key, p.number"
+
+
+def _before(shape: Shape) -> str:
+    """Return the common table expressions that a page is read from."""
+    if not _streams(shape):
+        return f"hits AS ({_hits(shape)}),"
+    if not shape.by_words:
+        return ""
+    # First the stores with the words in their name, then those with the whole words, then those with a longer last
+    # word, from which all are counted. Each is read as far as those before it don't suffice, and a store counts where
+    # it is found first.
+    tables: dict[str, str] = {}
+    for words, need, most in (
+        ("best", ":need", ":top"),
+        ("whole", ":need", ":top"),
+        ("words", ":most", ":most"),
+    ):
+        before = list(tables) if words != "words" else []
+        for part, condition in enumerate(_PARTS[shape.dialect]):
+            limit = (
+                f"CASE WHEN (SELECT count(DISTINCT number) FROM ({_union(before)}) k) < {need} THEN {most} ELSE 0 END"  # noqa: S608  # parts of this module
+                if before
+                else most
+            )
+            rank = f"CAST({len(tables) * _RANK} AS BIGINT){f' + {_CHUNK}' if _chunks(shape) else ''}"
+            hits = _tier(shape, f":{words}", condition)
+            tables[f"{words}{part}"] = f"SELECT number, {rank} AS rank FROM ({hits} LIMIT {limit}) h"  # noqa: S608  # parts of this module
+            before.append(f"{words}{part}")
+    made = "".join(f"{name} AS MATERIALIZED ({sql}), " for name, sql in tables.items())
+    return f"{made}found AS ({_union(tables)}),"
+
+
+def _union(tables: Iterable[str]) -> str:
+    return " UNION ALL ".join(f"SELECT number, rank FROM {name}" for name in tables)  # noqa: S608  # parts of this module
 
 
 def _page(shape: Shape) -> str:
     if not _streams(shape):
         return "SELECT * FROM hits p"
-    if shape.by_name or shape.by_cells:
-        by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
-        return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
-    # First the stores with the words in their name, then those with the whole words, then those with a longer last
-    # word; of each at most as many as the page needs.
-    best, whole, rest = (
-        f"SELECT number, {tier} AS tier, {_CHUNK if _chunks(shape) else 0} AS chunk, NULL AS chord "  # noqa: S608  # parts of this module
-        f"FROM ({_tier(shape, words)} LIMIT {most}) {name}"
-        for tier, name, words, most in (
-            (0, "best", ":best", ":top"),
-            (1, "whole", ":whole", ":top"),
-            (2, "rest", ":rest", ":rest_top"),
-        )
-    )
-    return f"SELECT * FROM ({best} UNION ALL {whole} UNION ALL {rest}) p"  # noqa: S608  # parts of this module
+    if shape.by_words:
+        return "SELECT * FROM (SELECT number, min(rank) AS rank, NULL AS chord FROM found GROUP BY number) p"
+    by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
+    return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
 
 
-def _tier(shape: Shape, words: str) -> str:
-    hits = f"SELECT {_NUMBER[shape.dialect]} AS number {_from(shape, words=words)}"
+def _tier(shape: Shape, words: str, part: Sequence[str]) -> str:
+    hits = f"SELECT {_NUMBER[shape.dialect]} AS number {_from(shape, *part, words=words)}"
     if _chunks(shape):
         # Read as far as the limit, but planned for all: another plan would be another order.
         return f"WITH found AS MATERIALIZED ({hits}) SELECT number FROM found"  # noqa: S608  # parts of this module
@@ -256,20 +303,24 @@ def _chunks(shape: Shape) -> bool:
 
 _CHUNK: Final = "(row_number() OVER () - 1) / :chunk"
 
+_RANK: Final = 1_000_000_000
+"""More than chunks."""
+
 
 def _hits(shape: Shape) -> str:
     by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
-    return f"SELECT s.number, {by} {_from(shape)}"
+    most = " LIMIT :counted" if shape.place and not shape.open_now else ""
+    return f"SELECT s.number, {by} {_from(shape)}{most}"
 
 
 def _from(shape: Shape, *more: str, words: str = ":words") -> str:
     """Return the FROM and WHERE clauses of the hits."""
     source = _BY_WORDS if shape.indexed else _BY_PLACE if shape.place else {shape.dialect: "store_search s"}
-    if _streams(shape) and shape.words and not shape.open_now and not more:
+    if shape.by_words and not shape.open_now:
         source = _WORDS_ONLY
     conditions = [
         *([_matches(shape, words)] if shape.indexed else []),
-        *([f"{_DISTANCE} <= :most"] if shape.place else []),
+        *([f"{_DISTANCE} <= :within"] if shape.place else []),
         *([f"s.{shape.mode}"] if shape.mode and not shape.indexed else []),
         *([_OPEN[shape.dialect]] if shape.open_now else []),
         *more,
@@ -298,6 +349,13 @@ class Search(NamedTuple):
     mode: str | None
     now_ms: int
 
+    def inner(self, ring: int) -> "Search":
+        """Return the search within one of the circles inside its own."""
+        assert self.circle is not None
+        circle = self.circle.inner(ring)
+        text_query = self.text_query.within(circle) if self.text_query is not None else None
+        return self._replace(circle=circle, text_query=text_query)
+
 
 Parameters = dict[str, object]
 """Values of a statement's parameters by name."""
@@ -308,6 +366,33 @@ sold-out items."""
 
 Hours = tuple[int, str, bytes, int, int]
 """Opening hours among the hits of a ring: key, time zone, spans, ring, number of hits with them that aren't paused."""
+
+
+# A term is followed by those that it begins; no letter or digit is less than 0.
+_BEGINNING: Final = prepared(
+    text(
+        """
+        WITH RECURSIVE words (word) AS (
+          SELECT (SELECT term FROM store_words_vocabulary WHERE term >= :word LIMIT 1)
+          UNION ALL
+          SELECT (SELECT term FROM store_words_vocabulary WHERE term >= words.word || '0' LIMIT 1) FROM words
+          WHERE words.word < :word || char(1114111)
+        )
+        SELECT word FROM words WHERE word < :word || char(1114111) LIMIT :most
+        """
+    )
+)
+
+
+async def name_words(tx: Read, search: Search) -> Search:
+    """Return the search with the words that its last term begins, for SQLite, if they aren't too many."""
+    text_query = search.text_query
+    if tx.dialect != "sqlite" or text_query is None or text_query.beginning is None:
+        return search
+    rows = await tx.all(_BEGINNING, {"word": text_query.beginning, "most": MAX_BEGINNING + 1})
+    if len(rows) > MAX_BEGINNING:
+        return search
+    return search._replace(text_query=text_query.complete([row[0] for row in rows]))
 
 
 async def count_rings(tx: Read, search: Search) -> list[int]:
@@ -333,13 +418,13 @@ async def list_hits(
     *,
     offset: int,
     limit: int,
-    counted: int = 0,
+    counted: int = ALL,
     keys: Sequence[int] | None = None,
 ) -> tuple[int | None, list[Hit]]:
     """Return the total and a page of hits. With `keys`, only those open by these hours.
 
-    The total is None with `keys`, and by location without words: those searches are counted first. By words alone it
-    is at most `counted`.
+    The total is None with `keys`, unless the search is by words alone, and by location without words: those searches
+    are counted first. By words alone it is at most `counted`.
     """
     shape = _shape(tx, search, open_now=keys is not None)
     values = _values(search) | _words(tx, search.text_query) | {"offset": offset, "limit": limit}
@@ -347,21 +432,14 @@ async def list_hits(
         values["keys"] = list(keys) if tx.dialect == "postgresql" else as_json(keys).decode()
     if shape.by_cells and search.circle is not None:
         values |= _ranges(tx, search.circle.ranges)
-    statement = page_statement(shape)
-    if shape.words and not shape.place and search.text_query is not None:
-        top = -(-(offset + limit) // CHUNK) * CHUNK if _chunks(shape) else offset + limit
-        values |= _tiers(tx, search.text_query) | {"top": top, "chunk": CHUNK, "counted": counted}
-        whole = search.text_query.whole
-        if whole == search.text_query:
-            values["rest_top"] = 0
-        elif counted:
-            # Both databases merge all words that begin alike before they return the first store. Whole words suffice
-            # if they fill the count and the page.
-            rows = await tx.all(statement, values | _words(tx, whole) | {"rest_top": 0})
-            if rows[0][0] == counted:
-                return counted, _hits_of(rows)
-        values.setdefault("rest_top", top)
-    rows = await tx.all(statement, values)
+    if shape.by_words and search.text_query is not None:
+        need = offset + limit
+        top = -(-need // CHUNK) * CHUNK if _chunks(shape) else need
+        values |= _tiers(tx, search.text_query)
+        values |= {"need": need, "top": top, "most": max(counted, top), "chunk": CHUNK, "counted": counted}
+    elif shape.place:
+        values["counted"] = counted
+    rows = await tx.all(page_statement(shape), values)
     return (rows[0][0] if rows else None), _hits_of(rows)
 
 
@@ -383,7 +461,7 @@ def _shape(tx: Read, search: Search, *, open_now: bool = False) -> Shape:
 def _values(search: Search) -> Parameters:
     values: Parameters = {"now": search.now_ms}
     if search.circle is not None:
-        values |= search.circle.centre._asdict() | {"most": search.circle.most}
+        values |= search.circle.centre._asdict() | {"within": search.circle.most}
     return values
 
 
@@ -409,10 +487,7 @@ def _words(tx: Read, text_query: TextQuery | None) -> Parameters:
 
 
 def _tiers(tx: Read, text_query: TextQuery) -> Parameters:
-    best, whole = (render_query(tx.dialect, one) for one in (text_query.best, text_query.whole))
-    longer = exclude(tx.dialect, render_query(tx.dialect, text_query), whole)
     return {
-        "best": best,
-        "whole": exclude(tx.dialect, whole, best),
-        "rest": exclude(tx.dialect, longer, best),
+        name: render_query(tx.dialect, one)
+        for name, one in (("best", text_query.best), ("whole", text_query.whole))
     }

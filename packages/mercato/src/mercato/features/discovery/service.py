@@ -91,7 +91,10 @@ async def _search(
     tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, open_now: bool
 ) -> tuple[int, list[Hit]]:
     """Return the total and the page. The total is exact up to the end of the page and to EXACT_COUNT."""
+    search = await queries.name_words(tx, search)
     keys: list[int] | None = None
+    # One more says whether there are more.
+    most = max(EXACT_COUNT, offset + limit) + 1
     if open_now:
         rings, open_hours = [0] * len(RINGS), set()
         for key, timezone, spans, ring, stores in await queries.list_hours(tx, search):
@@ -99,12 +102,17 @@ async def _search(
                 rings[ring] += stores
                 open_hours.add(key)
         keys = sorted(open_hours)
+        if search.circle is None and search.text_query is not None and search.text_query.terms:
+            counted, hits = await queries.list_hits(
+                tx, search, offset=offset, limit=limit, counted=most, keys=keys
+            )
+            return counted or 0, hits
     elif search.circle is not None and search.text_query is None:
         rings = await queries.count_rings(tx, search)
     else:
-        # One more says whether there are more.
-        most = max(EXACT_COUNT, offset + limit) + 1
         counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit, counted=most)
+        if counted == most and search.circle is not None:
+            hits = await _list_nearest(tx, search, offset, limit)
         return counted or 0, hits
     total = sum(rings)
     if offset >= total:
@@ -115,13 +123,23 @@ async def _search(
     return total, hits
 
 
+async def _list_nearest(tx: Read, search: Search, offset: int, limit: int) -> list[Hit]:
+    """Return the page of the smallest circle that has enough hits."""
+    hits: list[Hit] = []
+    for ring in range(len(RINGS)):
+        total, hits = await queries.list_hits(tx, search.inner(ring), offset=offset, limit=limit)
+        if total is not None and total >= offset + limit:
+            break
+    return hits
+
+
 def _narrow(search: Search, rings: Sequence[int], most: int) -> Search:
     """Return the search within the smallest circle that has enough hits."""
     if search.circle is None or search.text_query is not None:
         return search
     known = accumulate(rings)
     enough = next((ring for ring, stores in enumerate(known) if stores >= most), len(RINGS) - 1)
-    return search._replace(circle=search.circle.inner(enough))
+    return search.inner(enough)
 
 
 def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:

@@ -82,11 +82,16 @@ opening_hours = Table(
     Column("delivery", Integer, nullable=False),
 )
 
+FIRST: Final = 65_536
+"""Stores of PostgreSQL's second index of words: those with the lowest numbers, which come first."""
+
 WORDS_DDL: Final = {
     "sqlite": (
         # Words are normalised before, so the simplest tokenizer suffices; positions and sizes are not used.
         """CREATE VIRTUAL TABLE store_words
         USING fts5(words, detail=none, columnsize=0, prefix='2 3', tokenize='ascii')""",
+        # The distinct words of that index; it stores nothing of its own.
+        "CREATE VIRTUAL TABLE store_words_vocabulary USING fts5vocab(store_words, instance)",
     ),
     "postgresql": (
         "ALTER TABLE store_search ADD COLUMN words tsvector",
@@ -94,6 +99,9 @@ WORDS_DDL: Final = {
         "ALTER TABLE store_search ALTER COLUMN words SET STORAGE EXTERNAL",
         # No list of pending entries, all of which every search would read.
         "CREATE INDEX ix_store_search_words ON store_search USING gin (words) WITH (fastupdate = off)",
+        # The same of the first stores: a search for a common word reads no more.
+        f"""CREATE INDEX ix_store_search_words_first ON store_search USING gin (words) WITH (fastupdate = off)
+        WHERE number + 0 <= {FIRST}""",
     ),
 }
 """The full-text index, which SQLAlchemy can't describe: a virtual table of SQLite, a column of PostgreSQL."""

@@ -73,17 +73,31 @@ MAX_WORDS_FORGIVEN: Final = 3
 
 
 class TextQuery(NamedTuple):
-    """A full-text query: every term, at least one mark of each group, and not the mark `excluded`."""
+    """A full-text query: every term, at least one mark of each group, one of `cells`, and not the mark `excluded`."""
 
     terms: tuple[Term, ...]
     marks: tuple[tuple[str, ...], ...]
     excluded: str | None
+    cells: tuple[str, ...] = ()
+
+    def within(self, circle: Circle) -> "TextQuery":
+        """Return the same query for stores in the cells that cover a circle."""
+        return self._replace(cells=_cells(circle))
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The groups of marks, with the cells."""
+        return (*self.marks, self.cells) if self.cells else self.marks
 
     @property
     def best(self) -> "TextQuery":
         """The same query for stores that have every term in their name."""
         named = tuple(
-            term._replace(text=_NAME + term.text, variants=tuple(_NAME + one for one in term.variants))
+            term._replace(
+                text=_NAME + term.text,
+                variants=tuple(_NAME + one for one in term.variants),
+                completions=tuple(_NAME + one for one in term.completions),
+            )
             for term in self.terms
         )
         return self._replace(terms=named)
@@ -91,7 +105,16 @@ class TextQuery(NamedTuple):
     @property
     def whole(self) -> "TextQuery":
         """The same query for stores that have every term as a whole word."""
-        return self._replace(terms=tuple(term._replace(prefix=False) for term in self.terms))
+        return self._replace(terms=tuple(term._replace(prefix=False, completions=()) for term in self.terms))
+
+    @property
+    def beginning(self) -> str | None:
+        """The last term, if it may be the beginning of a longer word."""
+        return self.terms[-1].text if self.terms and self.terms[-1].prefix else None
+
+    def complete(self, words: Sequence[str]) -> "TextQuery":
+        """Return the same query with the words that the last term begins."""
+        return self._replace(terms=(*self.terms[:-1], self.terms[-1]._replace(completions=tuple(words))))
 
     @property
     def forgiving(self) -> "TextQuery | None":
@@ -143,10 +166,8 @@ def text_query_of(
     marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
     if not terms and not marks:
         return None
-    cells = _cells(circle) if circle is not None else ()
-    if cells:
-        marks.append(cells)
-    return TextQuery(tuple(terms), tuple(marks), _MODE_MISSING[mode] if mode is not None else None)
+    text_query = TextQuery(tuple(terms), tuple(marks), _MODE_MISSING[mode] if mode is not None else None)
+    return text_query if circle is None else text_query.within(circle)
 
 
 def render_query(dialect: Dialect, text_query: TextQuery) -> str:
@@ -157,28 +178,22 @@ def render_query(dialect: Dialect, text_query: TextQuery) -> str:
     return _fts5_query(text_query) if dialect == "sqlite" else _tsquery(text_query)
 
 
-def exclude(dialect: Dialect, text_query: str, other: str) -> str:
-    """Return a query for what the first finds and the second doesn't."""
-    return f"({text_query}) NOT ({other})" if dialect == "sqlite" else f"({text_query}) & !({other})"
-
-
 def _fts5_query(text_query: TextQuery) -> str:
     parts = [_phrase(term) for term in text_query.terms]
-    parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in text_query.marks]
+    parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in text_query.groups]
     found = " AND ".join(parts)
     return f'({found}) NOT "{text_query.excluded}"' if text_query.excluded else found
 
 
 def _phrase(term: Term) -> str:
-    whole = f'"{term.text}"{" *" if term.prefix else ""}'
-    return (
-        " OR ".join((f"({whole}", *(f'"{one}"' for one in term.variants))) + ")" if term.variants else whole
-    )
+    others = dict.fromkeys((*term.completions, *term.variants))
+    whole = f'"{term.text}"{" *" if term.prefix and not term.completions else ""}'
+    return " OR ".join((f"({whole}", *(f'"{one}"' for one in others))) + ")" if others else whole
 
 
 def _tsquery(text_query: TextQuery) -> str:
     parts = [_lexeme(term) for term in text_query.terms]
-    parts += ["(" + " | ".join(f"'{mark}'" for mark in group) + ")" for group in text_query.marks]
+    parts += ["(" + " | ".join(f"'{mark}'" for mark in group) + ")" for group in text_query.groups]
     if text_query.excluded:
         parts.append(f"!'{text_query.excluded}'")
     return " & ".join(parts)
