@@ -16,7 +16,7 @@ import pytest_asyncio
 from sqlalchemy import update
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.service import CATALOG, MerchantServer, Service, merchant, service
 
 from mercato.features.catalogs import periods

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.client.awaited import KINDS, opened
+from tests.ports import free_port
 from tests.servers import (
     Peer,
     Request,
@@ -19,7 +20,6 @@ from tests.servers import (
     drip,
     drop,
     endless,
-    free_port,
     hang,
     head,
     in_turn,

@@ -12,7 +12,7 @@ from tests.catalog.documents import cafe
 from tests.clients.programs import run
 from tests.clients.typescript_project import MODULES, PACKAGE, compile_project, skip_without, start_project
 from tests.databases import only_sqlite
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.service import merchant, service
 
 from mercato.asgi import operations

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.docs.documents import ROOT, Block, blocks, shown
 from tests.docs.expected import difference
-from tests.servers import free_port
+from tests.ports import free_port
 
 PATIENCE = 40.0
 """Seconds until something that takes a moment has happened."""

@@ -1,10 +1,12 @@
 """`make start-here`, in small: a page of a repository is followed in a clone of what is committed."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.docs import follow_start_here
+from tests.docs.documents import ROOT
 from tests.docs.follow_start_here import follow
 from tests.docs.reader import tools
 
@@ -43,3 +45,8 @@ def test_a_wrong_statement_on_a_page_is_reported_with_its_line(
 def test_without_the_tools_nothing_is_begun(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(follow_start_here, "tools", lambda: "curl")
     assert follow_start_here.main() == 2
+
+
+def test_it_needs_nothing_that_is_installed():
+    program = "import tests.docs.follow_start_here"
+    subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, check=True)

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 from tests.clients.typescript_project import BUILT, compile_project, skip_without, start_project
 from tests.docs.documents import ROOT, blocks
-from tests.servers import free_port
+from tests.ports import free_port
 
 from mercato_contract.signing import new_secret, webhook_headers
 

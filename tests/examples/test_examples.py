@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.databases import only_sqlite
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.service import Service, service
 from tests.waiting import PATIENCE
 

@@ -24,7 +24,7 @@ from uuid import uuid4
 import aiohttp
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from tests import postgres_server
-from tests.servers import free_port
+from tests.ports import free_port
 
 from mercato.platform.db.servers import Servers
 from mercato.platform.processes import exit_with_parent

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 import standardwebhooks
 from tests.outbound.conftest import PUBLIC
+from tests.ports import free_port
 from tests.servers import (
     Script,
     StubDns,
     drip,
     drop,
     endless,
-    free_port,
     hang,
     head,
     in_turn,

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from backports import zstd
 from tests.outbound.conftest import PUBLIC, RecordedSleep
+from tests.ports import free_port
 from tests.servers import (
     Script,
     StubDns,
     by_path,
     drop,
-    free_port,
     hang,
     in_turn,
     raw,

@@ -12,8 +12,8 @@ from pathlib import Path
 import aiohttp
 import psutil
 import pytest
+from tests.ports import free_port
 from tests.processes.test_serve import mercato, partner, serving, until_status
-from tests.servers import free_port
 from tests.service import CATALOG, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE
 

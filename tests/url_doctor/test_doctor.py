@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from tests.catalog.test_lint import interrupted
 from tests.outbound.conftest import PUBLIC
+from tests.ports import free_port
 from tests.servers import (
     StubDns,
     by_path,
     drop,
-    free_port,
     hang,
     in_turn,
     redirect,

@@ -19,7 +19,8 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.partners.test_commands import Shell, shell
-from tests.servers import free_port, hang, reply, serve
+from tests.ports import free_port
+from tests.servers import hang, reply, serve
 
 from mercato import cli
 from mercato.cli import listen as listening_module

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 import standardwebhooks
 from tests.databases import only_sqlite
+from tests.ports import free_port
 from tests.servers import (
     Peer,
     Request,
@@ -16,7 +17,6 @@ from tests.servers import (
     by_path,
     drop,
     endless,
-    free_port,
     hang,
     head,
     in_turn,
