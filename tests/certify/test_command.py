@@ -14,8 +14,10 @@ from tests.certify.menu import GONE, menu
 from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
 from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import CorrectStorefront
+from tests.waiting import PATIENCE
 
 from mercato import cli
+from mercato.cli import certify
 from mercato.features.certification.report import fingerprint
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
@@ -38,6 +40,9 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("MERCATO_") and "TEST" not in name]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "80")
+    # A busy machine is no reason for a check to end early.
+    monkeypatch.setattr(certify, "SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr(certify, "COMMAND_SECONDS", 10 * PATIENCE)
 
 
 @pytest.fixture

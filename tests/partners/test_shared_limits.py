@@ -114,8 +114,11 @@ async def test_a_partners_own_limit_holds(now: HandClock) -> None:
             assert (await other.take(who, "writes")).wait is not None
 
 
-async def test_concurrent_requests_are_counted_once_each(now: HandClock) -> None:
+async def test_concurrent_requests_are_counted_once_each(
+    now: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     who = caller()
+    monkeypatch.setattr(module, "COUNT_TIMEOUT", PATIENCE)
     with redis() as port:
         async with limiter(port, now, writes=50) as one, limiter(port, now, writes=50) as other:
             quotas = await asyncio.gather(

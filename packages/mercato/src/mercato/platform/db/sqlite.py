@@ -367,9 +367,8 @@ class Writer:
                 try:
                     await result_of_thread(committing)
                 finally:
-                    error = (
-                        committing.exception()
-                    )  # even a cancelled task has waited for the end of the commit
+                    # Even a cancelled task has waited for the end of the commit.
+                    error = committing.exception()
         except (sqlite3.Error, DatabaseUnavailable) as failed:
             error = failed
         finally:
