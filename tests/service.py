@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import aiohttp
 from aiohttp import web
@@ -14,6 +15,7 @@ from tests.waiting import PATIENCE
 
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
+from mercato.features.webhooks import credentials
 from mercato.platform import clock
 from mercato.platform.clock import Clock
 from mercato.platform.texts import Secret
@@ -170,5 +172,6 @@ async def service(
     waits = {"database_pool_seconds": PATIENCE, "database_lock_seconds": PATIENCE}
     options = {"allow_private_networks": True, "rate_limits": False} | waits | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
-    async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:
-        yield Service(here.app, here.base, session)
+    with patch.object(credentials, "READ_SECONDS", PATIENCE):
+        async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:
+            yield Service(here.app, here.base, session)
