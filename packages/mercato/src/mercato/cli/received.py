@@ -65,7 +65,7 @@ class ReceivedWebhook:
 
 
 class Forwarded(Struct, frozen=True):
-    """What came of forwarding: the program's response, or why there is none."""
+    """The result of forwarding: the program's response, or why there is none."""
 
     status: int
     ms: int

@@ -148,7 +148,7 @@ def _example(currency: str) -> str:
 
 
 def _is_recorded(form: AdjustmentForm, one: StoredAdjustment, currency: str) -> bool:
-    """Return whether the adjustment is what the form says. The reason of an erased customer's is gone."""
+    """Return whether the adjustment is what the form says. That of an erased customer has no reason any more."""
     try:
         amount = to_minor(form.amount, currency)
     except MoneyError:

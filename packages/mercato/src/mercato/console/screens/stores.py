@@ -285,7 +285,7 @@ async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
 
 
 async def _failed_call(visit: Visit, row: StoreRow) -> str | None:
-    """Return why the newest call to the store failed, if it did; webhooks to endpoints are no calls to it."""
+    """Return why the newest call to the store failed, if it did. A webhook to an endpoint isn't a call to the store."""
     wanted = DeliveryFilter(
         partner_id=row.partner_id,
         surface=Surface.COMMERCE,

@@ -49,7 +49,7 @@ class Permission(Enum):
     """To find orders by a phone number or an e-mail address that is known."""
 
     SEE_CUSTOMERS = auto()
-    """To see who ordered, and where it is brought. For operators masked, until they ask."""
+    """To see the customer and the delivery address. For operators masked, until they ask."""
 
     SIGN_IN = auto()
     """To add passkeys of one's own, and to end sessions."""

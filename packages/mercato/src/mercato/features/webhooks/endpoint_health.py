@@ -97,7 +97,7 @@ class FailingStore(NamedTuple):
     failed: int
 
 
-# Of endpoints that work there is no row, so these read a few, however many endpoints there are.
+# Endpoints that work have no row, so these read a few, however many endpoints there are.
 _COUNT_DISABLED: Final = prepared(select(func.count()).where(failing_endpoints.c.disabled_at.is_not(None)))
 _COUNT_FAILING: Final = prepared(
     select(func.count(), func.count(failing_endpoints.c.partner_id.distinct())).where(

@@ -1,4 +1,4 @@
-"""Records what came of attempts: all of a run in one transaction that settles its job, or each by itself if that fails.
+"""Records the results of attempts: those of a run in one transaction that settles its job, or each by itself.
 
 Apart from the sender, which makes the calls: here no network is touched, and everything is fenced by the job.
 """
