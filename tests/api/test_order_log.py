@@ -15,8 +15,15 @@ from tests.waiting import PATIENCE
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time, place_seconds=0.8) as mercato:
+def place_seconds() -> float:
+    return PATIENCE
+
+
+@pytest.fixture
+async def here(
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, place_seconds: float
+) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=place_seconds) as mercato:
         yield await trade(mercato, shop)
 
 
@@ -26,8 +33,9 @@ async def questions(here: Trade) -> list[Any]:
     return [one for one in page["deliveries"] if one["type"] == "order.place"]
 
 
+@pytest.mark.parametrize("place_seconds", [1.4])
 async def test_a_log_is_closed_though_the_last_answer_failed_when_the_merchant_has_moved_the_order_on(
-    here: Trade,
+    here: Trade, place_seconds: float
 ):
     async def update_and_fail(_request: web.Request, body: bytes) -> web.Response:
         await here.update(json.loads(body)["data"], status="confirmed")
