@@ -54,7 +54,7 @@ async def test_an_event_url_that_could_never_be_called_is_refused(database_url: 
         form = await browser.open("/console/partners/new")
         refused = await browser.press(form, "Create partner", name="x", kind="both", eventUrl="http://e.com")
         assert "The event URL must begin with https://." in refused.text
-        assert (await browser.open("/console/partners")).rows("Partners") == []
+        assert "No partners yet" in (await browser.open("/console/partners")).text
 
 
 async def test_a_suspension_asks_first_and_is_undone(mercato: Service):
