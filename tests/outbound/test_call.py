@@ -10,6 +10,8 @@ import standardwebhooks
 from tests.outbound.conftest import PUBLIC
 from tests.ports import free_port
 from tests.servers import (
+    Peer,
+    Request,
     Script,
     StubDns,
     drip,
@@ -110,6 +112,16 @@ async def test_calls_to_one_server_share_a_connection(private: Outbound) -> None
 
 
 # --- the reply -----------------------------------------------------------------------------------------
+
+
+async def test_informational_responses_before_the_reply_are_skipped(private: Outbound) -> None:
+    async def hint(_: Request, peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 10 + head(200, content_length=0))
+
+    async with serve(hint) as server:
+        for _ in range(4):
+            assert (await post(private, server.url)).status == 200
+    assert server.connections == 1
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 409, 410, 422, 429, 500, 503])
@@ -222,6 +234,7 @@ async def test_a_broken_body_is_a_failure_if_it_is_needed(
         (drop(), Fault.PROTOCOL),
         (reset(), Fault.PROTOCOL),
         (raw(b"SSH-2.0-OpenSSH_9.2\r\n"), Fault.PROTOCOL),
+        (endless(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100, b""), Fault.PROTOCOL),
     ],
 )
 async def test_no_answer_is_a_failure_with_its_reason(

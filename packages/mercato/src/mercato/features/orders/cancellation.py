@@ -203,7 +203,8 @@ class Cancellations(Struct, frozen=True):
             id=self.new_id(),
             status=CancellationStatus.REQUESTED,
             reason=context.request.reason,
-            message=context.request.message,
+            # Of a customer who is erased already it wouldn't be erased any more.
+            message=None if order.client_context is None else context.request.message,
             partner_order_id=order.partner_order_id,
             requested_at=now,
             at=now,
