@@ -8,8 +8,8 @@
     another cancellation is requested        the store is asked again with the same bytes
 
 The store is asked with no transaction open, under the cancellation's id and with the same bytes each time. After a
-crash, or while the store doesn't answer, background work asks on until `give_up_at`, and twice then. Whoever gets the
-answer writes it under the order's lock, once.
+crash, or while the store doesn't answer, background work asks again until `give_up_at`, and `LATE_ATTEMPTS` times after
+it. Whoever gets the answer writes it under the order's lock, once.
 """
 
 import asyncio
