@@ -17,6 +17,7 @@ from sqlalchemy import delete, insert, or_, select, text, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
 from tests.console.test_lists import Recorder
 from tests.service import MerchantServer, service
+from tests.waiting import PATIENCE
 
 from mercato.features.orders import placement, queries, resubmission
 from mercato.features.orders.privacy import erase_customer
@@ -62,7 +63,7 @@ async def foreground(
 @pytest.fixture
 async def patient(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     """A trade in which the store may be slow."""
-    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=PATIENCE) as here:
         yield here
 
 
@@ -133,7 +134,7 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     mine = (await here.front.get(f"{ORDERS}/{order_id}")).json()
     assert (mine["state"], mine["status"], mine["partnerOrderId"]) == ("open", "pending", None)
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
-    joined = await here.place(order, key="k")
+    joined = await here.place_until_answered(order, key="k")
     assert (joined.status, joined.json()["orderId"], joined.json()["partnerOrderId"]) == (201, order_id, "A")
     calls = await received(here.shop, "/hooks/place", 3)
     assert {headers["webhook-id"] for headers, _ in calls} == {order_id}
@@ -177,7 +178,7 @@ async def test_an_order_that_the_previous_release_has_stored_is_joined_with_the_
     assert order_id == unreachable(await here.place(here.order(payment=CARD), key="k"))
     assert await submissions(here) == 1
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
-    joined = await here.place(here.order(payment=CARD), key="k")
+    joined = await here.place_until_answered(here.order(payment=CARD), key="k")
     assert (joined.status, joined.json()["orderId"]) == (201, order_id)
     assert len({body for _, body in await received(here.shop, "/hooks/place", 3)}) == 1
     assert await submissions(here) == 0
@@ -210,7 +211,7 @@ async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erase
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
-    placed = await here.place(here.order(payment=CARD), key="k")
+    placed = await here.place_until_answered(here.order(payment=CARD), key="k")
     assert (placed.status, placed.json()["orderId"]) == (201, order_id)
     assert CUSTOMER["email"] in (await received(here.shop, "/hooks/place", 2))[-1][1].decode()
     # Nor is the store's answer stored, which may repeat it.
@@ -224,7 +225,7 @@ async def test_a_repeat_joins_even_if_its_order_could_not_be_placed_any_more(for
     order_id = unreachable(await here.place(here.order(), key="k"))
     await here.pos.post(f"/v1/commerce/stores/{here.store['storeId']}/status", {"status": "paused"})
     here.shop.answers["place"] = {"accepted": True}
-    joined = await here.place(here.order(), key="k")
+    joined = await here.place_until_answered(here.order(), key="k")
     assert (joined.status, joined.json()["orderId"]) == (201, order_id)
 
 
@@ -235,18 +236,18 @@ async def test_a_rejected_resend_cancels_the_order(foreground: Trade):
     order = here.order(validatedOrderToken=token)
     order_id = unreachable(await here.place(order, key="k"))
     here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "STORE_CLOSED"}]}
-    refused = await here.place(order, key="k")
+    refused = await here.place_until_answered(order, key="k")
     assert (refused.status, refused.json()["errorCode"]) == (400, "STORE_CLOSED")
     assert refused.json()["orderId"] == order_id
     assert (await here.front.get(f"{ORDERS}/{order_id}")).json()["state"] == "cancelled"
     here.shop.answers["place"] = {"accepted": True}
-    assert (await here.place(order, key="another")).status == 201
+    assert (await here.place_until_answered(order, key="another")).status == 201
 
 
 async def test_within_one_request_a_failing_store_is_called_again(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
-    async with running(database_url, tmp_path / "data", shop, place_seconds=5.0) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=PATIENCE) as here:
         calls = []
 
         async def once_down(request: web.Request, body: bytes) -> web.Response:
@@ -365,7 +366,7 @@ async def test_an_answer_after_the_cancel_comes_too_late(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     """The store's answer hangs while the order is given up: it stays cancelled, and the store is notified."""
-    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=PATIENCE) as here:
         go, calls = asyncio.Event(), 0
 
         async def slowly(_request: web.Request, _body: bytes) -> web.Response:

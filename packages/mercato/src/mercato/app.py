@@ -326,7 +326,7 @@ def build(
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, vault),
+        onboardings=Onboardings(db, now, clock.new_id, vault, outbound.policy),
         stores=Stores(
             db,
             now,
@@ -339,6 +339,7 @@ def build(
             quota=quota,
             switches=switches,
             new_document=new_document,
+            policy=outbound.policy,
         ),
         discovery=Discovery(db, now),
         dry_runs=DryRuns(outbound, builder, compiled, limits, settings.default_currency, new_document),
@@ -371,7 +372,7 @@ def build(
         hourly_orders=HourlyOrders(now),
         feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
-        endpoints=WebhookEndpoints(vault, now, clock.new_id),
+        endpoints=WebhookEndpoints(vault, now, clock.new_id, outbound.policy),
         redeliveries=Redeliveries(db, vault, now),
         sign_on=_sign_on(settings, vault, now),
     )

@@ -8,8 +8,8 @@
     another cancellation is requested        the store is asked again with the same bytes
 
 The store is asked with no transaction open, under the cancellation's id and with the same bytes each time. After a
-crash, or while the store doesn't answer, background work asks on until `give_up_at`, and twice then. Whoever gets the
-answer writes it under the order's lock, once.
+crash, or while the store doesn't answer, background work asks again until `give_up_at`, and `LATE_ATTEMPTS` times after
+it. Whoever gets the answer writes it under the order's lock, once.
 """
 
 import asyncio
@@ -199,7 +199,8 @@ class Cancellations(Struct, frozen=True):
             id=self.new_id(),
             status=CancellationStatus.REQUESTED,
             reason=context.request.reason,
-            message=context.request.message,
+            # Of a customer who is erased already it wouldn't be erased any more.
+            message=None if order.client_context is None else context.request.message,
             partner_order_id=order.partner_order_id,
             requested_at=now,
             at=now,
