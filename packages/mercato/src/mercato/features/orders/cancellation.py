@@ -476,7 +476,7 @@ class Cancellations(Struct, frozen=True):
         """Return the outcome of a cancellation that has ended, pinned to the key."""
         outcome: PinnedOutcome
         if order.state is OrderState.CANCELLED:
-            outcome = CancelledOrder(order.id, as_json(order.storefront_order))
+            outcome = CancelledOrder(order.id, order.storefront_document)
         else:
             problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
             origin = context.make_origin()

@@ -386,7 +386,7 @@ class Placements(Struct, frozen=True):
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:
-                placed = PlacedOrder(order.id, as_json(order.storefront_order))
+                placed = PlacedOrder(order.id, order.storefront_document)
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed
             case StoreAnswer.REFUSED:
