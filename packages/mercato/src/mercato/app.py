@@ -30,8 +30,9 @@ from mercato.features.orders.checks import OrderChecker
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
+from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
-from mercato.features.orders.submission import Resubmissions, Submitter
+from mercato.features.orders.submission import Submitter
 from mercato.features.orders.validation import OrderTokens, Validations
 from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
@@ -180,6 +181,7 @@ async def running(
             stack.push_async_callback(app.sign_on.close)
         if works:
             await stack.enter_async_context(_alongside(_upkeep(app).run(), "upkeep"))
+            await stack.enter_async_context(_alongside(app.resubmissions.run(), "unanswered orders"))
             await stack.enter_async_context(_working(app.worker))
         yield app
 
@@ -344,6 +346,7 @@ def build(
         validations=ordering.placements.validations,
         placements=ordering.placements,
         cancellations=ordering.cancellations,
+        resubmissions=ordering.resubmissions,
         adjustments=Adjustments(
             db=core.db,
             clock=core.clock,
@@ -424,7 +427,7 @@ def _ordering(
         quota=quota,
         activity=activity,
     )
-    resubmissions = Resubmissions(db, now, submitter, lifecycle, settings.place_seconds)
+    resubmissions = Resubmissions(db, now, submitter, lifecycle, settings.place_seconds, placements.lease)
     cancellations = Cancellations(
         db=db,
         clock=now,
