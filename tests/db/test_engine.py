@@ -1,11 +1,12 @@
 import asyncio
 import random
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, insert, select, text, update
 from tests.databases import only_sqlite
+from tests.waiting import lengthening
 
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
@@ -109,13 +110,20 @@ async def test_cancelled_transactions_leave_the_database_usable_and_are_atomic(d
 
 
 async def test_waiting_for_a_connection_times_out(db: Database, database_url: str) -> None:
-    async with (
-        Database.open(database_url, pool_size=1, pool_timeout=timedelta(milliseconds=50)) as small,
-        small.write(),
-    ):
-        with pytest.raises(DatabaseUnavailable) as refused:
-            async with small.write():
-                pass
+    for seconds in lengthening(0.05):
+        limit = timedelta(seconds=seconds)
+        async with (
+            Database.open(database_url, pool_size=1, pool_timeout=limit) as small,
+            AsyncExitStack() as stack,
+        ):
+            try:
+                await stack.enter_async_context(small.write())
+            except DatabaseUnavailable:  # connecting took longer
+                continue
+            with pytest.raises(DatabaseUnavailable) as refused:
+                async with small.write():
+                    pass
+            break
     assert is_unavailable(refused.value)
 
 

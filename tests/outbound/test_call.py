@@ -3,6 +3,7 @@
 import gzip
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import standardwebhooks
@@ -26,6 +27,7 @@ from tests.servers import (
     self_signed,
     serve,
 )
+from tests.waiting import PATIENCE, lengthening
 
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
@@ -188,7 +190,10 @@ async def test_a_broken_body_is_ignored_if_only_the_status_matters(
 
 async def test_a_body_that_hangs_is_abandoned_if_only_the_status_matters(private: Outbound) -> None:
     async with serve(hang(head(200, content_length=9) + b"ok")) as server:
-        answer = await post(private, server.url, truncate=True, timeout=0.7)
+        for seconds in lengthening(0.5):
+            with suppress(RequestFailed):
+                answer = await post(private, server.url, truncate=True, timeout=seconds)
+                break
     assert (answer.status, answer.body, answer.complete) == (200, b"ok", False)
 
 
@@ -210,8 +215,10 @@ async def test_a_broken_body_is_a_failure_if_it_is_needed(
     private: Outbound, script: Script, reason: Fault
 ) -> None:
     async with serve(script) as server:
-        timeout = 0.7 if reason is Fault.TIMEOUT else 9.0  # long enough for the status to arrive
-        failure = await failed(private, server.url, max_reply=1024, timeout=timeout)
+        for seconds in lengthening(0.5 if reason is Fault.TIMEOUT else PATIENCE):
+            failure = await failed(private, server.url, max_reply=1024, timeout=seconds)
+            if failure.status is not None:
+                break
     assert (failure.fault, failure.status) == (reason, 200)
 
 
@@ -236,9 +243,11 @@ async def test_no_answer_is_a_failure_with_its_reason(
     reason: Fault,
     truncate: bool,  # a column of the table
 ) -> None:
-    async with serve(script) as server:
-        timeout = 0.1 if reason is Fault.TIMEOUT else 9.0
-        failure = await failed(private, server.url, timeout=timeout, truncate=truncate)
+    for seconds in lengthening(0.1 if reason is Fault.TIMEOUT else PATIENCE):
+        async with serve(script) as server:
+            failure = await failed(private, server.url, timeout=seconds, truncate=truncate)
+        if server.requests:
+            break
     assert (failure.fault, failure.status) == (reason, None)
     assert len(server.requests) == 1
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from mercato.app import address_policy
 from mercato.cli import UnusableError
 from mercato.cli.options import (
     MAX_LISTED,
@@ -35,6 +36,8 @@ from mercato.features.partners.webhook_tokens import list_token_origins, set_web
 from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
 from mercato.platform import clock
+from mercato.platform.outbound.guard import call_fault
+from mercato.services import Core
 from mercato_contract.wire import Instant, Wire, redacted
 
 partner = group("partner", "Partners: organisations that use the network.")
@@ -129,6 +132,7 @@ async def create(
                 webhook_origin=webhook_origin,
                 event_url=event_url,
             )
+        _note_refused_url(core, event_url)
         secret.show(
             _credentials(made),
             ("Partner", made.id),
@@ -138,6 +142,13 @@ async def create(
             json=json,
             warning="Only hashes of keys are stored: keep the keys now, they cannot be shown again.",
         )
+
+
+def _note_refused_url(core: Core, event_url: str | None) -> None:
+    """Say so if a server with the settings of this command would never call the URL. Its own may differ."""
+    fault = call_fault(event_url, "the event URL", address_policy(core.settings)) if event_url else None
+    if fault is not None:
+        note(f"A server with these settings won't send events: {fault}")
 
 
 @partner.command(name="list")
@@ -195,6 +206,7 @@ async def update(
             await accounts.set_limits(tx, old.id, _merge_limits(old.limits, limits))
         origins = await list_token_origins(tx, old.id)
     note(f"Changed {old.name}.")
+    _note_refused_url(core, event_url)
     if webhook_token:
         where = ", ".join(filter(None, origins))
         note(

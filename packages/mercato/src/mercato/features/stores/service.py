@@ -34,7 +34,7 @@ from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.document import NewDocument
-from mercato.platform.outbound.guard import origin_of
+from mercato.platform.outbound.guard import AddressPolicy, origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
@@ -57,7 +57,7 @@ _UNSEEN: Final = {"webhook_url"}
 
 
 class Stores(Struct, frozen=True):
-    """Live stores of merchants."""
+    """Live stores of merchants. `policy` says which addresses may be called."""
 
     db: Database
     clock: Clock
@@ -70,6 +70,7 @@ class Stores(Struct, frozen=True):
     quota: StorageQuota
     switches: Switches
     new_document: NewDocument
+    policy: AddressPolicy
     receiving: Receiving = field(default_factory=Receiving)
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
@@ -109,7 +110,7 @@ class Stores(Struct, frozen=True):
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
                 raise StoreNotFound(store_id)
-            change = rules.change_of(request, row, found=found)
+            change = rules.change_of(request, row, found=found, policy=self.policy)
             await queries.update_store(tx, caller.partner_id, store_id, change, now=now)
             if isinstance(change.webhook_url, str):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
