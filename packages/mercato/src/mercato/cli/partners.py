@@ -5,7 +5,6 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from mercato.app import address_policy
 from mercato.cli import UnusableError
 from mercato.cli.options import (
     MAX_LISTED,
@@ -36,7 +35,7 @@ from mercato.features.partners.webhook_tokens import list_token_origins, set_web
 from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
 from mercato.platform import clock
-from mercato.platform.outbound.guard import call_fault
+from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato.services import Core
 from mercato_contract.wire import Instant, Wire, redacted
 
@@ -145,10 +144,15 @@ async def create(
 
 
 def _note_refused_url(core: Core, event_url: str | None) -> None:
-    """Say so if a server with the settings of this command would never call the URL. Its own may differ."""
-    fault = call_fault(event_url, "the event URL", address_policy(core.settings)) if event_url else None
+    """Say so if only a server for development calls the URL. This command doesn't know how its server was started."""
+    if not event_url or core.settings.allow_private_networks:
+        return
+    fault = call_fault(event_url, "the event URL", AddressPolicy())
     if fault is not None:
-        note(f"A server with these settings won't send events: {fault}")
+        note(
+            "Only a server for development (mercato serve --dev, or MERCATO_ALLOW_PRIVATE_NETWORKS=true) sends events "
+            f"there. For any other, {fault}"
+        )
 
 
 @partner.command(name="list")
