@@ -13,11 +13,13 @@ from tests.console.visiting import enter, enter_as_operator, enter_as_partner, e
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
+from mercato.features import offboarding
 from mercato.features.orders import privacy, search
 from mercato.features.orders.tables import order_search
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
+from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.platform import clock
 from mercato.platform.db import search as id_search
@@ -107,6 +109,24 @@ async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop:
         assert group in groups(found)
         assert made.key not in found.body.decode()
     assert groups(await find(browser, "mine"))["Refused requests"][0][1] == "mine"
+
+
+async def test_a_storefront_does_not_find_the_stores_of_a_suspended_merchant(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    store_id = deal.store["storeId"]
+    browser, _ = await enter_as_partner(mercato, deal.front)
+    operator, _ = await enter_as_operator(mercato)
+    words = ("test store", store_id, store_id[:13])
+    for text in words:
+        assert leads_to(await find(browser, text), f"stores/{store_id}"), text
+    async with mercato.app.db.read() as tx:
+        merchant_id = await tx.scalar(select(stores.c.partner_id))
+    await offboarding.suspend(mercato.app.db, merchant_id, now=clock.now)
+    for text in words:
+        assert not groups(await find(browser, text)), text
+    assert leads_to(await find(operator, store_id), f"stores/{store_id}")
 
 
 async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: Service, shop: MerchantServer):

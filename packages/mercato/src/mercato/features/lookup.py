@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import Column, ColumnElement, false, func, or_, select
+from sqlalchemy import Column, ColumnElement, exists, false, func, or_, select
 from sqlalchemy import text as sql
 
 from mercato.features.catalogs.tables import catalog_runs
@@ -59,7 +59,8 @@ _IDS: Final[dict[str, Column[UUID]]] = {
 class Scope(Struct, frozen=True, kw_only=True):
     """What may be found: everything, or what these sides of a partner see, and of that only what concerns one store.
 
-    A storefront finds every store. Without `customers` no order is found by its customer.
+    A storefront finds every store, unless its merchant is suspended. Without `customers` no order is found by its
+    customer.
     """
 
     partner_id: UUID | None = None
@@ -86,7 +87,7 @@ class Scope(Struct, frozen=True, kw_only=True):
                 sides = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
                 return [or_(*(sides[surface] == partner_id for surface in self.surfaces))]
             case "store":
-                return [stores.c.partner_id == partner_id] if self.only_own_stores else []
+                return [stores.c.partner_id == partner_id if self.only_own_stores else ~_IS_SUSPENDED]
             case "partner":
                 return [partners.c.id == partner_id]
             case "run":
@@ -98,6 +99,9 @@ class Scope(Struct, frozen=True, kw_only=True):
                 return [table.c.partner_id == partner_id, table.c.surface.in_(self.surfaces)]
 
 
+_IS_SUSPENDED: Final = exists().where(
+    partners.c.id == stores.c.partner_id, partners.c.suspended_at.is_not(None)
+)
 _TABLES: Final = {"delivery": deliveries, "request": refused_requests}
 
 _STORE_OF: Final[dict[str, tuple[Column[UUID], ...]]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato_contract.carts import PricedLineItem
-from mercato_contract.events import OrderCancelledData, OrderEventData, WebhookOrder
+from mercato_contract.events import OrderCancelledData, WebhookOrder
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
@@ -352,15 +352,24 @@ def cancelled_data(row: OrderRow) -> OrderCancelledData:
     )
 
 
-def event_data(row: OrderRow) -> OrderEventData:
+class EncodedEventData(Wire):
+    """The members of `OrderEventData`, with an order that is JSON already."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    sequence: int
+    order: Raw
+
+
+def event_data(row: OrderRow) -> EncodedEventData:
     """Return the data of an event about the order, for the storefront."""
-    return OrderEventData(
+    return EncodedEventData(
         order_id=row.id,
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
-        # It is written into the event's JSON as it is.
-        order=cast("Order", Raw(row.storefront_document)),
+        order=Raw(row.storefront_document),
     )
 
 
