@@ -166,7 +166,9 @@ def text_query_of(
     marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
     if not terms and not marks:
         return None
-    text_query = TextQuery(tuple(terms), tuple(marks), _MODE_MISSING[mode] if mode is not None else None)
+    # The rows of stores by place are read anyway, for the distance.
+    excluded = _MODE_MISSING[mode] if mode is not None and circle is None else None
+    text_query = TextQuery(tuple(terms), tuple(marks), excluded)
     return text_query if circle is None else text_query.within(circle)
 
 
@@ -186,7 +188,8 @@ def _fts5_query(text_query: TextQuery) -> str:
 
 
 def _phrase(term: Term) -> str:
-    others = dict.fromkeys((*term.completions, *term.variants))
+    # FTS5 merges the stores of each word, of one that is named twice too.
+    others = dict.fromkeys(one for one in (*term.completions, *term.variants) if one != term.text)
     whole = f'"{term.text}"{" *" if term.prefix and not term.completions else ""}'
     return " OR ".join((f"({whole}", *(f'"{one}"' for one in others))) + ")" if others else whole
 
