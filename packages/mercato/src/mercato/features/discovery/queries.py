@@ -232,10 +232,7 @@ def _total(shape: Shape) -> str:
         return f"SELECT coalesce(sum({shape.mode or 'stores'}), 0) AS total FROM opening_hours"  # noqa: S608  # a column
     if not shape.by_words:
         return "SELECT count(*) AS total FROM hits"
-    return (
-        "SELECT CASE WHEN n < :counted THEN n ELSE :counted END AS total "
-        "FROM (SELECT count(DISTINCT number) AS n FROM found) t"
-    )
+    return "SELECT CASE WHEN count(*) < :counted THEN count(*) ELSE :counted END AS total FROM found"
 
 
 def _order(shape: Shape) -> str:
@@ -269,7 +266,8 @@ def _before(shape: Shape) -> str:
             hits = _tier(shape, f":{words}", condition)
             tables[f"hits{len(tables)}"] = f"SELECT number, {rank} AS rank FROM ({hits} LIMIT {limit}) h"  # noqa: S608  # parts of this module
     made = "".join(f"{name} AS MATERIALIZED ({sql}), " for name, sql in tables.items())
-    return f"{made}found AS ({_union(tables)}),"
+    found = f"SELECT number, min(rank) AS rank FROM ({_union(tables)}) k GROUP BY number"  # noqa: S608  # parts of this module
+    return f"{made}found AS MATERIALIZED ({found}),"
 
 
 def _union(tables: Iterable[str]) -> str:
@@ -280,7 +278,7 @@ def _page(shape: Shape) -> str:
     if not _streams(shape):
         return "SELECT * FROM hits p"
     if shape.by_words:
-        return "SELECT * FROM (SELECT number, min(rank) AS rank, NULL AS chord FROM found GROUP BY number) p"
+        return "SELECT * FROM (SELECT number, rank, NULL AS chord FROM found) p"
     by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
     return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
 
