@@ -13,7 +13,7 @@ from mercato.features.discovery import queries, service
 from mercato.features.discovery.tables import FIRST
 
 # Queries are so short that no letter of them is forgiven.
-WORDS = ["ram", "rame", "ramen", "pie", "piel", "pies", "pit", "sal", "salt", "salty", "tea", "teas", "teapot"]
+WORDS = ["ram", "rame", "ramen", "pie", "pies", "pit", "sal", "salt", "salty", "tea", "teas"]
 ASKED = ["ram", "pie", "pit", "sal", "tea"]
 BEGINNINGS = ["ra", "ram", "pi", "pie", "sal", "te", "tea"]
 CATEGORIES = ["Food", "Drinks", "Sweets"]
@@ -101,7 +101,9 @@ def _scan(stores: dict[str, Known], asked: dict[str, Any]) -> list[str]:
     if "query" in asked:
         return sorted(
             found,
-            key=lambda name: 0 if has(stores[name].named) else 1 if has(stores[name].words, as_whole=True) else 2,
+            key=lambda name: (
+                0 if has(stores[name].named) else 1 if has(stores[name].words, as_whole=True) else 2
+            ),
         )
     return sorted(found)
 

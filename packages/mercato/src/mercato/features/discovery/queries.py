@@ -9,7 +9,8 @@ a total that is summed from the opening hours.
 
 A search by words doesn't read more of the index than it needs. SQLite merges the stores of all words that begin alike
 before it returns the first one, but not those of words that are named, so the beginning of a word is replaced by the
-words. PostgreSQL collects all hits before it returns the first one, so it has a second index, of the FIRST stores.
+words. PostgreSQL collects all hits before it returns the first one, so it has a second index, of the FIRST stores; and
+all stores of all words that begin alike, so that these are read only if the whole words are not enough.
 """
 
 from collections.abc import Iterable, Sequence
