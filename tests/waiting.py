@@ -1,7 +1,7 @@
 """How long tests wait: for what must happen, and for what must happen soon."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -9,6 +9,17 @@ PATIENCE: Final = 60.0
 """Seconds after which what a test awaits hangs: many times what a busy and slow machine needs."""
 
 _TICK: Final = 0.01
+
+
+def lengthening(seconds: float) -> Iterator[float]:
+    """Yield longer and longer time limits, for what must begin within one and is then cut off by it.
+
+    On a busy machine it may not have begun when the first is over. The last is `PATIENCE`.
+    """
+    while seconds < PATIENCE:
+        yield seconds
+        seconds *= 4
+    yield PATIENCE
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, service
+from tests.waiting import PATIENCE
 
 from mercato.asgi import document
 from mercato_client.testing.caller import Answer
@@ -15,7 +16,7 @@ from mercato_client.testing.caller import Answer
 
 @pytest.fixture
 async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
+    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
         yield await trade(mercato, shop)
 
 

@@ -5,10 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.api.trade import MERCHANT, ORDERS, Trade, trade
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import MerchantServer, Service
 
+from mercato.features.orders.privacy import erase_all
 from mercato.features.upkeep import Upkeep
 from mercato.platform import clock
 
@@ -90,3 +91,20 @@ async def test_operators_see_no_courier_and_it_is_erased_with_the_customer(here:
     later = clock.now() + timedelta(days=91)
     await Upkeep(mercato.app.db, lambda: later, catalog_days=30, delivery_days=30).once()
     assert (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()["courier"] is None
+
+
+async def test_a_courier_that_comes_after_its_orders_customer_was_erased_is_not_kept(here: Trade):
+    placed = await here.placed()
+    await erase_all(here.mercato.app.db, CUSTOMER["email"])
+    for change in ({"courier": COURIER}, {"courier": COURIER, "state": "completed"}):
+        for _ in range(2):  # a repeat changes nothing
+            assert (await here.update(placed, **change)).status == 200
+    for client, path in ((here.pos, MERCHANT), (here.front, ORDERS)):
+        order = (await client.get(f"{path}/{placed['orderId']}")).json()
+        assert (order["state"], order["courier"]) == ("completed", None)
+    feed = await here.mercato.until(
+        here.front,
+        "/v1/marketfront/events",
+        lambda page: any(event["data"]["order"]["state"] == "completed" for event in page["events"]),
+    )
+    assert {event["data"]["order"]["courier"] for event in feed["events"]} == {None}

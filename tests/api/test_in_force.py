@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
@@ -259,17 +260,56 @@ async def test_carts_go_on_without_a_read_of_the_database(two: Two, monkeypatch:
     """Only Place and Validate pay for consistency across processes."""
     await two.warm()
     reads = 0
-    find_version = queries.find_version
+    find_versions = queries.find_versions
 
     async def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal reads
         reads += 1
-        return await find_version(*arguments, **options)
+        return await find_versions(*arguments, **options)
 
-    monkeypatch.setattr(queries, "find_version", counted)
+    monkeypatch.setattr(queries, "find_versions", counted)
     ids = {name: two.here.store[name] for name in ("storeId", "catalogSetId")}
     for item in (tea(), line(CAKE)):
         assert (await two.there.front.post("/v1/marketfront/carts/add", {"item": item} | ids)).status == 200
     assert reads == 0
     assert (await two.there.front.post(VALIDATE, two.there.order())).status == 200
     assert reads == 1
+
+
+async def test_validations_that_come_together_read_versions_once(two: Two, monkeypatch: pytest.MonkeyPatch):
+    await two.warm()
+    cache = two.there.mercato.app.cache
+    store_id = UUID(two.here.store["storeId"])
+    asked: list[int] = []
+    find_versions = queries.find_versions
+
+    async def counted(tx: Any, ids: Any) -> Any:
+        asked.append(len(ids))
+        return await find_versions(tx, ids)
+
+    monkeypatch.setattr(queries, "find_versions", counted)
+    found = await asyncio.gather(*(cache.find_in_force(store_id) for _ in range(20)))
+    assert None not in found
+    assert asked == [1]
+    # One that is cancelled leaves the read to the others.
+    first, second = (asyncio.create_task(cache.find_in_force(store_id)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second is not None
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    # Whoever asks later reads again.
+    await update(two, name="Renamed")
+    row = await cache.find_in_force(store_id)
+    assert row is not None
+    assert row.name == "Renamed"
+
+
+async def test_the_versions_of_any_number_of_stores_are_read(two: Two):
+    known = UUID(two.here.store["storeId"])
+    async with two.there.mercato.app.db.read() as tx:
+        for others in range(20):
+            unknown = [uuid4() for _ in range(others)]
+            for ids in ([known, *unknown], [*unknown, known]):
+                assert list(await queries.find_versions(tx, ids)) == [known.int]
+        assert await queries.find_versions(tx, [uuid4()]) == {}

@@ -477,6 +477,17 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
 
 
+async def test_a_message_that_comes_after_the_customer_was_erased_is_neither_kept_nor_sent(
+    trading: Trade, shop: MerchantServer
+):
+    order = await trading.placed()
+    await erase_all(trading.mercato.app.db, "ada@example.com")
+    shop.answers["cancel"] = {"accepted": True}
+    assert (await cancel(trading, order)).json()["cancellation"]["message"] is None
+    [(_, body)] = await calls_to(shop, "/cancel", 1)
+    assert json.loads(body)["data"]["message"] is None
+
+
 async def test_the_call_about_an_erased_customers_order_ends_in_the_log(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     await erase_all(trading.mercato.app.db, "ada@example.com")

@@ -9,6 +9,7 @@ from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service, service
+from tests.waiting import PATIENCE
 
 MOST = 2**63 - 1
 
@@ -26,7 +27,7 @@ def priced(currency: str, tea_: str, milk: str, lemon: str) -> dict[str, Any]:
 @pytest.fixture
 async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
     assert shop.base
-    async with service(database_url, tmp_path / "data", place_seconds=1.4) as running:
+    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as running:
         yield running
 
 

@@ -14,6 +14,7 @@ from tests.api.trade import ADDRESS, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, CATALOG, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, service
+from tests.waiting import PATIENCE
 
 CARTS = "/v1/marketfront/carts"
 NEVER = "cccccccc-cccc-5ccc-8ccc-cccccccccccc"
@@ -33,7 +34,7 @@ def document() -> dict[str, Any]:
 
 @pytest.fixture
 async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
+    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
         yield await trade(mercato, shop, catalog=document())
 
 

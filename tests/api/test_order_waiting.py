@@ -12,15 +12,20 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import delete, insert, or_, select, update
+from msgspec import structs
+from sqlalchemy import delete, insert, or_, select, text, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, tea, trade
+from tests.console.test_lists import Recorder
 from tests.service import MerchantServer, service
+from tests.waiting import PATIENCE
 
-from mercato.features.orders import placement, queries, submission
+from mercato.features.orders import placement, queries, resubmission
 from mercato.features.orders.privacy import erase_customer
 from mercato.features.orders.tables import order_submissions
 from mercato.features.webhooks.tables import deliveries, delivery_attempts
+from mercato.platform.clock import new_id
 from mercato.platform.db.tables import jobs
+from mercato.platform.jobs import enqueue
 from mercato_client.testing.caller import Answer
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -30,8 +35,9 @@ CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "st
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(submission, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(resubmission, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(resubmission, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.1)
 
 
 @asynccontextmanager
@@ -44,8 +50,11 @@ async def running(
 
 
 @pytest.fixture
-async def foreground(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
+async def foreground(
+    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Trade]:
     """A trade without background work once the store is live."""
+    monkeypatch.setattr(resubmission, "POLL_SECONDS", 3_600.0)
     async with running(database_url, tmp_path / "data", shop) as here:
         await here.mercato.app.worker.stop(grace=placement.SLACK)
         yield here
@@ -54,7 +63,7 @@ async def foreground(database_url: str, tmp_path: Path, shop: MerchantServer) ->
 @pytest.fixture
 async def patient(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
     """A trade in which the store may be slow."""
-    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=PATIENCE) as here:
         yield here
 
 
@@ -98,8 +107,19 @@ async def give_up(here: Trade, *, at: datetime) -> None:
         await tx.execute(update(deliveries).where(waiting).values(give_up_at=at))
         await tx.execute(
             update(jobs)
-            .where(jobs.c.kind.in_([submission.SUBMIT_KIND, submission.RESEND_KIND]))
+            .where(jobs.c.kind.in_([resubmission.SUBMIT_KIND, resubmission.RESEND_KIND]))
             .values(run_at=at)
+        )
+
+
+async def submit_again(here: Trade, order_id: str, *, attempted_at: datetime | None = None) -> None:
+    """Enqueue a background attempt, the first one without `attempted_at`, and no other."""
+    id_ = UUID(order_id)
+    async with here.mercato.app.db.write() as tx:
+        order = await queries.get_order(tx, id_)
+        await tx.execute(delete(jobs).where(jobs.c.dedup == id_.hex))
+        await resubmission.schedule(
+            tx, id_, store_id=order.store_id, partner_id=order.partner_id, attempted_at=attempted_at
         )
 
 
@@ -114,7 +134,7 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     mine = (await here.front.get(f"{ORDERS}/{order_id}")).json()
     assert (mine["state"], mine["status"], mine["partnerOrderId"]) == ("open", "pending", None)
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
-    joined = await here.place(order, key="k")
+    joined = await here.place_until_answered(order, key="k")
     assert (joined.status, joined.json()["orderId"], joined.json()["partnerOrderId"]) == (201, order_id, "A")
     calls = await received(here.shop, "/hooks/place", 3)
     assert {headers["webhook-id"] for headers, _ in calls} == {order_id}
@@ -146,8 +166,8 @@ async def stored_by_the_previous_release(here: Trade, order_id: str) -> None:
         await tx.execute(
             delete(delivery_attempts).where(delivery_attempts.c.delivery_id == found.delivery_id)
         )
-        earlier = update(jobs).where(jobs.c.kind == submission.SUBMIT_KIND).values(kind="order.submit")
-        await tx.execute(earlier)
+        await tx.execute(delete(jobs).where(jobs.c.dedup == id_.hex))
+        await enqueue(tx, "order.submit", resubmission.SubmitJob(order_id=id_), dedup=id_.hex)
 
 
 async def test_an_order_that_the_previous_release_has_stored_is_joined_with_the_same_bytes(foreground: Trade):
@@ -158,7 +178,7 @@ async def test_an_order_that_the_previous_release_has_stored_is_joined_with_the_
     assert order_id == unreachable(await here.place(here.order(payment=CARD), key="k"))
     assert await submissions(here) == 1
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
-    joined = await here.place(here.order(payment=CARD), key="k")
+    joined = await here.place_until_answered(here.order(payment=CARD), key="k")
     assert (joined.status, joined.json()["orderId"]) == (201, order_id)
     assert len({body for _, body in await received(here.shop, "/hooks/place", 3)}) == 1
     assert await submissions(here) == 0
@@ -191,7 +211,7 @@ async def test_a_customer_who_is_erased_during_the_call_of_the_store_stays_erase
     async with here.mercato.app.db.write() as tx:
         assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
-    placed = await here.place(here.order(payment=CARD), key="k")
+    placed = await here.place_until_answered(here.order(payment=CARD), key="k")
     assert (placed.status, placed.json()["orderId"]) == (201, order_id)
     assert CUSTOMER["email"] in (await received(here.shop, "/hooks/place", 2))[-1][1].decode()
     # Nor is the store's answer stored, which may repeat it.
@@ -205,7 +225,7 @@ async def test_a_repeat_joins_even_if_its_order_could_not_be_placed_any_more(for
     order_id = unreachable(await here.place(here.order(), key="k"))
     await here.pos.post(f"/v1/commerce/stores/{here.store['storeId']}/status", {"status": "paused"})
     here.shop.answers["place"] = {"accepted": True}
-    joined = await here.place(here.order(), key="k")
+    joined = await here.place_until_answered(here.order(), key="k")
     assert (joined.status, joined.json()["orderId"]) == (201, order_id)
 
 
@@ -216,18 +236,18 @@ async def test_a_rejected_resend_cancels_the_order(foreground: Trade):
     order = here.order(validatedOrderToken=token)
     order_id = unreachable(await here.place(order, key="k"))
     here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "STORE_CLOSED"}]}
-    refused = await here.place(order, key="k")
+    refused = await here.place_until_answered(order, key="k")
     assert (refused.status, refused.json()["errorCode"]) == (400, "STORE_CLOSED")
     assert refused.json()["orderId"] == order_id
     assert (await here.front.get(f"{ORDERS}/{order_id}")).json()["state"] == "cancelled"
     here.shop.answers["place"] = {"accepted": True}
-    assert (await here.place(order, key="another")).status == 201
+    assert (await here.place_until_answered(order, key="another")).status == 201
 
 
 async def test_within_one_request_a_failing_store_is_called_again(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
-    async with running(database_url, tmp_path / "data", shop, place_seconds=5.0) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=PATIENCE) as here:
         calls = []
 
         async def once_down(request: web.Request, body: bytes) -> web.Response:
@@ -346,7 +366,7 @@ async def test_an_answer_after_the_cancel_comes_too_late(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
     """The store's answer hangs while the order is given up: it stays cancelled, and the store is notified."""
-    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=PATIENCE) as here:
         go, calls = asyncio.Event(), 0
 
         async def slowly(_request: web.Request, _body: bytes) -> web.Response:
@@ -359,8 +379,9 @@ async def test_an_answer_after_the_cancel_comes_too_late(
 
         here.shop.answers["place"] = slowly
         asked = asyncio.create_task(here.place(here.order(), key="k"))
-        await received(here.shop, "/hooks/place")
+        (headers, _), *_ = await received(here.shop, "/hooks/place")
         await give_up(here, at=LONG_AGO)
+        await submit_again(here, headers["webhook-id"])
         await received(here.shop, "/hooks/order-cancelled")
         go.set()
         reply = await asked
@@ -379,17 +400,99 @@ async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
         is_silent(here.shop)
         order_id = unreachable(await here.place(here.order(), key="k"))
         await give_up(here, at=LONG_AGO)
-        payload = json.dumps({"orderId": order_id, "attemptedAt": attempted_at and attempted_at.isoformat()})
-        async with here.mercato.app.db.write() as tx:
-            waits = jobs.c.kind == submission.SUBMIT_KIND
-            kind = submission.SUBMIT_KIND if attempted_at is None else submission.RESEND_KIND
-            await tx.execute(update(jobs).where(waits).values(payload=payload, kind=kind))
+        await submit_again(here, order_id, attempted_at=attempted_at)
     shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
     async with service(database_url, tmp_path / "data") as mercato:
         front = replace(mercato.anonymous(), key=here.front.key)
         path = f"{ORDERS}/{order_id}"
         order = await mercato.until(front, path, lambda order: order["partnerOrderId"] is not None)
     assert (order["state"], order["partnerOrderId"]) == ("open", "late")
+
+
+async def kinds_of_jobs(here: Trade, order_id: UUID) -> list[str]:
+    async with here.mercato.app.db.read() as tx:
+        return [row.kind for row in await tx.all(select(jobs.c.kind).where(jobs.c.dedup == order_id.hex))]
+
+
+async def test_an_order_that_waits_without_a_job_gets_one_once_its_request_must_have_ended(foreground: Trade):
+    """However its request ended, however many processes look, and even if the clock was set back."""
+    here = foreground
+    is_silent(here.shop)
+    id_ = UUID(unreachable(await here.place(here.order(), key="k")))
+    app, db = here.mercato.app, here.mercato.app.db
+    async with db.read() as tx:
+        placed = (await queries.get_order(tx, id_)).created_at
+
+    async def look(at: datetime) -> list[str]:
+        """Let two processes look at once; return the kinds of the order's jobs."""
+        found = structs.replace(app.resubmissions, clock=lambda: at)
+        await asyncio.gather(found.enqueue_due(), found.enqueue_due())
+        return await kinds_of_jobs(here, id_)
+
+    async def without_jobs() -> None:
+        async with db.write() as tx:
+            await tx.execute(delete(jobs).where(jobs.c.dedup == id_.hex))
+
+    ended = placed + app.placements.lease + timedelta(milliseconds=1)
+    assert await look(placed + app.placements.lease) == []
+    assert await look(ended) == [resubmission.SUBMIT_KIND]
+    # A later attempt is its job as well.
+    await submit_again(here, str(id_), attempted_at=placed)
+    assert await look(ended) == [resubmission.RESEND_KIND]
+    # One that could not be run is none.
+    async with db.write() as tx:
+        await tx.execute(update(jobs).where(jobs.c.dedup == id_.hex).values(state="dead"))
+    assert sorted(await look(ended)) == [resubmission.RESEND_KIND, resubmission.SUBMIT_KIND]
+    await without_jobs()
+    assert await look(placed - resubmission.SKEW) == []
+    assert await look(placed - timedelta(hours=1)) == [resubmission.SUBMIT_KIND]
+    await without_jobs()
+    here.shop.answers["place"] = {"accepted": True}
+    assert (await here.place(here.order(), key="k")).status == 201
+    assert await look(ended) == []
+
+
+async def test_more_orders_than_one_transaction_takes_get_their_jobs(
+    foreground: Trade, monkeypatch: pytest.MonkeyPatch
+):
+    here = foreground
+    monkeypatch.setattr(resubmission, "BATCH", 2)
+    is_silent(here.shop)
+    ids = [
+        UUID(unreachable(one)) for one in await asyncio.gather(*(here.place(here.order()) for _ in range(5)))
+    ]
+    later = here.mercato.app.clock() + timedelta(minutes=1)
+    await structs.replace(here.mercato.app.resubmissions, clock=lambda: later).enqueue_due()
+    assert [await kinds_of_jobs(here, id_) for id_ in ids] == [[resubmission.SUBMIT_KIND]] * 5
+
+
+async def test_orders_without_a_job_are_found_by_indexes_among_many_deliveries_and_jobs(foreground: Trade):
+    here = foreground
+    is_silent(here.shop)
+    await asyncio.gather(*(here.place(here.order()) for _ in range(3)))
+    db, now = here.mercato.app.db, here.mercato.app.clock()
+    async with db.write() as tx:
+        row = await tx.first(select(deliveries).where(deliveries.c.give_up_at.is_not(None)))
+        assert row is not None
+        ended = row._asdict() | {"give_up_at": None}
+        await tx.execute(insert(deliveries), [ended | {"id": new_id()} for _ in range(3_000)])
+        dead = {"ordering_key": "k", "group_key": "", "payload": "{}", "run_at": now, "enqueued_at": now}
+        dead |= {"kind": resubmission.SUBMIT_KIND, "state": "dead"}
+        await tx.execute(insert(jobs), [dead | {"dedup": new_id().hex} for _ in range(3_000)])
+        await tx.execute(text("ANALYZE"))
+    async with db.read() as tx:
+        recorder: Any = Recorder(tx)
+        kinds = (resubmission.SUBMIT_KIND, resubmission.RESEND_KIND)
+        found = await queries.list_unattended(
+            recorder, before=now + timedelta(hours=1), after=now + timedelta(hours=2), kinds=kinds, limit=2
+        )
+        assert len(found) == 2
+        [statement] = recorder.statements
+        explain = "EXPLAIN QUERY PLAN" if db.dialect == "sqlite" else "EXPLAIN"
+        plan = "\n".join(str(row) for row in await tx.all(text(f"{explain} {statement}")))
+    assert "ix_deliveries_unanswered" in plan, plan
+    assert "uq_jobs_dedup" in plan, plan
+    assert "Seq Scan on jobs" not in plan, plan
 
 
 async def test_a_first_resend_does_not_wait_for_later_attempts(

@@ -9,11 +9,19 @@ import pytest
 from aiohttp import web
 from tests.api.trade import ORDERS, Trade, trade
 from tests.service import MerchantServer, service
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
+def place_seconds() -> float:
+    return PATIENCE
+
+
+@pytest.fixture
+async def here(
+    database_url: str, tmp_path: Path, shop: MerchantServer, place_seconds: float
+) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", place_seconds=place_seconds) as mercato:
         yield await trade(mercato, shop)
 
 
@@ -62,7 +70,10 @@ async def test_the_store_gets_the_order_with_names_and_amounts_under_the_order_i
     assert "orderId" not in json.loads(validate[2])["data"]
 
 
-async def test_an_unanswered_order_stays_stored_and_is_accepted_once_its_store_answers(here: Trade):
+@pytest.mark.parametrize("place_seconds", [1.5])
+async def test_an_unanswered_order_stays_stored_and_is_accepted_once_its_store_answers(
+    here: Trade, place_seconds: float
+):
     here.shop.answers["place"] = down
     order, key = here.order() | {"validatedOrderToken": await here.token(here.order())}, "silent"
     reply = await here.place(order, key=key)
@@ -71,7 +82,7 @@ async def test_an_unanswered_order_stays_stored_and_is_accepted_once_its_store_a
     assert (await here.front.get(f"{ORDERS}/{order_id}")).json()["state"] == "open"
 
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
-    joined = await here.place(order, key=key)
+    joined = await here.place_until_answered(order, key=key)
     assert (joined.status, joined.json()["orderId"]) == (201, order_id)
     assert joined.json()["partnerOrderId"] == "late"
 

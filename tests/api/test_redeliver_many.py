@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
-from tests.service import MerchantServer, Service
+from tests.service import CATALOG, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import redelivery
@@ -90,6 +90,25 @@ async def test_what_failed_while_an_endpoint_was_disabled_is_sent_again_when_it_
     assert await redeliver(here, endpointId=mine["endpointId"], status="failed") == 1
     page = await here.mercato.until(here.front, path + "&status=succeeded", lambda page: page["deliveries"])
     assert [one["orderId"] for one in page["deliveries"]] == [order["orderId"]]
+
+
+async def test_a_store_narrows_the_webhook_url_of_another_to_nothing(here: Trade):
+    other = await here.mercato.live(
+        here.pos, here.shop.host(CATALOG, "/other.json"), name="other", webhook=here.shop.base + "/other"
+    )
+    for store_id in (here.store["storeId"], other["storeId"]):
+        await here.mercato.run(here.pos, store_id, here.shop.base + "/other.json")
+    path = "/v1/commerce/webhook-deliveries?status=succeeded&type=catalog.sync.succeeded"
+    await here.mercato.until(here.pos, path, lambda page: len(page["deliveries"]) == 2)
+    for wanted, count in [
+        ({"endpointId": other["storeId"]}, 1),
+        ({"endpointId": other["storeId"], "storeId": other["storeId"]}, 1),
+        ({"endpointId": other["storeId"], "storeId": here.store["storeId"]}, 0),
+    ]:
+        reply = await here.pos.post(
+            "/v1/commerce/webhook-deliveries/redeliver", {"since": ago(hours=1)} | wanted
+        )
+        assert (reply.status, reply.json()) == (202, {"count": count}), wanted
 
 
 async def test_calls_to_stores_are_left_out(here: Trade):

@@ -16,7 +16,7 @@ from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
-from mercato.features.orders import placement, submission
+from mercato.features.orders import placement, resubmission
 from mercato.http import edge
 from mercato.platform.clock import now
 from mercato.platform.telemetry import configure_logs, logs
@@ -148,8 +148,9 @@ async def test_an_order_that_is_sent_again_and_given_up_has_a_line_for_both(
     database_url: str, tmp_path: Path, shop: MerchantServer, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(submission, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(resubmission, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(resubmission, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.1)
     async with service(
         database_url, tmp_path / "data", place_seconds=1.4, place_resend_seconds=1.6
     ) as mercato:

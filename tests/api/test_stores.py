@@ -5,13 +5,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import func, select
 from tests.calibration import cpu_within
-from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.stores import places, queries
@@ -163,6 +164,47 @@ async def test_a_change_that_is_not_allowed_changes_nothing(
     assert reply.status == status
     assert [fault["pointer"] for fault in reply.json()["errors"]] == pointers
     assert (await pos.get(path)).json() == store
+
+
+async def test_a_webhook_url_that_could_never_be_called_is_refused_by_update_store_and_warned_of_by_register(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
+    async with service(database_url, tmp_path) as development:
+        partner, pos = await development.partner()
+        store = await development.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
+        path = f"{STORES}/{store['storeId']}"
+        before = (await pos.get(f"{ONBOARDINGS}/{store['onboardingId']}")).json()
+        assert "WEBHOOK_URL_REFUSED" not in {warning["code"] for warning in before["warnings"]}
+    async with service(database_url, tmp_path, allow_private_networks=False) as mercato:
+        pos = Client(mercato.base, partner.key, mercato.session)
+        for url, reason in [
+            ("http://pos.example/hooks", "webhookUrl must begin with https://."),
+            ("https://[::1]/hooks", "webhookUrl leads to an address that is not public. Use a host that"),
+            ("https://10.1.2.3", "webhookUrl leads to an address that is not public. Use a host that"),
+            ("https://user:word@pos.example", "webhookUrl must not contain a user name or password."),
+        ]:
+            refused = await pos.call("PUT", path, {"name": "New", "webhookUrl": url})
+            assert refused.status == 422, refused.body
+            [fault] = refused.json()["errors"]
+            assert fault["pointer"] == "/webhookUrl"
+            assert fault["message"].startswith(reason)
+        # What the store has already may be sent back, and a name isn't looked up.
+        changed = await pos.call("PUT", path, {"name": "New", "webhookUrl": store["webhookUrl"]})
+        assert (changed.status, changed.json()["name"]) == (200, "New")
+        body = {
+            "partnerStoreId": "two",
+            "name": "Two",
+            "address": {},
+            "catalogCallbackUrl": "https://x.invalid",
+        }
+        made = await pos.post(ONBOARDINGS, body | {"webhookUrl": "http://pos.example/hooks"})
+        assert made.status == 201
+        for status in (made.json(), (await pos.get(made.headers["Location"])).json()):
+            [warning] = [one for one in status["warnings"] if one["code"] == "WEBHOOK_URL_REFUSED"]
+            assert warning["pointer"] == "/webhookUrl"
+            assert "must begin with https://" in warning["message"]
+            assert "Update Store" in warning["message"]
+        assert (await pos.call("PUT", path, {"webhookUrl": "https://nowhere.invalid/hooks"})).status == 200
 
 
 async def test_stores_are_listed_by_status_and_by_the_partners_own_id(

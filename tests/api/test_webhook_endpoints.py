@@ -290,13 +290,51 @@ async def test_an_account_has_at_most_ten_endpoints_each_with_its_own_url(here: 
     assert moved.status == 409
 
 
-async def test_a_forbidden_address_is_never_called(database_url: str, tmp_path: Path):
+NEVER_CALLED = [("https://127.0.0.1:1/", "not public"), ("http://a.example/", "must begin with https://")]
+
+
+async def test_a_url_that_could_never_be_called_is_refused_with_a_pointer_when_it_is_set(
+    database_url: str, tmp_path: Path
+):
     async with service(database_url, tmp_path, allow_private_networks=False) as mercato:
         client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+        made = await register(client, "https://a.example/")
+        for url, reason in [*NEVER_CALLED, ("http://169.254.169.254/latest/meta-data", "https://")]:
+            for method, path in [("POST", FRONT), ("PUT", f"{FRONT}/{made['endpointId']}")]:
+                refused = await client.call(method, path, {"url": url})
+                assert (refused.status, refused.json()["errorCode"]) == (422, "VALIDATION_FAILED")
+                [fault] = refused.json()["errors"]
+                assert fault["pointer"] == "/url"
+                assert reason in fault["message"]
+        [kept] = (await client.get(FRONT)).json()["endpoints"]
+        assert kept["url"] == "https://a.example/"
+        # No name is looked up: this one doesn't exist, and what it resolves to is checked at each call.
+        await register(client, "https://nowhere.invalid/")
+
+
+async def test_an_endpoint_that_may_no_longer_be_called_can_be_disabled_and_deleted(
+    database_url: str, tmp_path: Path
+):
+    async with service(database_url, tmp_path) as mercato:
+        partner, client = await mercato.partner(PartnerKind.MARKETFRONT)
+        made = await register(client, "http://127.0.0.1:1/")
+    async with service(database_url, tmp_path, allow_private_networks=False) as mercato:
+        client = Client(mercato.base, partner.key, mercato.session)
+        path = f"{FRONT}/{made['endpointId']}"
+        disabled = await client.call("PUT", path, {"url": "http://127.0.0.1:1/", "enabled": False})
+        assert (disabled.status, disabled.json()["enabled"]) == (200, False)
+        assert (await client.call("DELETE", path)).status == 204
+
+
+async def test_a_forbidden_address_is_never_called(database_url: str, tmp_path: Path):
+    async with service(database_url, tmp_path) as mercato:
+        partner, client = await mercato.partner(PartnerKind.MARKETFRONT)
         metadata = await client.post(FRONT, {"url": "http://169.254.169.254/latest/meta-data"})
         assert metadata.status == 422
-        for url, reason in [("https://127.0.0.1:1/", "not public"), ("http://a.example/", "https")]:
-            made = await register(client, url)
+        registered = [(await register(client, url), reason) for url, reason in NEVER_CALLED]
+    async with service(database_url, tmp_path, allow_private_networks=False) as mercato:
+        client = Client(mercato.base, partner.key, mercato.session)
+        for made, reason in registered:
             reply = await client.post(f"{FRONT}/{made['endpointId']}/test")
             assert reply.status == 200
             path = f"/v1/marketfront/webhook-deliveries/{reply.json()['deliveryId']}"

@@ -1,12 +1,15 @@
 """A store that takes orders and a storefront that places them: what every test of orders starts from."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
 from tests.service import Client, MerchantServer, Service
+from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform import clock
@@ -77,6 +80,13 @@ class Trade:
     async def place(self, order: Any, *, key: str | None = None, front: Client | None = None) -> Answer:
         headers = {"Idempotency-Key": key or str(uuid4())}
         return await (front or self.front).post(PLACE, order, headers=headers)
+
+    async def place_until_answered(self, order: Any, *, key: str) -> Answer:
+        """Repeat a placement, as clients do: on a busy machine the store's answer may come too late for the first."""
+        async with asyncio.timeout(PATIENCE):
+            while (reply := await self.place(order, key=key)).status == HTTPStatus.SERVICE_UNAVAILABLE:
+                pass
+        return reply
 
     async def placed(self, order: Any = None) -> Any:
         """Place an order and return it."""

@@ -184,6 +184,6 @@ async def test_a_command_has_ended_although_a_process_in_the_background_has_not(
     driver = CommandDriver("sleep 60 & echo bought", seconds=5.0)
     service = Service("http://127.0.0.1:9", KEY, ())
     async with aiohttp.ClientSession() as session:
-        proxy = FaultProxy(service, session, key=KEY, script={})
+        proxy = FaultProxy(service, session, key=KEY, faults={})
         ended = await driver.buy(proxy, "", "nothing goes wrong", cancels=False)
     assert ended == PurchaseEnd(crashed=False, message="bought")

@@ -11,7 +11,7 @@ from mercato.settings import load
 from mercato_client import AsyncClient, Client, Retries, errors, types
 from mercato_client.core import Core, core_of
 from mercato_client.errors import problem_of
-from mercato_client.exchange import Pause, Response, Script, Send
+from mercato_client.exchange import Pause, Response, Send, Steps
 from mercato_client.waiting import CommerceWaits
 from mercato_contract.wire import as_json, parse_retry_after
 
@@ -60,7 +60,7 @@ def test_unusable_arguments_are_reported_before_anything_is_sent(url: str, key: 
 
 
 class World:
-    """Performs a script's steps from a table: records requests and waits, with a clock that only waiting advances."""
+    """Performs steps from a table: records requests and waits, with a clock that only waiting advances."""
 
     def __init__(self, answer: Callable[[Send], Response], **retries: Any) -> None:
         self.now = 0.0
@@ -71,12 +71,12 @@ class World:
         policy = Retries(chance=lambda: 1.0, **retries)
         self.core = Core(url="http://h", key="k", retries=policy, clock=lambda: self.now)
 
-    def run(self, script: Script[Any]) -> Any:
+    def run(self, steps: Steps[Any]) -> Any:
         given: Response | None = None
         fault: errors.MercatoError | None = None
         while True:
             try:
-                step = script.throw(fault) if fault else script.send(given)
+                step = steps.throw(fault) if fault else steps.send(given)
             except StopIteration as end:
                 return end.value
             given = fault = None
@@ -140,8 +140,8 @@ STORE_ANSWER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def live(core: Core, timeout: float = 300.0) -> Script[types.Store]:
-    return CommerceWaits.wait_until_live.script(core, ONBOARDING, timeout=timeout)
+def live(core: Core, timeout: float = 300.0) -> Steps[types.Store]:
+    return CommerceWaits.wait_until_live.steps(core, ONBOARDING, timeout=timeout)
 
 
 def test_waiting_polls_as_often_as_retry_after_says_and_activates_once():
@@ -231,7 +231,7 @@ def test_the_first_poll_of_a_run_waits_for_retry_after():
     }
     answers = iter([accepted, answered(run)])
     world = World(lambda _: next(answers))
-    world.run(CommerceWaits.replace_catalog.script(world.core, STORE, "http://h/c.json"))
+    world.run(CommerceWaits.replace_catalog.steps(world.core, STORE, "http://h/c.json"))
     assert world.pauses == [2.0]
 
 
@@ -239,11 +239,11 @@ async def test_a_wait_that_is_cancelled_ends_at_once(monkeypatch: pytest.MonkeyP
     client = AsyncClient("http://127.0.0.1:1", "k")
     pausing = asyncio.Event()
 
-    def script() -> Script[None]:
+    def steps() -> Steps[None]:
         pausing.set()
         yield Pause(3600)
 
-    task = asyncio.create_task(client.run(script()))
+    task = asyncio.create_task(client.run(steps()))
     await pausing.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

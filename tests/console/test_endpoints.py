@@ -59,6 +59,16 @@ async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(
     assert "Your events go nowhere yet" in done.text
 
 
+async def test_an_endpoint_of_one_store_shows_the_stores_name(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    body = {"url": shop.base + "/mine", "storeIds": [deal.store["storeId"]]}
+    assert (await deal.front.post("/v1/marketfront/webhook-endpoints", body)).status == 200
+    browser, _ = await enter_as_partner(mercato, deal.front)
+    page = await browser.open(PATH)
+    assert page.rows("Webhook endpoints")[0][3] == deal.store["name"]
+    assert page.link(deal.store["name"]) == f"/console/stores/{deal.store['storeId']}"
+
+
 async def test_addresses_that_are_set_elsewhere_have_no_buttons(mercato: Service, shop: MerchantServer):
     here = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, here.pos)

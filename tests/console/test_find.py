@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import pytest
 from sqlalchemy import delete, func, select
 from tests.api.trade import CUSTOMER, Time, trade
 from tests.console.browser import Browser, Page
@@ -12,15 +13,18 @@ from tests.console.visiting import enter, enter_as_operator, enter_as_partner, e
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
+from mercato.features import offboarding
 from mercato.features.orders import privacy, search
 from mercato.features.orders.tables import order_search
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
+from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.platform import clock
+from mercato.platform.db import search as id_search
 
-GROUPS = ("Orders", "Stores", "Partners", "Webhooks", "Refused requests")
+GROUPS = ("Orders", "Stores", "Partners", "Runs", "Webhooks", "Refused requests")
 
 
 async def find(browser: Browser, text: str) -> Page:
@@ -107,6 +111,55 @@ async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop:
     assert groups(await find(browser, "mine"))["Refused requests"][0][1] == "mine"
 
 
+async def test_a_storefront_does_not_find_the_stores_of_a_suspended_merchant(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    store_id = deal.store["storeId"]
+    browser, _ = await enter_as_partner(mercato, deal.front)
+    operator, _ = await enter_as_operator(mercato)
+    words = ("test store", store_id, store_id[:13])
+    for text in words:
+        assert leads_to(await find(browser, text), f"stores/{store_id}"), text
+    async with mercato.app.db.read() as tx:
+        merchant_id = await tx.scalar(select(stores.c.partner_id))
+    await offboarding.suspend(mercato.app.db, merchant_id, now=clock.now)
+    for text in words:
+        assert not groups(await find(browser, text)), text
+    assert leads_to(await find(operator, store_id), f"stores/{store_id}")
+
+
+async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    assert (await mercato.run(deal.pos, deal.store["storeId"], shop.base + "/catalog.json"))["status"]
+    operator, _ = await enter_as_operator(mercato)
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    store, _ = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    for browser in (operator, merchant, store):
+        for path in ("orders", "webhooks", "catalogs"):
+            links = (await browser.open(f"/console/{path}")).root.all("a", **{"class": "id"})
+            assert links, path
+            for link in links:
+                there = link.attributes["href"].removeprefix("/console/")
+                for text in (link.text, link.text.upper(), link.attributes["title"]):
+                    assert leads_to(await find(browser, text), there), (path, text)
+
+
+async def test_an_end_of_an_id_is_searched_for_among_the_newest(
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    deal = await trade(mercato, shop)
+    await mercato.run(deal.pos, deal.store["storeId"], shop.base + "/catalog.json")
+    browser, _ = await enter_as_operator(mercato)
+    page = await browser.open("/console/catalogs")
+    newest, oldest = (link.attributes["title"] for link in page.root.all("a", **{"class": "id"}))
+    monkeypatch.setattr(id_search, "MAX_SEARCHED", 1)
+    assert leads_to(await find(browser, newest[-8:]), f"catalogs/{newest}")
+    assert not leads_to(await find(browser, oldest[-8:]), f"catalogs/{oldest}")
+    assert leads_to(await find(browser, oldest), f"catalogs/{oldest}"), "a whole id has no bound"
+
+
 async def test_a_search_never_tells_what_other_partners_have(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = (await deal.placed())["orderId"]
@@ -126,7 +179,10 @@ async def test_a_search_never_tells_what_other_partners_have(mercato: Service, s
         made.key,
         str(made.id),
     ]
-    texts += [sent["deliveryId"], sent["webhookId"]]
+    browser, _ = await enter_as_operator(mercato)
+    (run,) = (await browser.open("/console/catalogs")).root.all("a", **{"class": "id"})
+    texts += [run.text, run.attributes["title"]]
+    texts += [sent["deliveryId"], sent["deliveryId"][-8:], sent["webhookId"]]
     own = [deal.store["storeId"], "Test Store", "store-1"]
     both, _ = await enter_whole_account(mercato, other.id)
     strange, _ = await enter_as_partner(mercato, merchant)

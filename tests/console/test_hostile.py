@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.api.trade import Trade, trade
+from tests.api.trade import CUSTOMER, Trade, trade
 from tests.calibration import cpu_within
+from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser
 from tests.console.test_certification import report, signed, upload
 from tests.console.visiting import (
@@ -457,3 +458,49 @@ async def test_a_menu_of_countless_groups_is_shown_at_once(mercato: Service, sho
     assert page.status == 200
     assert page.body.count(b"<fieldset") < 250
     assert len(page.body) < 500_000
+
+
+# --- characters that nobody sees ----------------------------------------------------------------------
+
+
+async def test_names_that_differ_in_characters_that_nobody_sees_look_different(
+    mercato: Service, shop: MerchantServer
+):
+    catalog = cafe()
+    catalog["items"][TEA]["name"] = "T\u200bea"
+    deal = await trade(mercato, shop, catalog=catalog)
+    store = deal.store["storeId"]
+    customer = CUSTOMER | {"firstName": "A\u2066da", "lastName": "Love\xadlace"}
+    order = (await deal.place(deal.order(customer=customer))).json()["orderId"]
+    browser, _ = await enter_as_operator(mercato)
+    for name, shown in {
+        "Joe's\u200b Pizza": "Joe's[U+200B] Pizza",
+        "Joe's\u202e Pizza": "Joe's[U+202E] Pizza",
+        "Joe\u200d's Pizza\ufe0f": "Joe[U+200D]'s Pizza[U+FE0F]",
+        "Joe's\u2060 Pizza\U000e0041": "Joe's[U+2060] Pizza[U+E0041]",
+        "Joe\u3164s Pizza\x07": "Joe[U+3164]s Pizza[U+0007]",
+    }.items():
+        changed = await deal.pos.call("PUT", f"/v1/commerce/stores/{store}", {"name": name})
+        assert changed.status == 200, changed.body
+        for path in ("stores", f"stores/{store}", "orders", f"orders/{order}"):
+            page = await browser.open(f"/console/{path}")
+            assert shown in page.text, path
+            assert name not in page.text, path
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    page = await merchant.open(f"/console/orders/{order}")
+    assert "A[U+2066]da Love[U+00AD]lace" in page.text
+    assert "T[U+200B]ea" in page.text
+
+
+async def test_joiners_and_selectors_stay_where_they_shape_what_is_seen(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    flag = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+    cook, heart, one = "\U0001f469\u200d\U0001f373", "\u2764\ufe0f", "1\ufe0f\u20e3"
+    persian, hindi, chinese = "\u0645\u06cc\u200c\u062e", "\u0915\u094d\u200d\u0937", "\u845b\U000e0100"
+    name = f"{cook} {heart} {one} {persian} {hindi} {chinese} {flag}"
+    path = f"stores/{deal.store['storeId']}"
+    assert (await deal.pos.call("PUT", f"/v1/commerce/{path}", {"name": name})).status == 200
+    browser, _ = await enter_as_operator(mercato)
+    assert (await browser.open(f"/console/{path}")).heading == name

@@ -15,7 +15,7 @@ from tests.console.visiting import enter, enter_as_operator, enter_as_partner
 from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.features.orders import placement, submission
+from mercato.features.orders import placement, resubmission
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
@@ -46,8 +46,9 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
     database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(submission, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(submission, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(resubmission, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(resubmission, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.1)
     async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
         deal = await trade(mercato, shop, event_url=shop.base + "/events")
         answer = shop.answers["place"]

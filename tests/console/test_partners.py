@@ -1,12 +1,13 @@
 """The screen `Partners`: created with their credentials shown once, limited, suspended and resumed."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_whole_account
-from tests.service import Client, MerchantServer, Service
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Limits, PartnerKind
@@ -45,6 +46,15 @@ async def test_a_partner_is_created_and_its_credentials_are_shown_once(mercato: 
     assert (again.status, "already" in again.text) == (409, True)
     wrong = await browser.press(form, "Create partner", name="x", kind="commerce", eventUrl="https://e.com")
     assert "Only marketfront partners get order events" in wrong.text
+
+
+async def test_an_event_url_that_could_never_be_called_is_refused(database_url: str, tmp_path: Path):
+    async with service(database_url, tmp_path, allow_private_networks=False) as mercato:
+        browser, _ = await enter_as_operator(mercato)
+        form = await browser.open("/console/partners/new")
+        refused = await browser.press(form, "Create partner", name="x", kind="both", eventUrl="http://e.com")
+        assert "The event URL must begin with https://." in refused.text
+        assert "No partners yet" in (await browser.open("/console/partners")).text
 
 
 async def test_a_suspension_asks_first_and_is_undone(mercato: Service):

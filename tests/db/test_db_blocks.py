@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -64,6 +65,31 @@ async def test_blocks_that_fail_leave_nothing_and_do_not_affect_the_others(db: D
     assert [number for number in ended if isinstance(number, int)] == [n for n in range(90) if n % 3]
     assert [error.args for error in ended if isinstance(error, ValueError)] == [(n,) for n in range(0, 90, 3)]
     assert await count(db) == 60
+
+
+async def test_who_fails_because_of_another_transaction_finds_it_committed(db: Database) -> None:
+    given = row("taken")
+    taken = select(failing_endpoints.c.url).where(failing_endpoints.c.partner_id == given["partner_id"])
+
+    async def write(tx: Write) -> None:
+        await tx.execute(PREPARED, given)
+
+    async def refuse(tx: Write) -> None:
+        # On SQLite it may find what isn't committed yet: both share a commit.
+        if await tx.scalar(taken) is not None:
+            raise FileExistsError
+
+    async def look() -> str | None:
+        with suppress(FileExistsError):
+            while True:
+                await transact(db, refuse)
+        async with db.read() as tx:
+            found: str | None = await tx.scalar(taken)
+        return found
+
+    assert await count(db) == 0  # the reader is open and doesn't wait
+    _, found = await asyncio.gather(transact(db, write), look())
+    assert found == "taken"
 
 
 async def test_blocks_and_transactions_wait_for_each_other(db: Database) -> None:

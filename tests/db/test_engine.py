@@ -1,13 +1,15 @@
 import asyncio
 import random
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, insert, select, text, update
-from tests.databases import only_sqlite
+from tests.databases import only_postgresql, only_sqlite
+from tests.waiting import lengthening
 
-from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.engine import PER_ROW, Database, Read, Write
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
 
 counters = Table("counters", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
@@ -109,14 +111,52 @@ async def test_cancelled_transactions_leave_the_database_usable_and_are_atomic(d
 
 
 async def test_waiting_for_a_connection_times_out(db: Database, database_url: str) -> None:
-    async with (
-        Database.open(database_url, pool_size=1, pool_timeout=timedelta(milliseconds=50)) as small,
-        small.write(),
-    ):
-        with pytest.raises(DatabaseUnavailable) as refused:
-            async with small.write():
-                pass
+    for seconds in lengthening(0.05):
+        limit = timedelta(seconds=seconds)
+        async with (
+            Database.open(database_url, pool_size=1, pool_timeout=limit) as small,
+            AsyncExitStack() as stack,
+        ):
+            try:
+                await stack.enter_async_context(small.write())
+            except DatabaseUnavailable:  # connecting took longer
+                continue
+            with pytest.raises(DatabaseUnavailable) as refused:
+                async with small.write():
+                    pass
+            break
     assert is_unavailable(refused.value)
+
+
+@only_postgresql
+async def test_blocks_that_lock_one_row_leave_connections_to_others(db: Database, database_url: str) -> None:
+    held, released = 0, asyncio.Event()
+    row, other = uuid4(), uuid4()
+    all_in = asyncio.Event()
+
+    async def hold() -> None:
+        nonlocal held
+        async with few.write(locks=row):
+            held += 1
+            if held == PER_ROW:
+                all_in.set()
+            await released.wait()
+
+    async with Database.open(database_url, pool_size=PER_ROW + 1) as few:
+        blocks = [asyncio.create_task(hold()) for _ in range(4 * PER_ROW)]
+        await all_in.wait()
+        for locks in (None, other):
+            async with few.write(locks=locks) as tx:
+                await tx.execute(text("SELECT 1"))
+        assert held == PER_ROW
+        # One that waits for its turn may be cancelled.
+        blocks[-1].cancel()
+        released.set()
+        results = await asyncio.gather(*blocks, return_exceptions=True)
+        assert [type(result) for result in results] == [type(None)] * (len(blocks) - 1) + [
+            asyncio.CancelledError
+        ]
+        assert held == len(blocks) - 1
 
 
 async def test_many_rows_are_written_by_one_statement(db: Database) -> None:

@@ -1,7 +1,8 @@
 """A reader that runs the commands of a document in one shell, with real servers, and compares the output.
 
     ```sh                      runs in the reader's shell; a `json` or `text` block right below is its output
-    ```sh keeps-running 9000   runs in a terminal of its own, until the page is read; listens on that port
+    ```sh keeps-running 9000   runs in a terminal of its own, which knows nothing of the shell, until the page is read;
+                               listens on that port
     ```python receiver.py      is saved under that name; without a name it is run
     ```ts receiver.ts          is saved under that name, as is ```go; tests/docs/test_receivers.py runs them
 
@@ -155,7 +156,7 @@ class Reader:
         end, held = os.pipe()
         with log.open("wb") as file:
             process = subprocess.Popen(
-                ["bash", "-c", _PROLOGUE + self._local(block.text)],
+                ["bash", "-c", "set -eu -o pipefail\n" + self._local(block.text)],
                 cwd=self.desk, env=self._environment(), stdout=file, stderr=file, start_new_session=True,
                 pass_fds=[held],
             )  # fmt: skip

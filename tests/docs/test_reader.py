@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.reader import Reader
+from tests.docs.reader import PATIENCE, Reader
 
 
 @pytest.fixture
@@ -47,6 +47,13 @@ def test_variables_of_one_block_are_set_in_the_next(reader: Reader, tmp_path: Pa
     reader.reads(
         page(tmp_path, '```sh\nA=1\nf() { echo "$A$1"; }\n```\n\n```sh\nf 2\n```\n\n```text\n12\n```\n'),
     )
+
+
+def test_a_terminal_of_its_own_knows_no_variable_of_the_shell(reader: Reader, tmp_path: Path) -> None:
+    text = '```sh\nexport A=1\n```\n\n```sh keeps-running\necho "A is ${A-not set}"; sleep 9\n```\n'
+    reader.patience = PATIENCE
+    reader.reads(page(tmp_path, text))
+    assert (reader.desk / "running-0.log").read_text() == "A is not set\n"
 
 
 def test_a_page_read_apart_begins_with_an_empty_shell_and_leaves_nothing(

@@ -20,6 +20,7 @@ from mercato.features.orders.store_messages import (
     without_payment,
 )
 from mercato.features.orders.validation import validate_body
+from mercato_contract.events import OrderEventData
 from mercato_contract.orders import OrderState, OrderStatus
 from mercato_contract.wire import as_json
 
@@ -125,7 +126,9 @@ def test_a_cancellation_has_its_reason():
 
 
 def test_an_order_event_has_a_sequence_and_the_order_without_its_payment():
-    told = json.loads(as_json(event_data(row(sequence=3))))
+    body = as_json(event_data(row(sequence=3)))
+    assert as_json(msgspec.json.decode(body, type=OrderEventData)) == body
+    told = json.loads(body)
     assert set(told) == {"orderId", "storeId", "partnerStoreId", "sequence", "order"}
     assert told["sequence"] == 3
     for member in ("orderId", "storeId", "partnerStoreId"):

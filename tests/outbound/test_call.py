@@ -3,12 +3,15 @@
 import gzip
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import standardwebhooks
 from tests.outbound.conftest import PUBLIC
 from tests.ports import free_port
 from tests.servers import (
+    Peer,
+    Request,
     Script,
     StubDns,
     drip,
@@ -24,6 +27,7 @@ from tests.servers import (
     self_signed,
     serve,
 )
+from tests.waiting import PATIENCE, lengthening
 
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
@@ -110,6 +114,16 @@ async def test_calls_to_one_server_share_a_connection(private: Outbound) -> None
 # --- the reply -----------------------------------------------------------------------------------------
 
 
+async def test_informational_responses_before_the_reply_are_skipped(private: Outbound) -> None:
+    async def hint(_: Request, peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 10 + head(200, content_length=0))
+
+    async with serve(hint) as server:
+        for _ in range(4):
+            assert (await post(private, server.url)).status == 200
+    assert server.connections == 1
+
+
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 409, 410, 422, 429, 500, 503])
 async def test_every_status_is_a_reply(private: Outbound, status: int) -> None:
     async with serve(
@@ -176,7 +190,10 @@ async def test_a_broken_body_is_ignored_if_only_the_status_matters(
 
 async def test_a_body_that_hangs_is_abandoned_if_only_the_status_matters(private: Outbound) -> None:
     async with serve(hang(head(200, content_length=9) + b"ok")) as server:
-        answer = await post(private, server.url, truncate=True, timeout=0.7)
+        for seconds in lengthening(0.5):
+            with suppress(RequestFailed):
+                answer = await post(private, server.url, truncate=True, timeout=seconds)
+                break
     assert (answer.status, answer.body, answer.complete) == (200, b"ok", False)
 
 
@@ -198,8 +215,10 @@ async def test_a_broken_body_is_a_failure_if_it_is_needed(
     private: Outbound, script: Script, reason: Fault
 ) -> None:
     async with serve(script) as server:
-        timeout = 0.7 if reason is Fault.TIMEOUT else 9.0  # long enough for the status to arrive
-        failure = await failed(private, server.url, max_reply=1024, timeout=timeout)
+        for seconds in lengthening(0.5 if reason is Fault.TIMEOUT else PATIENCE):
+            failure = await failed(private, server.url, max_reply=1024, timeout=seconds)
+            if failure.status is not None:
+                break
     assert (failure.fault, failure.status) == (reason, 200)
 
 
@@ -215,6 +234,7 @@ async def test_a_broken_body_is_a_failure_if_it_is_needed(
         (drop(), Fault.PROTOCOL),
         (reset(), Fault.PROTOCOL),
         (raw(b"SSH-2.0-OpenSSH_9.2\r\n"), Fault.PROTOCOL),
+        (endless(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100, b""), Fault.PROTOCOL),
     ],
 )
 async def test_no_answer_is_a_failure_with_its_reason(
@@ -223,9 +243,11 @@ async def test_no_answer_is_a_failure_with_its_reason(
     reason: Fault,
     truncate: bool,  # a column of the table
 ) -> None:
-    async with serve(script) as server:
-        timeout = 0.1 if reason is Fault.TIMEOUT else 9.0
-        failure = await failed(private, server.url, timeout=timeout, truncate=truncate)
+    for seconds in lengthening(0.1 if reason is Fault.TIMEOUT else PATIENCE):
+        async with serve(script) as server:
+            failure = await failed(private, server.url, timeout=seconds, truncate=truncate)
+        if server.requests:
+            break
     assert (failure.fault, failure.status) == (reason, None)
     assert len(server.requests) == 1
 

@@ -178,6 +178,23 @@ def test_partner_update_changes_what_is_given_and_nothing_else(shell: Shell) -> 
     assert (one["hasWebhookToken"], one["eventUrl"]) == (False, None)
 
 
+def test_an_event_url_that_a_server_with_these_settings_never_calls_is_stored_and_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "http://shop.example/events"
+    assert shell.json("partner", "create", "Acme", "--kind", "marketfront", "--event-url", url)["partnerId"]
+    assert "mercato serve --dev" in shell.err
+    assert "For any other, the event URL must begin with https://." in shell.err
+    shell("partner", "update", "Acme", "--event-url", "https://10.0.0.1/")
+    assert "For any other, the event URL leads to an address that is not public." in shell.err
+    (one,) = shell.json("partner", "list")["partners"]
+    assert one["eventUrl"] == "https://10.0.0.1/"
+    for allowed, stored in (("false", "https://shop.example/"), ("true", url)):
+        monkeypatch.setenv("MERCATO_ALLOW_PRIVATE_NETWORKS", allowed)
+        shell("partner", "update", "Acme", "--event-url", stored)
+        assert "For any other" not in shell.err
+
+
 def test_a_token_is_for_one_host_which_the_command_names(shell: Shell) -> None:
     shell.json("partner", "create", "Acme", "--kind", "commerce")
     shell("partner", "update", "Acme", "--webhook-token", "t")

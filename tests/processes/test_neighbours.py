@@ -25,7 +25,7 @@ from tests.service import Client, MerchantServer, Service, merchant, service
 
 from mercato.features.orders import queries
 from mercato.features.orders.record import OrderRow, StoreAnswer
-from mercato.features.orders.submission import schedule
+from mercato.features.orders.resubmission import schedule
 from mercato.features.partners.model import Surface
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks import outbox
@@ -119,10 +119,10 @@ async def insert_waiting(
     )
     version = await tx.scalar(select(stores.c.version).where(stores.c.id == store_id))
     await queries.insert_order(tx, order, store_version=version)
-    submission = await here.mercato.app.placements.submitter.store(
+    await here.mercato.app.placements.submitter.store(
         tx, order, base_url=url, payment=None, give_up_at=now + timedelta(minutes=10)
     )
-    schedule(tx, submission.call, wait=timedelta(0))
+    await schedule(tx, order_id, store_id=store_id, partner_id=partner_id)
 
 
 async def insert_store(tx: Write, model: UUID, *, partner_id: UUID, url: str) -> UUID:

@@ -23,6 +23,7 @@ from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
+from mercato.platform.outbound.guard import ANY_ADDRESS
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import WebhookEndpointRequest
 
@@ -31,7 +32,7 @@ TYPE = EventType.CATALOG_SYNC_SUCCEEDED
 
 
 async def register(harness: Harness, url: str = URL, **members: Any) -> UUID:
-    endpoints = WebhookEndpoints(harness.vault, now, new_id)
+    endpoints = WebhookEndpoints(harness.vault, now, new_id, ANY_ADDRESS)
     async with harness.db.write() as tx:
         made = await endpoints.create(
             tx, harness.caller(Surface.COMMERCE), WebhookEndpointRequest(url=url, **members)

@@ -11,7 +11,7 @@ from mercato_client.both import Clinic
 from mercato_client.commerce import Commerce
 from mercato_client.core import TIMEOUT, Core, Retries, core_of
 from mercato_client.errors import MercatoError
-from mercato_client.exchange import Done, Pause, Response, Script, Send, advance
+from mercato_client.exchange import Done, Pause, Response, Send, Steps, advance
 from mercato_client.marketfront import Marketfront
 from mercato_client.operation import Runs, RunsAsync
 from mercato_client.transport import AsyncTransport, Transport
@@ -58,11 +58,11 @@ class Client(Surfaces, Runs):
         """Close the connections that are kept."""
         self._transport.close()
 
-    def run(self, script: Script[R]) -> R:
-        """Perform the steps of the script; return its result."""
+    def run(self, steps: Steps[R]) -> R:
+        """Perform the steps; return their result."""
         result: Response | MercatoError | None = None
         while True:
-            match advance(script, result):
+            match advance(steps, result):
                 case Done(value):
                     return value
                 case Pause(seconds):
@@ -100,11 +100,11 @@ class AsyncClient(Surfaces, RunsAsync):
         """Close the connections that are kept."""
         await self._transport.close()
 
-    async def run(self, script: Script[R]) -> R:
-        """Perform the steps of the script; return its result."""
+    async def run(self, steps: Steps[R]) -> R:
+        """Perform the steps; return their result."""
         result: Response | MercatoError | None = None
         while True:
-            match advance(script, result):
+            match advance(steps, result):
                 case Done(value):
                     return value
                 case Pause(seconds):

@@ -16,7 +16,7 @@ from mercato_client.errors import (
     ProblemError,
     RateLimitError,
 )
-from mercato_client.exchange import Prepared, Request, Response, Script, pause, read, send
+from mercato_client.exchange import Prepared, Request, Response, Steps, pause, read, send
 from mercato_contract import USER_AGENT
 
 R = TypeVar("R")
@@ -73,7 +73,7 @@ class Core:
     retries: Retries = field(default_factory=Retries)
     clock: Callable[[], float] = time.monotonic
 
-    def exchange(self, request: Request[R], *, deadline: float | None = None) -> Script[tuple[R, Response]]:
+    def exchange(self, request: Request[R], *, deadline: float | None = None) -> Steps[tuple[R, Response]]:
         """Send the request, with retries; return the decoded answer, and the reply itself.
 
         `deadline` is by the client's clock.
@@ -93,7 +93,7 @@ class Core:
                     raise
             yield from pause(wait)
 
-    def perform(self, request: Request[R]) -> Script[R]:
+    def perform(self, request: Request[R]) -> Steps[R]:
         """Send the request; return the decoded answer."""
         answer, _ = yield from self.exchange(request)
         return answer

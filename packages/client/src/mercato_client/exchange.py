@@ -1,7 +1,7 @@
 """Requests, replies, and the steps of a call, without a network.
 
-A `Script` performs a call: it yields steps (`Send`, `Pause`) and receives the replies. The sync and the async client
-differ only in how they perform the steps.
+A call is `Steps`: a generator that yields steps (`Send`, `Pause`) and receives the replies. The sync and the async
+client differ only in how they perform the steps.
 """
 
 import re
@@ -110,30 +110,30 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """The script has ended with this."""
+    """The steps have ended with this."""
 
     value: R
 
 
-Script: TypeAlias = Generator[Send | Pause, Response | None, R]
+Steps: TypeAlias = Generator[Send | Pause, Response | None, R]
 
 
-def advance(script: Script[R], result: Response | MercatoError | None) -> Send | Pause | Done[R]:
-    """Give the script the result of its last step; return the next."""
+def advance(steps: Steps[R], result: Response | MercatoError | None) -> Send | Pause | Done[R]:
+    """Give the result of the last step; return the next one."""
     try:
-        return script.throw(result) if isinstance(result, MercatoError) else script.send(result)
+        return steps.throw(result) if isinstance(result, MercatoError) else steps.send(result)
     except StopIteration as end:
         return Done(end.value)
 
 
-def send(prepared: Prepared, within: float | None = None) -> Script[Response]:
+def send(prepared: Prepared, within: float | None = None) -> Steps[Response]:
     """Send a request."""
     reply = yield Send(prepared, within)
     assert reply is not None
     return reply
 
 
-def pause(seconds: float) -> Script[None]:
+def pause(seconds: float) -> Steps[None]:
     """Wait."""
     yield Pause(seconds)
 

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_type_hints, overload
 
 from mercato_client.core import Core
-from mercato_client.exchange import Request, Script, Sent
+from mercato_client.exchange import Request, Sent, Steps
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,33 +16,33 @@ T = TypeVar("T")
 
 
 class Runs(ABC):
-    """A client that performs a script before it returns."""
+    """A client that performs steps before it returns."""
 
     core: Core
 
     @abstractmethod
-    def run(self, script: Script[R]) -> R:
-        """Perform the steps of the script; return its result."""
+    def run(self, steps: Steps[R]) -> R:
+        """Perform the steps; return their result."""
 
 
 class RunsAsync(ABC):
-    """A client that performs a script while other tasks run."""
+    """A client that performs steps while other tasks run."""
 
     core: Core
 
     @abstractmethod
-    async def run(self, script: Script[R]) -> R:
-        """Perform the steps of the script; return its result."""
+    async def run(self, steps: Steps[R]) -> R:
+        """Perform the steps; return their result."""
 
 
 class Flow(Generic[P, R]):
-    """A method of both clients, written once as a script."""
+    """A method of both clients, written once as steps."""
 
-    def __init__(self, script: Callable[Concatenate[Core, P], Script[R]]) -> None:
-        self._script = script
-        self.__name__ = script.__name__
-        self.__doc__ = script.__doc__
-        self.__signature__ = inspect.Signature(list(inspect.signature(script).parameters.values())[1:])
+    def __init__(self, steps: Callable[Concatenate[Core, P], Steps[R]]) -> None:
+        self._steps = steps
+        self.__name__ = steps.__name__
+        self.__doc__ = steps.__doc__
+        self.__signature__ = inspect.Signature(list(inspect.signature(steps).parameters.values())[1:])
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.__name__ = name
@@ -62,13 +62,13 @@ class Flow(Generic[P, R]):
             return self
 
         def method(*args: Any, **options: Any) -> Any:
-            return client.run(self.script(client.core, *args, **options))
+            return client.run(self.steps(client.core, *args, **options))
 
         return self._shown(method)
 
     def _shown(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method with the name, docstring and signature that `help` shows."""
-        shown = wraps(self._script)(method)
+        shown = wraps(self._steps)(method)
         shown.__name__ = self.__name__
         setattr(shown, "__signature__", self.__signature__)  # noqa: B010  # mypy knows no such attribute
         return shown
@@ -76,11 +76,11 @@ class Flow(Generic[P, R]):
     @property
     def returned(self) -> Any:
         """What a call returns, as a type."""
-        return get_args(get_type_hints(inspect.unwrap(self._script))["return"])[-1]
+        return get_args(get_type_hints(inspect.unwrap(self._steps))["return"])[-1]
 
-    def script(self, core: Core, *args: P.args, **options: P.kwargs) -> Script[R]:
-        """Return the script of one call."""
-        return self._script(core, *args, **options)
+    def steps(self, core: Core, *args: P.args, **options: P.kwargs) -> Steps[R]:
+        """Return the steps of one call."""
+        return self._steps(core, *args, **options)
 
 
 class Operation(Flow[P, R]):
@@ -109,8 +109,8 @@ class Operation(Flow[P, R]):
             **vars(sent), method=self.method, path=self.path, repeats=self.repeats, returns=self.returns
         )
 
-    def script(self, core: Core, *args: P.args, **options: P.kwargs) -> Script[R]:
-        """Return the script of one call."""
+    def steps(self, core: Core, *args: P.args, **options: P.kwargs) -> Steps[R]:
+        """Return the steps of one call."""
         return core.perform(self.request(*args, **options))
 
     @property

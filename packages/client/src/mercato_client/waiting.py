@@ -18,7 +18,7 @@ from mercato_client.errors import (
     RateLimitError,
     ServerError,
 )
-from mercato_client.exchange import Id, Request, Script, pause
+from mercato_client.exchange import Id, Request, Steps, pause
 from mercato_client.marketfront import Marketfront
 from mercato_client.operation import Flow
 from mercato_contract.catalogs import (
@@ -54,7 +54,7 @@ class _Poll(Generic[S]):
     def __post_init__(self) -> None:
         self.started = self.core.clock()
 
-    def until(self, done: Callable[[S], bool], *, first_pause: float = 0.0) -> Script[S]:
+    def until(self, done: Callable[[S], bool], *, first_pause: float = 0.0) -> Steps[S]:
         """Return the state that is done. Raises DeadlineError, and what the first request raises.
 
         After the first answer, a later one that fails only delays the next poll.
@@ -76,7 +76,7 @@ class _Poll(Generic[S]):
                 return state
             wait = reply.retry_after or self._next_step()
 
-    def _wait(self, seconds: float) -> Script[None]:
+    def _wait(self, seconds: float) -> Steps[None]:
         remaining = self.timeout - (self.core.clock() - self.started)
         if seconds >= remaining:
             raise DeadlineError(f"Not done after {self.timeout:g} s: {self.last}", last=self.last)
@@ -93,7 +93,7 @@ class CommerceWaits:
 
     @Flow
     @staticmethod
-    def wait_until_live(core: Core, onboarding_id: Id, *, timeout: float = TIMEOUT) -> Script[Store]:
+    def wait_until_live(core: Core, onboarding_id: Id, *, timeout: float = TIMEOUT) -> Steps[Store]:
         """Wait until the catalog is checked, activate the store, and return it. One that is live is returned at once.
 
         Raises CatalogFailedError with every error of the catalog, and DeadlineError.
@@ -122,7 +122,7 @@ class CommerceWaits:
         *,
         activate_at: datetime | str | None = None,
         timeout: float = TIMEOUT,
-    ) -> Script[CatalogIngestStatusResponse]:
+    ) -> Steps[CatalogIngestStatusResponse]:
         """Notify of a new catalog, and wait until the store has switched to it; with `activate_at`, until it is built.
 
         Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
@@ -139,7 +139,7 @@ class CommerceWaits:
         *,
         activate_at: datetime | str | None = None,
         timeout: float = TIMEOUT,
-    ) -> Script[CatalogIngestStatusResponse]:
+    ) -> Steps[CatalogIngestStatusResponse]:
         """Send a new catalog, and wait until the store has switched to it; with `activate_at`, until it is built.
 
         Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
@@ -151,7 +151,7 @@ class CommerceWaits:
     @staticmethod
     def wait_until_ingested(
         core: Core, store_id: Id, catalog_ingest_id: Id, *, timeout: float = TIMEOUT
-    ) -> Script[CatalogIngestStatusResponse]:
+    ) -> Steps[CatalogIngestStatusResponse]:
         """Wait until a catalog run has succeeded, or is built and waits for its `activate_at`.
 
         Raises CatalogFailedError, DeadlineError.
@@ -165,7 +165,7 @@ class MarketfrontWaits:
 
     @Flow
     @staticmethod
-    def wait_until_closed(core: Core, order_id: Id, *, timeout: float = TIMEOUT) -> Script[Order]:
+    def wait_until_closed(core: Core, order_id: Id, *, timeout: float = TIMEOUT) -> Steps[Order]:
         """Wait until an order is completed or cancelled. Raises DeadlineError, with the order as `last`."""
         poll = _Poll(core, Marketfront.get_marketfront_order.request(order_id), timeout)
         return (yield from poll.until(lambda order: order.state is not OrderState.OPEN))
@@ -173,7 +173,7 @@ class MarketfrontWaits:
 
 def _accepted(
     core: Core, store_id: Id, request: Request[CatalogIngestAccepted], *, timeout: float
-) -> Script[CatalogIngestStatusResponse]:
+) -> Steps[CatalogIngestStatusResponse]:
     accepted, reply = yield from core.exchange(request)
     run = Commerce.get_catalog_ingest_status.request(store_id, accepted.catalog_ingest_id)
     return (yield from _ingested(core, run, timeout=timeout, first_pause=reply.retry_after or 0.0))
@@ -181,7 +181,7 @@ def _accepted(
 
 def _ingested(
     core: Core, run: Request[CatalogIngestStatusResponse], *, timeout: float, first_pause: float
-) -> Script[CatalogIngestStatusResponse]:
+) -> Steps[CatalogIngestStatusResponse]:
     ended = {RunStatus.SUCCEEDED, RunStatus.FAILED}
     # A run that has its set and hasn't ended waits for its instant.
     status = yield from _Poll(core, run, timeout).until(

@@ -4,6 +4,7 @@ Digits are counted before they are converted, so that a price of a million digit
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 # From ISO 4217: reading the package's XML would cost 50 ms at every start. A test compares this table with the package.
@@ -44,6 +45,10 @@ _MAX_DIGITS: Final = 19
 
 _SAFE_DIGITS: Final = 15
 """Digits before the point that are in range at every scale."""
+
+
+MAX_TEXTS: Final = 4_096
+"""Amounts whose texts are cached, some 200 bytes each. A menu has few prices, and an order names each many times."""
 
 
 _SHOWN: Final = 40
@@ -116,6 +121,7 @@ def number_to_minor(text: str, scale: int) -> int:
     return _minor(text, sign, whole, fraction, scale)
 
 
+@lru_cache(maxsize=MAX_TEXTS)
 def minor_to_decimal(minor: int, scale: int) -> str:
     """Return minor units as decimal text with exactly `scale` decimals."""
     if scale == 0:

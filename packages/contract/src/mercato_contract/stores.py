@@ -260,7 +260,7 @@ class OnboardingStatus(Wire, kw_only=True):
     warnings: Annotated[
         tuple[PartnerWarning, ...],
         Meta(
-            description="Of the address, with pointers into the request, and of the catalog, into the document."
+            description="Of address and webhookUrl, with pointers into the request; of the catalog, into the document."
         ),
     ] = ()
 

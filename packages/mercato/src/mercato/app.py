@@ -30,8 +30,9 @@ from mercato.features.orders.checks import OrderChecker
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
+from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
-from mercato.features.orders.submission import Resubmissions, Submitter
+from mercato.features.orders.submission import Submitter
 from mercato.features.orders.validation import OrderTokens, Validations
 from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
@@ -180,6 +181,7 @@ async def running(
             stack.push_async_callback(app.sign_on.close)
         if works:
             await stack.enter_async_context(_alongside(_upkeep(app).run(), "upkeep"))
+            await stack.enter_async_context(_alongside(app.resubmissions.run(), "unanswered orders"))
             await stack.enter_async_context(_working(app.worker))
         yield app
 
@@ -324,7 +326,7 @@ def build(
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, vault),
+        onboardings=Onboardings(db, now, clock.new_id, vault, outbound.policy),
         stores=Stores(
             db,
             now,
@@ -337,12 +339,14 @@ def build(
             quota=quota,
             switches=switches,
             new_document=new_document,
+            policy=outbound.policy,
         ),
         discovery=Discovery(db, now),
         dry_runs=DryRuns(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
         cancellations=ordering.cancellations,
+        resubmissions=ordering.resubmissions,
         adjustments=Adjustments(
             db=core.db,
             clock=core.clock,
@@ -368,7 +372,7 @@ def build(
         hourly_orders=HourlyOrders(now),
         feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
-        endpoints=WebhookEndpoints(vault, now, clock.new_id),
+        endpoints=WebhookEndpoints(vault, now, clock.new_id, outbound.policy),
         redeliveries=Redeliveries(db, vault, now),
         sign_on=_sign_on(settings, vault, now),
     )
@@ -423,7 +427,7 @@ def _ordering(
         quota=quota,
         activity=activity,
     )
-    resubmissions = Resubmissions(db, now, submitter, lifecycle, settings.place_seconds)
+    resubmissions = Resubmissions(db, now, submitter, lifecycle, settings.place_seconds, placements.lease)
     cancellations = Cancellations(
         db=db,
         clock=now,

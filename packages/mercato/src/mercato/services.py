@@ -14,6 +14,7 @@ from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
+from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
@@ -91,6 +92,7 @@ class Services(Core):
     validations: Validations
     placements: Placements
     cancellations: Cancellations
+    resubmissions: Resubmissions
     adjustments: Adjustments
     worker: Worker
     write_probe: WriteProbe

@@ -52,6 +52,7 @@ from mercato_contract.orders import (
 )
 from mercato_contract.placements import MAX_BYTES, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.problems import ProblemDetail
+from mercato_contract.wire import uuid_text
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
 marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
@@ -151,7 +152,7 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     )
     match outcome:
         case PlacedOrder(order_id, document, replayed) | CancelledOrder(order_id, document, replayed):
-            location = (b"location", f"{MARKETFRONT}/{order_id}".encode())
+            location = (b"location", f"{MARKETFRONT}/{uuid_text(order_id)}".encode())
             return Answer(raw=document, headers=(location, *(_REPLAYED if replayed else ())))
         case RefusedOrder(problem, chosen, replayed):
             return _refusal(problem, chosen, replayed=replayed)

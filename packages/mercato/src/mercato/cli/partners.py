@@ -35,6 +35,8 @@ from mercato.features.partners.webhook_tokens import list_token_origins, set_web
 from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
 from mercato.platform import clock
+from mercato.platform.outbound.guard import AddressPolicy, call_fault
+from mercato.services import Core
 from mercato_contract.wire import Instant, Wire, redacted
 
 partner = group("partner", "Partners: organisations that use the network.")
@@ -129,6 +131,7 @@ async def create(
                 webhook_origin=webhook_origin,
                 event_url=event_url,
             )
+        _note_refused_url(core, event_url)
         secret.show(
             _credentials(made),
             ("Partner", made.id),
@@ -137,6 +140,18 @@ async def create(
             ("Signing secret", made.signing_secret),
             json=json,
             warning="Only hashes of keys are stored: keep the keys now, they cannot be shown again.",
+        )
+
+
+def _note_refused_url(core: Core, event_url: str | None) -> None:
+    """Say so if only a server for development calls the URL. This command doesn't know how its server was started."""
+    if not event_url or core.settings.allow_private_networks:
+        return
+    fault = call_fault(event_url, "the event URL", AddressPolicy())
+    if fault is not None:
+        note(
+            "Only a server for development (mercato serve --dev, or MERCATO_ALLOW_PRIVATE_NETWORKS=true) sends events "
+            f"there. For any other, {fault}"
         )
 
 
@@ -195,6 +210,7 @@ async def update(
             await accounts.set_limits(tx, old.id, _merge_limits(old.limits, limits))
         origins = await list_token_origins(tx, old.id)
     note(f"Changed {old.name}.")
+    _note_refused_url(core, event_url)
     if webhook_token:
         where = ", ".join(filter(None, origins))
         note(

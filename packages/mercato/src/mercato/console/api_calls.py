@@ -3,7 +3,7 @@
 The account's key never appears: commands and programs read it from the environment variable `MERCATO_KEY`.
 """
 
-import re
+import json
 import shlex
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from mercato.console.rendering import CONTROLS
+from mercato.console.rendering import INVISIBLE
 from mercato.console.screen import Visit
 from mercato.console.session import count_request, with_stores
 from mercato.features.partners.model import Surface
@@ -25,8 +25,6 @@ from mercato_contract.wire import as_json
 
 MAX_SHOWN: Final = 20_000
 """Characters of an answer that a page shows."""
-
-_CONTROL: Final = re.compile("[" + "".join(re.escape(chr(code)) for code in CONTROLS) + "]")
 
 
 class Example(Struct, frozen=True):
@@ -111,7 +109,7 @@ def _api_head(head: Head, key: str | None) -> Head:
 def _shown(body: bytes) -> str:
     """Return JSON with line breaks, and with escapes for characters that are invisible or turn text around."""
     text = msgspec.json.format(body, indent=2).decode()
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _bounded(text: str) -> str:

@@ -27,28 +27,36 @@ from mercato.platform.errors import Problem
 
 HTML: Final = b"text/html; charset=utf-8"
 
-CONTROLS: Final = dict.fromkeys(
-    (
-        *(code for code in range(0x20) if chr(code) not in "\t\n"),
-        *range(0x7F, 0xA0),
-        0x061C,
-        *range(0x200E, 0x2010),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    ),
-    "\N{REPLACEMENT CHARACTER}",
+INVISIBLE: Final = re.compile(
+    # Control characters without the tab and the line feed, and a soft hyphen.
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad"
+    # Fillers and separators without a width, marks of direction, a byte order mark.
+    r"\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e001f\U000e0080-\U000e00ff"
+    r"\U000e01f0-\U000e0fff]"
+    # Joiners, except after what they shape: letters from Arabic to Myanmar, of Khmer, Mongolian and others, and emoji.
+    r"|(?<![\u0600-\u109f\u1780-\u18af\u1a20-\u1aaf\u1b00-\u1c4f\u2190-\u2bff\ua800-\uabff\ufe0f\U0001f000-\U0001faff])"
+    r"[\u200c\u200d]"
+    # Selectors of a variant, except after emoji and Chinese characters; tags, except in a flag.
+    r"|(?<![\xa9\xae\u203c-\u3299\U0001f000-\U0001faff])[\ufe00-\ufe0f](?!\u20e3)"
+    r"|(?<![\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
+    r"|(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007f]"
 )
-"""Control characters, and those that turn the direction of the text after them."""
+"""Characters that nobody sees, or that turn the direction of what follows: two names may differ in them alone."""
 
 MAX_SHORT: Final = 120
 
 
 def _sanitize(value: object) -> object:
-    """Return what an expression prints: nothing for None, and text without control characters."""
+    """Return what an expression prints: nothing for None, and text with the names of characters that nobody sees."""
     if value is None:
         return ""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return str(value).translate(CONTROLS)
+    if (
+        isinstance(value, str)
+        and not isinstance(value, Markup)
+        and not (value.isascii() and value.isprintable())
+    ):
+        return INVISIBLE.sub(lambda found: f"[U+{ord(found[0]):04X}]", value)
     return value
 
 

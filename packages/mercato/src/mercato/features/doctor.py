@@ -299,7 +299,9 @@ async def _endpoints(tx: Read) -> Check:
     count = await count_disabled(tx)
     if not count:
         return _check("endpoints", "none is disabled")
-    message = f"Disabled after days of failures: {count_of(count, 'address', 'addresses')} of partners."
+    message = (
+        f"Disabled after days of failures or a 410: {count_of(count, 'address', 'addresses')} of partners."
+    )
     return _check("endpoints", message, Remedy.ENABLE_ENDPOINTS, State.NOTE)
 
 

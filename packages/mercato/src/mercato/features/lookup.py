@@ -1,4 +1,4 @@
-"""What people search for, and ids of what people write: names, numbers, ids, and the beginnings of ids.
+"""What people search for, and ids of what people write: names, numbers, ids, and the beginnings and ends of ids.
 
 `find_all` is for whatever somebody types into the search field, `find_ids` for one kind of thing. A reader finds what
 its account can see, and doesn't learn whether there is anything else.
@@ -10,9 +10,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import Column, ColumnElement, func, or_, select
+from sqlalchemy import Column, ColumnElement, exists, false, func, or_, select
 from sqlalchemy import text as sql
 
+from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.discovery.index import name_key_of
 from mercato.features.discovery.tables import store_search
 from mercato.features.discovery.text import render_query, text_query_of
@@ -33,7 +34,7 @@ from mercato.features.stores.tables import stores
 from mercato.features.webhooks.queries import ids_of_webhook
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
-from mercato.platform.db.search import ESCAPE, MIN_SHOWN, list_ids, pattern_of
+from mercato.platform.db.search import ESCAPE, MIN_SHOWN, list_ids, list_ids_ending, pattern_of
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10
@@ -49,6 +50,7 @@ _IDS: Final[dict[str, Column[UUID]]] = {
     "order": orders.c.id,
     "store": stores.c.id,
     "partner": partners.c.id,
+    "run": catalog_runs.c.id,
     "delivery": deliveries.c.id,
     "request": refused_requests.c.id,
 }
@@ -57,7 +59,8 @@ _IDS: Final[dict[str, Column[UUID]]] = {
 class Scope(Struct, frozen=True, kw_only=True):
     """What may be found: everything, or what these sides of a partner see, and of that only what concerns one store.
 
-    A storefront finds every store. Without `customers` no order is found by its customer.
+    A storefront finds every store, unless its merchant is suspended. Without `customers` no order is found by its
+    customer.
     """
 
     partner_id: UUID | None = None
@@ -84,20 +87,28 @@ class Scope(Struct, frozen=True, kw_only=True):
                 sides = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
                 return [or_(*(sides[surface] == partner_id for surface in self.surfaces))]
             case "store":
-                return [stores.c.partner_id == partner_id] if self.only_own_stores else []
+                return [stores.c.partner_id == partner_id if self.only_own_stores else ~_IS_SUSPENDED]
             case "partner":
                 return [partners.c.id == partner_id]
+            case "run":
+                return [
+                    catalog_runs.c.partner_id == partner_id if Surface.COMMERCE in self.surfaces else false()
+                ]
             case _:
                 table = _TABLES[kind]
                 return [table.c.partner_id == partner_id, table.c.surface.in_(self.surfaces)]
 
 
+_IS_SUSPENDED: Final = exists().where(
+    partners.c.id == stores.c.partner_id, partners.c.suspended_at.is_not(None)
+)
 _TABLES: Final = {"delivery": deliveries, "request": refused_requests}
 
 _STORE_OF: Final[dict[str, tuple[Column[UUID], ...]]] = {
     "order": (orders.c.store_id,),
     "store": (stores.c.id,),
     "partner": (),
+    "run": (catalog_runs.c.store_id,),
     "delivery": (deliveries.c.store_id,),
     "request": (refused_requests.c.store_id,),
 }
@@ -109,6 +120,7 @@ class Found(Struct, frozen=True, kw_only=True):
     orders: Sequence[UUID] = ()
     stores: Sequence[UUID] = ()
     partners: Sequence[UUID] = ()
+    runs: Sequence[UUID] = ()
     deliveries: Sequence[UUID] = ()
     requests: Sequence[UUID] = ()
 
@@ -117,7 +129,8 @@ async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) ->
     """Return what the text stands for.
 
     An order's number, phone number or e-mail address; the name or a merchant's id of a store; the name or the key of
-    a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or more of its beginning.
+    a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or more of its beginning;
+    and the end of an id that lists show: an order's, and that of one of the newest deliveries and runs of catalogs.
     """
     words = _cleaned(words)
     if not words:
@@ -127,7 +140,12 @@ async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) ->
         orders=_first(await _find_orders(tx, words, scope, contacts), by_id["order"]),
         stores=_first(by_id["store"], await find_stores(tx, words, scope, limit=MAX_MATCHES)),
         partners=_first(by_id["partner"], await _find_partners(tx, words, scope)),
-        deliveries=_first(by_id["delivery"], await _find_webhooks(tx, words, scope)),
+        runs=_first(by_id["run"], await _find_by_tail(tx, "run", words, scope)),
+        deliveries=_first(
+            by_id["delivery"],
+            await _find_webhooks(tx, words, scope),
+            await _find_by_tail(tx, "delivery", words, scope),
+        ),
         requests=_first(by_id["request"], await _find_requests(tx, words, scope)),
     )
 
@@ -164,6 +182,14 @@ async def _find_by_id(tx: Read, kind: str, words: str, scope: Scope, *, limit: i
     if _DIGITS.fullmatch(digits) is None or (kind == "partner" and scope.partner_id is not None):
         return []
     return await list_ids(tx, _IDS[kind], digits, *scope.conditions(kind), limit=limit)
+
+
+async def _find_by_tail(tx: Read, kind: str, words: str, scope: Scope) -> list[UUID]:
+    """Return things whose ids end with the digits that lists show of them."""
+    digits = words.lower()
+    if len(digits) != MIN_SHOWN or _DIGITS.fullmatch(digits) is None:
+        return []
+    return await list_ids_ending(tx, _IDS[kind], digits, *scope.conditions(kind), limit=MAX_MATCHES)
 
 
 # --- orders ---------------------------------------------------------------------------------------

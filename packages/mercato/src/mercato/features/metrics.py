@@ -12,6 +12,7 @@ from uuid import UUID
 from mercato.platform.telemetry import multiprocess
 from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.metrics import Metrics
+from mercato_contract.wire import uuid_text
 
 Counts = dict[str, int]
 
@@ -144,7 +145,7 @@ class Activity:
 
     def record(self, event: str, order_id: UUID, store_id: UUID, **fields: object) -> None:
         """Log a milestone of an order."""
-        self.log.record(event, order_id=str(order_id), store_id=str(store_id), **fields)
+        self.log.record(event, order_id=uuid_text(order_id), store_id=uuid_text(store_id), **fields)
 
     def take(self) -> Mapping[str, Mapping[str, int]]:
         """Return the counts by name and label since the last call."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mercato.console.filters import scope_of
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.features.catalogs.operators import RunFilter, list_runs
 from mercato.features.lookup import MAX_MATCHES, MAX_TEXT, Found, find_all
 from mercato.features.orders.operators import list_orders_of
 from mercato.features.partners.queries import find_names
@@ -15,6 +16,7 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import list_stores_of
 from mercato.features.webhooks.operators import list_rows_of
 from mercato.platform.db.engine import Read
+from mercato.platform.db.search import MAX_SEARCHED
 from mercato.platform.texts import without_secrets
 from mercato_contract.wire import Wire, redacted
 
@@ -53,6 +55,7 @@ def _page(visit: Visit, text: str, found: Found | None, rows: dict[str, Any]) ->
         "is_cut": len(text) > MAX_TEXT,
         "max_text": MAX_TEXT,
         "most": MAX_MATCHES,
+        "max_searched": MAX_SEARCHED,
         "customers": scope_of(visit, None).customers,
     }
     return Page("search.html", "Search", values | rows)
@@ -64,6 +67,7 @@ async def _rows(tx: Read, visit: Visit, found: Found) -> dict[str, Any]:
         "orders": await list_orders_of(tx, found.orders),
         "stores": await list_stores_of(tx, found.stores, now=visit.app.clock()),
         "partners": await find_names(tx, found.partners),
+        "runs": await list_runs(tx, RunFilter(ids=found.runs), limit=MAX_MATCHES) if found.runs else (),
         "deliveries": await list_rows_of(tx, found.deliveries),
         "requests": [one for one in requests if one is not None],
     }

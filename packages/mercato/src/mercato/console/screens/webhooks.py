@@ -15,6 +15,7 @@ from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Question, Sc
 from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
+from mercato.features.stores.operators import list_stores_of
 from mercato.features.webhooks import deliveries, operators
 from mercato.features.webhooks.endpoints import get_endpoint, list_endpoints
 from mercato.features.webhooks.model import DELIVERY_WORDS, TYPES, DeliveryNotFound, EndpointNotFound
@@ -320,8 +321,11 @@ async def show_endpoints(visit: Visit) -> Page:
     caller = visit.caller_of(query.side)
     async with visit.app.db.read() as tx:
         page = await list_endpoints(tx, visit.app.vault, caller, PageQuery(limit=PAGE, cursor=query.cursor))
+        single = [one.store_ids[0] for one in page.endpoints if one.store_ids and len(one.store_ids) == 1]
+        named = await list_stores_of(tx, single, now=visit.app.clock())
     values = {
         "endpoints": page.endpoints,
+        "stores": {store.id: store.name for store in named if not store.suspended},
         "next_cursor": page.next_cursor,
         "side": caller.surface,
         "own": WebhookEndpointKind.ENDPOINT,

@@ -1,5 +1,6 @@
 """Catalog runs of a partner or of one store, for lists: those of onboardings, too."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -24,8 +25,9 @@ _FAILED: Final = runs.c.status == literal_column(f"'{RunStatus.FAILED}'")
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list. `before` is the last id shown."""
+    """Which runs to list. `before` is the last id shown; with `ids`, only those."""
 
+    ids: Sequence[UUID] | None = None
     partner_id: UUID | None = None
     store_id: UUID | None = None
     failed: bool = False
@@ -79,6 +81,8 @@ async def list_runs(tx: Read, wanted: RunFilter, *, limit: int) -> list[RunSumma
 
 
 def _filter(query: Select[tuple[object, ...]], wanted: RunFilter) -> Select[tuple[object, ...]]:
+    if wanted.ids is not None:
+        query = query.where(runs.c.id.in_(wanted.ids))
     if wanted.partner_id is not None:
         query = query.where(runs.c.partner_id == wanted.partner_id)
     if wanted.store_id is not None:

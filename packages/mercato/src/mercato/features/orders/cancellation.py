@@ -8,8 +8,8 @@
     another cancellation is requested        the store is asked again with the same bytes
 
 The store is asked with no transaction open, under the cancellation's id and with the same bytes each time. After a
-crash, or while the store doesn't answer, background work asks on until `give_up_at`, and twice then. Whoever gets the
-answer writes it under the order's lock, once.
+crash, or while the store doesn't answer, background work asks again until `give_up_at`, and `LATE_ATTEMPTS` times after
+it. Whoever gets the answer writes it under the order's lock, once.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from mercato.features.orders.idempotency import (
 )
 from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
+from mercato.features.orders.resubmission import MIN_WAIT, RETRY_INTERVAL
 from mercato.features.orders.store_messages import (
     CancelAcceptance,
     CancelRejection,
@@ -50,12 +51,7 @@ from mercato.features.orders.store_messages import (
     cancel_body,
     read_cancel,
 )
-from mercato.features.orders.submission import (
-    MIN_WAIT,
-    RETRY_INTERVAL,
-    call_until_final,
-    end_submission,
-)
+from mercato.features.orders.submission import call_until_final, end_submission
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call
@@ -203,7 +199,8 @@ class Cancellations(Struct, frozen=True):
             id=self.new_id(),
             status=CancellationStatus.REQUESTED,
             reason=context.request.reason,
-            message=context.request.message,
+            # Of a customer who is erased already it wouldn't be erased any more.
+            message=None if order.client_context is None else context.request.message,
             partner_order_id=order.partner_order_id,
             requested_at=now,
             at=now,
@@ -479,7 +476,7 @@ class Cancellations(Struct, frozen=True):
         """Return the outcome of a cancellation that has ended, pinned to the key."""
         outcome: PinnedOutcome
         if order.state is OrderState.CANCELLED:
-            outcome = CancelledOrder(order.id, as_json(order.storefront_order))
+            outcome = CancelledOrder(order.id, order.storefront_document)
         else:
             problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
             origin = context.make_origin()

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from mercato.features.metrics import Activity
 from mercato.features.orders import queries, search
 from mercato.features.orders.record import (
+    EncodedEventData,
     EntryDetail,
     OrderRow,
     StoreAnswer,
@@ -31,7 +32,7 @@ from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato_contract.events import EventType, OrderCancelledData, OrderEventData
+from mercato_contract.events import EventType, OrderCancelledData
 from mercato_contract.money import to_text
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, CancellationStatus, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError
@@ -382,7 +383,7 @@ class Lifecycle(Struct, frozen=True):
         return events
 
     def _event(
-        self, order: OrderRow, type_: EventType, data: OrderEventData | OrderCancelledData
+        self, order: OrderRow, type_: EventType, data: EncodedEventData | OrderCancelledData
     ) -> NewEvent:
         return NewEvent(
             delivery_id=self.new_id(),

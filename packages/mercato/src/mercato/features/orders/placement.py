@@ -49,7 +49,7 @@ from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.rules import Plan, RefusePlan, StorePlan, ValidatePlan, new_order, plan_quoted
 from mercato.features.orders.search import ContactKeys
 from mercato.features.orders.store_messages import Quote, Rejection, canonical_payment, payment_of
-from mercato.features.orders.submission import SUBMIT_KIND, Submission, Submitter, schedule
+from mercato.features.orders.submission import Submission, Submitter
 from mercato.features.orders.validation import OrderTokens, TokenExpired, Validations, digest_of
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
@@ -59,7 +59,6 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem, ServiceUnavailable
 from mercato.platform.gazetteer import country_of
-from mercato.platform.jobs import delete_waiting
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest
@@ -130,6 +129,11 @@ class Placements(Struct, frozen=True):
     quota: StorageQuota
     activity: Activity
 
+    @property
+    def lease(self) -> timedelta:
+        """The lifetime of a request's claim: its calls have ended by then."""
+        return timedelta(seconds=self.seconds) + SLACK
+
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, make_origin: MakeOrigin
     ) -> OrderOutcome:
@@ -144,7 +148,7 @@ class Placements(Struct, frozen=True):
                 partner_id=caller.partner_id,
                 key=key,
                 fingerprints=fingerprints(request, self.secrets),
-                lease=timedelta(seconds=self.seconds) + SLACK,
+                lease=self.lease,
             ),
             trace=trace,
             make_origin=make_origin,
@@ -321,7 +325,7 @@ class Placements(Struct, frozen=True):
     async def _store(
         self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
     ) -> State:
-        """Store the order with its submission and job. A store without a webhook accepts it at once."""
+        """Store the order with its submission. A store without a webhook accepts it at once."""
         store = plan.check.store
         order = new_order(
             claim.order_id or self.new_id(),
@@ -351,7 +355,6 @@ class Placements(Struct, frozen=True):
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
-        schedule(tx, submission.call, wait=context.keyed.lease)
         processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 
@@ -370,8 +373,6 @@ class Placements(Struct, frozen=True):
             order = await self.submitter.record(
                 tx, state.submission, result, notify_unanswered=True, stored=state.order
             )
-            if order.answer is not StoreAnswer.WAITING:
-                await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
             outcome = await self._decide(tx, context, state.claim, order)
             processes.crash_point("reply.written")
         processes.crash_point("reply.stored")
@@ -385,7 +386,7 @@ class Placements(Struct, frozen=True):
         """Return the order's outcome. It is pinned to the key once the store has answered."""
         match order.answer:
             case StoreAnswer.ACCEPTED:
-                placed = PlacedOrder(order.id, as_json(order.storefront_order))
+                placed = PlacedOrder(order.id, order.storefront_document)
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed
             case StoreAnswer.REFUSED:

@@ -1,6 +1,6 @@
 """The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -13,13 +13,17 @@ from msgspec.structs import asdict
 from sqlalchemy import (
     Row,
     Select,
+    Text,
     UpdateBase,
     bindparam,
+    cast,
     delete,
     func,
     insert,
     literal_column,
+    not_,
     select,
+    text,
     update,
 )
 
@@ -45,6 +49,7 @@ from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
+from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import Instant
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
@@ -360,6 +365,48 @@ async def count_unanswered(tx: Read) -> UnansweredOrders:
         )
     )
     return UnansweredOrders(0, None) if row is None else UnansweredOrders(row[0], row[1])
+
+
+class UnattendedOrder(NamedTuple):
+    """An order that waits for its store's answer, and that no job submits again."""
+
+    id: UUID
+    store_id: UUID
+    partner_id: UUID
+
+
+async def list_unattended(
+    tx: Read, *, before: datetime, after: datetime, kinds: Sequence[str], limit: int
+) -> list[UnattendedOrder]:
+    """Return waiting orders without a job of these kinds that were placed before `before` or after `after`.
+
+    It reads the row of every order that waits for its store, and looks for its job in an index. Submitting them again
+    costs a hundred times as much.
+    """
+    its_job = (
+        select(jobs.c.id)
+        .where(
+            jobs.c.kind.in_(kinds),
+            # A job's key is the id in hexadecimal: as SQLite stores it, and PostgreSQL without the hyphens.
+            jobs.c.dedup == func.replace(cast(deliveries.c.order_id, Text), "-", ""),
+            # The condition of the partial index that finds it.
+            text("dedup IS NOT NULL AND jobs.state <> 'dead'"),
+        )
+        # Looked up row by row: PostgreSQL may make a join of NOT EXISTS, and read all jobs for it.
+        .limit(1)
+        .scalar_subquery()
+    )
+    rows = await tx.all(
+        select(deliveries.c.order_id, deliveries.c.store_id, deliveries.c.partner_id)
+        .where(
+            deliveries.c.give_up_at.is_not(None),
+            not_(deliveries.c.created_at.between(before, after)),
+            its_job.is_(None),
+        )
+        .order_by(deliveries.c.created_at)
+        .limit(limit)
+    )
+    return [UnattendedOrder(*row) for row in rows]
 
 
 async def delete_earlier_submission(tx: Write, order_id: UUID) -> None:

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TypeVar
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato_contract.carts import PricedLineItem
-from mercato_contract.events import OrderCancelledData, OrderEventData, WebhookOrder
+from mercato_contract.events import OrderCancelledData, WebhookOrder
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
@@ -39,7 +39,7 @@ from mercato_contract.placements import (
     OrderModifierGroup,
 )
 from mercato_contract.problems import OrderError
-from mercato_contract.wire import Instant, Wire, rfc3339, uuid_text
+from mercato_contract.wire import Instant, Wire, as_json, rfc3339, uuid_text
 
 _Order = TypeVar("_Order", Order, CommerceOrder)
 _Cart = TypeVar("_Cart", OrderCart, CommerceCart)
@@ -163,10 +163,15 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
         """What the order costs now, in minor units."""
         return self.total + sum(one.difference for one in self.adjustments or ())
 
-    @cached_property
+    @property
     def storefront_order(self) -> Order:
-        """The storefront's representation. The response and the event of a placement have the same."""
+        """The storefront's representation."""
         return _represent(Order, storefront_cart(self.cart), self)
+
+    @cached_property
+    def storefront_document(self) -> bytes:
+        """The same as JSON, encoded once: the response and the event of a placement have the same."""
+        return as_json(self.storefront_order)
 
 
 def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
@@ -347,14 +352,24 @@ def cancelled_data(row: OrderRow) -> OrderCancelledData:
     )
 
 
-def event_data(row: OrderRow) -> OrderEventData:
+class EncodedEventData(Wire):
+    """The members of `OrderEventData`, with an order that is JSON already."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    sequence: int
+    order: Raw
+
+
+def event_data(row: OrderRow) -> EncodedEventData:
     """Return the data of an event about the order, for the storefront."""
-    return OrderEventData(
+    return EncodedEventData(
         order_id=row.id,
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
-        order=row.storefront_order,
+        order=Raw(row.storefront_document),
     )
 
 

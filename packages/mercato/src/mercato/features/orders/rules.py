@@ -149,6 +149,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     estimated_delivery_at: datetime | None = None
     courier: Courier | None = None
     cancel_reason: str | None = None
+    is_erased: bool = False
+    """Whether the order's customer was erased: nobody's name or number is kept from then on."""
 
 
 class ProgressChange(Struct, frozen=True, kw_only=True):
@@ -197,8 +199,9 @@ def _moved(current: Progress, update: _ParsedUpdate) -> Progress:
         status=status,
         estimated_ready_at=update.ready_at or current.estimated_ready_at,
         estimated_delivery_at=update.delivery_at or current.estimated_delivery_at,
-        courier=update.courier or current.courier,
+        courier=None if current.is_erased else update.courier or current.courier,
         cancel_reason=update.reason if state is OrderState.CANCELLED else None,
+        is_erased=current.is_erased,
     )
 
 
@@ -209,7 +212,7 @@ def _closed(current: Progress, update: _ParsedUpdate) -> Progress:
         and update.status in (None, current.status)
         and update.ready_at in (None, current.estimated_ready_at)
         and update.delivery_at in (None, current.estimated_delivery_at)
-        and update.courier in (None, current.courier)
+        and (current.is_erased or update.courier in (None, current.courier))
     )
     if not again:
         raise OrderClosed(f"The order is {current.state.value} and can't change any more.")

@@ -138,20 +138,14 @@ def normal_email(text: str) -> str:
 def normal_phone(text: str, country: str | None) -> str:
     """Return the number as E.164, read as it is dialled in the country; its digits alone if it can't be one."""
     # Its import takes longer than a request may: `load` does it at the start.
-    from phonenumbers import (
-        NumberParseException,
-        PhoneNumberFormat,
-        format_number,
-        is_possible_number,
-        parse,
-    )
+    import phonenumbers  # naming what is needed of it would take longer
 
     try:
-        number = parse(text, country)
-    except NumberParseException:
+        number = phonenumbers.parse(text, country)
+    except phonenumbers.NumberParseException:
         number = None
-    if number is not None and is_possible_number(number):
-        return format_number(number, PhoneNumberFormat.E164)
+    if number is not None and phonenumbers.is_possible_number(number):
+        return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
     return "".join(str(unicodedata.digit(letter)) for letter in text if letter.isdigit())
 
 

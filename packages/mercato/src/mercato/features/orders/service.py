@@ -234,6 +234,7 @@ def _progress(row: OrderRow) -> Progress:
         estimated_delivery_at=row.estimated_delivery_at,
         courier=row.courier,
         cancel_reason=row.cancel_reason,
+        is_erased=row.client_context is None,
     )
 
 

@@ -1,13 +1,13 @@
 """Submit a stored order to its store: the same bytes under the same webhook-id until the store has answered.
 
-The request that stored the order submits it first. While the store doesn't answer, and after a crash, a job goes on,
-and cancels the order in the end.
+The request that stored the order submits it first. While the store doesn't answer, and after a crash, background work
+goes on (`resubmission`).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
@@ -19,11 +19,9 @@ from msgspec.structs import replace
 from mercato.features.orders import queries
 from mercato.features.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.lifecycle import (
-    STORE_UNREACHABLE,
     ConcurrentUpdate,
     Lifecycle,
     OrderAccepted,
-    OrderGivenUp,
     OrderRefused,
     OrderUnanswered,
 )
@@ -51,26 +49,11 @@ from mercato.features.webhooks.deliveries import (
 )
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.queries import delete_store_call
-from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
-from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.jobs import (
-    Done,
-    Handler,
-    Handlers,
-    Job,
-    JobOutcome,
-    Settled,
-    enqueue_later,
-    fence,
-    finish,
-)
-from mercato.platform.telemetry.context import set_partner
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
-from mercato_contract.wire import Wire
 
 log = structlog.get_logger("mercato.orders")
 
@@ -82,57 +65,9 @@ FIRST_WAIT: Final = 0.5
 MIN_ATTEMPT_SECONDS: Final = 1.0
 """No further attempt starts with less time left."""
 
-SUBMIT_KIND: Final = "order.submission"
-"""The job of an order's first background attempt."""
-
-RESEND_KIND: Final = "order.resubmission"
-"""The job of every further attempt."""
-
-EARLIER_KINDS: Final = ("order.submit", "order.resend")
-"""The kinds of the previous release, which would find no submission in a delivery and so must not run its jobs.
-
-Jobs that it has enqueued run here. The next release needs them no longer.
-"""
-
-STORE_PARTITIONS: Final = 8
-"""Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
-
-RETRY_INTERVAL: Final = timedelta(seconds=15)
-"""Between two attempts: short for a store that recovers, and forty calls in ten minutes don't load it."""
-
-MIN_WAIT: Final = timedelta(seconds=1)
-
-RECENT: Final = timedelta(seconds=20)
-"""An order is given up only after an attempt that ended so recently: `RETRY_INTERVAL` and a wait in the queue."""
-
-_SLACK: Final = timedelta(seconds=15)
-
 PlaceReply = Acceptance | Rejection | InvalidReply
 
 R = TypeVar("R")
-
-
-class SubmitJob(Wire, frozen=True):
-    """The order to submit. Its body is a delivery's, and its payment is sealed there."""
-
-    order_id: UUID
-    attempted_at: datetime | None = None
-    """The end of the last background attempt."""
-
-
-def schedule(tx: Write, call: StoreCall, *, wait: timedelta, attempted_at: datetime | None = None) -> None:
-    """Enqueue the next background attempt, the first one without `attempted_at`."""
-    order_id = call.webhook_id
-    kind = SUBMIT_KIND if attempted_at is None else RESEND_KIND
-    enqueue_later(
-        tx,
-        kind,
-        SubmitJob(order_id=order_id, attempted_at=attempted_at),
-        delay=wait,
-        ordering_key=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_PARTITIONS}",
-        group=call.partner_id.hex,
-        dedup=order_id.hex,
-    )
 
 
 class Submission(Struct, frozen=True, kw_only=True):
@@ -415,90 +350,3 @@ def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
 def _lacks_partner_order_id(order: OrderRow) -> bool:
     """Return whether the merchant updated the order before its reply to the placement arrived."""
     return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
-
-
-# --- background attempts --------------------------------------------------------------------------
-
-
-class Resubmissions(Struct, frozen=True):
-    """Submits orders whose stores don't answer, or after a crash, and cancels them in the end.
-
-    `seconds` is the timeout of one call. The first background attempt of an order and the later ones are two kinds of
-    job, each with its own concurrency: a new order doesn't wait behind the tenth attempts of others.
-    """
-
-    db: Database
-    clock: Clock
-    submitter: Submitter
-    lifecycle: Lifecycle
-    seconds: float
-
-    def handlers(self, *, concurrency: int) -> Handlers:
-        """Return the handler of each kind of job. `concurrency` is that of each kind of attempt."""
-        attempt = Handler(
-            fn=self.resend,
-            payload=SubmitJob,
-            timeout=timedelta(seconds=self.seconds) + _SLACK,
-            concurrency=concurrency,
-            on_dead=self.end,
-        )
-        return dict.fromkeys((SUBMIT_KIND, RESEND_KIND, *EARLIER_KINDS), attempt)
-
-    async def resend(self, job: Job[SubmitJob]) -> JobOutcome:
-        """Make one attempt, and cancel the order if it was the last one."""
-        async with self.db.read() as tx:
-            order = await queries.get_order(tx, job.payload.order_id)
-            waits = order.answer is StoreAnswer.WAITING
-            submission = await self.submitter.find(tx, order) if waits else None
-        if submission is None:
-            return Done()
-        call = submission.call
-        set_partner(partner_id=call.partner_id, store_id=call.store_id, traceparent=call.traceparent)
-        if _is_exhausted(submission, job.payload.attempted_at, self.clock()):
-            async with self.db.write() as tx:
-                await fence(tx, job)
-                await self._cancel(tx, call.webhook_id, submission.base_url)
-            return Done()
-        called, reply = await self.submitter.attempt(submission, seconds=self.seconds)
-        self.lifecycle.activity.record(
-            "order resent", call.webhook_id, call.store_id, answered=called.error is None
-        )
-        processes.crash_point("order.resent")
-        async with self.db.write() as tx:
-            await finish(tx, job)
-            outcome = SubmissionOutcome(reply, (called,))
-            await self.submitter.record(tx, submission, outcome, notify_unanswered=False)
-            if not reply.is_final:
-                await self._continue(tx, submission)
-        return Settled()
-
-    async def _continue(self, tx: Write, submission: Submission) -> None:
-        """Enqueue the next attempt, or cancel the order if this was the last one."""
-        now = self.clock()
-        if now >= submission.give_up_at:
-            await self._cancel(tx, submission.call.webhook_id, submission.base_url)
-        else:
-            wait = max(MIN_WAIT, min(RETRY_INTERVAL, submission.give_up_at - now))
-            schedule(tx, submission.call, wait=wait, attempted_at=now)
-
-    async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
-        """Cancel the order of a dead job, which nothing else would close."""
-        log.error("order submission failed", order_id=str(job.payload.order_id), reason=reason)
-        stored = await queries.find_submission(tx, job.payload.order_id)
-        if stored is not None:
-            await self._cancel(tx, job.payload.order_id, stored.base_url)
-
-    async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
-        order = await queries.get_order(tx, order_id, lock=True)
-        if order.answer is StoreAnswer.WAITING:
-            now = self.clock()
-            await end_submission(tx, order, delivered=False, now=now)
-            await self.lifecycle.apply(tx, order, OrderGivenUp(at=now, tells_store=True, webhook_url=url))
-            detail = {"cancelReason": STORE_UNREACHABLE}
-            await audit(tx, "order", order.id, partner_id=order.partner_id, detail=detail)
-
-
-def _is_exhausted(submission: Submission, attempted_at: datetime | None, now: datetime) -> bool:
-    """Return whether the order's time is over and a recent attempt was the last one."""
-    is_recent = attempted_at is not None and now - attempted_at <= RECENT
-    return is_recent and now >= submission.give_up_at

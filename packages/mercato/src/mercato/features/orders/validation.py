@@ -110,7 +110,7 @@ def digest(
 
     Without notes it is the same as before there were notes, so that tokens outlive an upgrade.
     """
-    cart = _canonical([CartModifierGroup(modifier_group_id=UUID(int=0), line_items=list(lines))])
+    cart = _canonical([CartModifierGroup(modifier_group_id=_NO_GROUP, line_items=list(lines))])
     handover = as_json(fulfillment)
     if note:
         handover += b"\0" + note.encode()
@@ -147,6 +147,7 @@ def _canonical(groups: Sequence[CartModifierGroup], note: str | None = None) -> 
 
 
 _NO_LINES: Final = _canonical([])
+_NO_GROUP: Final = UUID(int=0)
 
 
 @redacted("keys")

@@ -44,7 +44,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
+from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, call_fault
 from mercato_contract.wire import parse_uuid, redacted
 
 MAX_NAME: Final = 200
@@ -87,6 +87,7 @@ async def create_partner(
     webhook_token: str | None = None,
     webhook_origin: str | None = None,
     event_url: str | None = None,
+    policy: AddressPolicy = ANY_ADDRESS,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
@@ -94,6 +95,8 @@ async def create_partner(
     """Create a partner with a key for each surface of its kind and a signing secret. Raises AccountError.
 
     The token is bound to `webhook_origin`, a URL, or else to the origin of the first webhookUrl that it registers.
+    `policy` says which addresses may be called; a command doesn't know its server's, so by default only the form of the
+    `event_url` is checked.
     """
     if webhook_token is not None:
         check_has_stores(kind)
@@ -103,7 +106,7 @@ async def create_partner(
         kind=kind,
         limits=_checked_limits(limits),
         has_webhook_token=webhook_token is not None,
-        event_url=_checked_event_url(event_url, kind),
+        event_url=_checked_event_url(event_url, kind, policy),
         created_at=now(),
     )
     with _refuse_taken_name(partner.name):
@@ -165,7 +168,9 @@ async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
 async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> None:
     """Set where order events go, or with None stop them. Raises AccountError."""
     partner = await get_partner(tx, partner_id)
-    await queries.update_partner(tx, partner_id, event_url=_checked_event_url(event_url, partner.kind))
+    await queries.update_partner(
+        tx, partner_id, event_url=_checked_event_url(event_url, partner.kind, ANY_ADDRESS)
+    )
     await _record_change(tx, partner_id, "eventUrl")
 
 
@@ -277,16 +282,14 @@ def _checked_limits(limits: Limits) -> Limits:
     return limits
 
 
-def _checked_event_url(url: str | None, kind: PartnerKind) -> str | None:
-    """Check the form of the URL; each call checks whether its address is allowed."""
+def _checked_event_url(url: str | None, kind: PartnerKind, policy: AddressPolicy) -> str | None:
     if url is None:
         return None
     if Surface.MARKETFRONT not in kind.surfaces:
         raise AccountError("Only marketfront partners get order events: a commerce partner has no event URL.")
-    try:
-        check_url(url, AddressPolicy(allow_private=True), https_only=False)
-    except UrlRefused as refused:
-        raise AccountError(f"The event URL {refused.fault.value}.") from None
+    fault = call_fault(url, "The event URL", policy)
+    if fault is not None:
+        raise AccountError(fault)
     return url
 
 

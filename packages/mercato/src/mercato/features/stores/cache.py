@@ -7,6 +7,7 @@ transaction. An acknowledged change then applies in every process: an order is s
 checked against, and a validation reads the version first.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -32,11 +33,39 @@ MAX_STORES: Final = 50_000
 """Cached stores, a few kilobytes each; the least recently used is evicted."""
 
 
+class _Versions:
+    """Reads the versions of stores. Those that are asked for in one turn of the event loop share a read.
+
+    It begins after they were asked for, so it sees every change that was committed before. Beside others a validation
+    is a tenth cheaper so; one alone waits for one turn of the loop.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._asked: dict[int, UUID] = {}
+        self._reading: asyncio.Task[dict[int, int]] | None = None
+
+    async def find(self, store_id: UUID) -> int | None:
+        """Return the store's committed version, or None without such a store."""
+        if self._reading is None:
+            self._asked = {}
+            self._reading = asyncio.create_task(self._read(self._asked))
+        self._asked[store_id.int] = store_id
+        # A caller that is cancelled doesn't cancel the read for the others.
+        return (await asyncio.shield(self._reading)).get(store_id.int)
+
+    async def _read(self, asked: dict[int, UUID]) -> dict[int, int]:
+        self._reading = None  # who asks from now on may have seen a later change
+        async with self._db.read() as tx:
+            return await queries.find_versions(tx, list(asked.values()))
+
+
 class StoreCache:
     """Current stores by id."""
 
     def __init__(self, db: Database, feed: ChangeFeed, *, max_stores: int = MAX_STORES) -> None:
         self._db = db
+        self._versions = _Versions(db)
         self.rows = Cache[int, StoreRow](capacity=max_stores)
         self.rows.follow(feed, TOPIC, lambda key: UUID(key).int)
         self.lookups = self.rows.lookups
@@ -51,11 +80,8 @@ class StoreCache:
         For a cached store that hasn't changed, this costs one read of its version on the primary.
         """
         row = self.rows.find(store_id.int)
-        if row is not None:
-            async with self._db.read() as tx:
-                version = await queries.find_version(tx, store_id)
-            if version == row.version:
-                return row
+        if row is not None and await self._versions.find(store_id) == row.version:
+            return row
         return await self.rows.refresh(store_id.int, self.read, store_id)
 
     async def get_own(self, caller: Caller, store_id: UUID) -> StoreRow:

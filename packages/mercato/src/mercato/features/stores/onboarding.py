@@ -40,6 +40,7 @@ from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.gazetteer import Location
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import page_of
 from mercato_contract.stores import (
@@ -55,12 +56,13 @@ PATH: Final = "/v1/commerce/onboarding/stores"
 
 
 class Onboardings(Struct, frozen=True):
-    """The operations on onboardings."""
+    """The operations on onboardings. `policy` says which addresses may be called."""
 
     db: Database
     clock: Clock
     new_id: MakeId
     vault: Vault
+    policy: AddressPolicy
 
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
         """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
@@ -77,13 +79,13 @@ class Onboardings(Struct, frozen=True):
             await places.enqueue_for_onboarding(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
             await audit(tx, "onboarding", onboarding.id)
-        return _status(onboarding, run, onboarding)
+        return _status(onboarding, run, onboarding, policy=self.policy)
 
     async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
         """Raises OnboardingNotFound."""
         async with self.db.read() as tx:
             onboarding = await _get(tx, caller, onboarding_id)
-            [status] = await _statuses(tx, [onboarding])
+            [status] = await _statuses(tx, [onboarding], policy=self.policy)
         return status
 
     async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
@@ -91,7 +93,7 @@ class Onboardings(Struct, frozen=True):
         async with self.db.read() as tx:
             rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
             page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
-            statuses = await _statuses(tx, page)
+            statuses = await _statuses(tx, page, policy=self.policy)
         return OnboardingPage(onboardings=statuses, next_cursor=cursor)
 
     async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
@@ -128,7 +130,7 @@ class Onboardings(Struct, frozen=True):
             )
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
-        return _status(onboarding, run, onboarding)
+        return _status(onboarding, run, onboarding, policy=self.policy)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
         """Create the onboarding's store with the validated catalog, or return the one that exists.
@@ -223,8 +225,10 @@ class Onboardings(Struct, frozen=True):
         return _already(holder or onboarding)
 
 
-def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -> OnboardingStatus:
-    """Return the status; `place` is the store once it exists, whose address may have changed."""
+def _status(
+    onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow, *, policy: AddressPolicy
+) -> OnboardingStatus:
+    """Return the status; `place` is the store once it exists, whose address and webhookUrl may have changed."""
     state = state_of(onboarding, newest)
     failed = state is OnboardingState.CATALOG_FAILED
     return OnboardingStatus(
@@ -235,16 +239,16 @@ def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -
         error=first_error(newest.errors) if failed else UNSET,
         errors=newest.errors if failed else (),
         created_at=instant(onboarding.created_at) or "",
-        warnings=(*views.warnings_of(place), *newest.warnings),
+        warnings=(*views.warnings_of(place), *views.webhook_warnings_of(place, policy), *newest.warnings),
     )
 
 
-async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStatus]:
+async def _statuses(tx: Read, page: Sequence[Onboarding], *, policy: AddressPolicy) -> list[OnboardingStatus]:
     newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
     active = [onboarding.store_id for onboarding in page if onboarding.activated_at is not None]
     stores = {store.onboarding_id: store for store in await queries.list_stores_by_id(tx, active)}
     return [
-        _status(onboarding, newest[onboarding.id], stores.get(onboarding.id, onboarding))
+        _status(onboarding, newest[onboarding.id], stores.get(onboarding.id, onboarding), policy=policy)
         for onboarding in page
     ]
 

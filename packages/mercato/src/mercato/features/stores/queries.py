@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
@@ -55,7 +55,14 @@ _STORE: Final = (
     .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
     .where(partners.c.suspended_at.is_(None))
 )
-_VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("store_id")))
+_AT_ONCE: Final = tuple(f"id_{number}" for number in range(8))
+"""The parameters of a statement that reads versions: one store's is read as fast as eight stores' are."""
+
+_VERSIONS: Final = prepared(
+    select(stores.c.id, stores.c.version).where(
+        stores.c.id.in_([bindparam(name, type_=stores.c.id.type) for name in _AT_ONCE])
+    )
+)
 
 
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
@@ -88,10 +95,14 @@ async def find_name_and_timezone(tx: Read, store_id: UUID) -> tuple[str, str] | 
     return None if row is None else (row.name, row.timezone)
 
 
-async def find_version(tx: Read, store_id: UUID) -> int | None:
-    """Return the store's committed version, or None without such a store."""
-    version: int | None = await tx.scalar(_VERSION, {"store_id": store_id})
-    return version
+async def find_versions(tx: Read, store_ids: Sequence[UUID]) -> dict[int, int]:
+    """Return the committed versions of the stores that exist, by the integers of their ids."""
+    found: dict[int, int] = {}
+    for start in range(0, len(store_ids), len(_AT_ONCE)):
+        some = store_ids[start : start + len(_AT_ONCE)]
+        rows = await tx.all(_VERSIONS, dict(zip(_AT_ONCE, chain(some, repeat(some[0])), strict=False)))
+        found.update((row.id.int, row.version) for row in rows)
+    return found
 
 
 async def increment_version(tx: Write, store_id: UUID) -> bool:

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, structs
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
 from mercato.platform.gazetteer import Location
+from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault, read_shallow
@@ -105,13 +106,17 @@ _COPIED: Final = {*StoreUpdate.__struct_fields__} & {*StoreChange.__struct_field
 """Members that are stored as they are sent."""
 
 
-def change_of(request: StoreUpdate, row: StoreRow, *, found: Location) -> StoreChange:
-    """Return what the request changes; `found` is the location of its address.
+def change_of(request: StoreUpdate, row: StoreRow, *, found: Location, policy: AddressPolicy) -> StoreChange:
+    """Return what the request changes; `found` is the location of its address, `policy` which addresses may be called.
 
     Raises ValidationFailed for every value that is not allowed.
     """
     url = row.webhook_url if request.webhook_url is UNSET else request.webhook_url
-    refuse([*_update_faults(request, row), ("/webhookToken", token_fault(request.webhook_token, url))])
+    faults = [
+        *_update_faults(request, row, policy),
+        ("/webhookToken", token_fault(request.webhook_token, url)),
+    ]
+    refuse(faults)
     sent = {name: getattr(request, name) for name in _COPIED}
     change = StoreChange(
         **{name: value for name, value in sent.items() if value is not None or name in _CLEARABLE}
@@ -154,12 +159,19 @@ def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
     return webhook_token_fault(token) or ("webhookToken needs a webhookUrl." if url is None else None)
 
 
-def _update_faults(request: StoreUpdate, row: StoreRow) -> list[tuple[str, str | None]]:
-    faults: list[tuple[str, str | None]] = [
-        (f"/{wire}", uri_fault(url, wire))
-        for url, wire in ((request.logo_url, "logoUrl"), (request.webhook_url, "webhookUrl"))
-        if isinstance(url, str)
-    ]
+def _update_faults(
+    request: StoreUpdate, row: StoreRow, policy: AddressPolicy
+) -> list[tuple[str, str | None]]:
+    faults: list[tuple[str, str | None]] = []
+    if isinstance(request.logo_url, str):
+        faults.append(("/logoUrl", uri_fault(request.logo_url, "logoUrl")))
+    url, name = request.webhook_url, "webhookUrl"
+    if isinstance(url, str):
+        fault = uri_fault(url, name)
+        if fault is None and url != row.webhook_url:
+            # The one that is stored may be sent back with other changes, whatever may be called meanwhile.
+            fault = call_fault(url, name, policy)
+        faults.append((f"/{name}", fault))
     if isinstance(request.timezone, str):
         faults.append(("/timezone", timezone_fault(request.timezone)))
     if isinstance(request.minimum_order_amount, str):

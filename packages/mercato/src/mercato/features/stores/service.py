@@ -34,7 +34,7 @@ from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.document import NewDocument
-from mercato.platform.outbound.guard import origin_of
+from mercato.platform.outbound.guard import AddressPolicy, origin_of
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
@@ -57,7 +57,7 @@ _UNSEEN: Final = {"webhook_url"}
 
 
 class Stores(Struct, frozen=True):
-    """Live stores of merchants."""
+    """Live stores of merchants. `policy` says which addresses may be called."""
 
     db: Database
     clock: Clock
@@ -70,6 +70,7 @@ class Stores(Struct, frozen=True):
     quota: StorageQuota
     switches: Switches
     new_document: NewDocument
+    policy: AddressPolicy
     receiving: Receiving = field(default_factory=Receiving)
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
@@ -109,7 +110,7 @@ class Stores(Struct, frozen=True):
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
                 raise StoreNotFound(store_id)
-            change = rules.change_of(request, row, found=found)
+            change = rules.change_of(request, row, found=found, policy=self.policy)
             await queries.update_store(tx, caller.partner_id, store_id, change, now=now)
             if isinstance(change.webhook_url, str):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
@@ -176,7 +177,7 @@ class Stores(Struct, frozen=True):
         known = await self.cache.get_own(caller, store_id)
         catalog = await self.compiled.get(known.catalog_set_id)
         sold_out, available = rules.availability_changes(request, known, catalog, now)
-        async with self.db.write() as tx:
+        async with self.db.write(locks=store_id) as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
                 raise StoreNotFound(store_id)
@@ -207,7 +208,7 @@ class Stores(Struct, frozen=True):
                 ("/activateAt", None if wanted is None else activation_fault(wanted, now)),
             ]
         )
-        async with self.db.write() as tx:
+        async with self.db.write(locks=store_id) as tx:
             await self.quota.check(tx, caller.partner_id, now=now)
             run = await self._accept(tx, store, url, wanted, trace=trace, now=now)
             await audit(tx, "run", run.id, detail={"storeId": store.id})
@@ -230,7 +231,7 @@ class Stores(Struct, frozen=True):
         with self.receiving.slot(caller.partner_id), self.new_document() as document:
             await uploads.receive_into(document, receive)
             now = self.clock()
-            async with self.db.write() as tx:
+            async with self.db.write(locks=store_id) as tx:
                 await self.quota.take(tx, caller.partner_id, document.size, now=now)
                 await uploads.check_room(tx, caller.partner_id)
                 run = await self._accept(tx, store, "", activate_at, trace=trace, now=now)
@@ -257,7 +258,7 @@ class Stores(Struct, frozen=True):
     ) -> CatalogSetActivated:
         """Switch back to an earlier set. Raises StoreNotFound, CatalogSetNotFound, CatalogSetExpired."""
         store = await self.cache.get_own(caller, store_id)
-        async with self.db.write() as tx:
+        async with self.db.write(locks=store_id) as tx:
             left, run_id = await self.switches.roll_back(tx, _owner_of(store), set_id, traceparent=trace)
             if run_id is not None:
                 detail = {"catalogSetId": set_id, "rolledBackFrom": left, "catalogIngestId": run_id}
@@ -268,7 +269,7 @@ class Stores(Struct, frozen=True):
         """Cancel a scheduled switch. Raises StoreNotFound, CatalogIngestNotFound, ActivationNotPending."""
         store = await self.cache.get_own(caller, store_id)
         await self.get_run(caller, store_id, run_id)
-        async with self.db.write() as tx:
+        async with self.db.write(locks=store_id) as tx:
             if await self.switches.cancel(tx, _owner_of(store), run_id):
                 await audit(tx, "run", run_id, detail={"storeId": store_id, "activation": "cancelled"})
 

@@ -24,6 +24,7 @@ from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.features.stores.model import Onboarding, StoreRow, fill
 from mercato.platform.clock import zone
 from mercato.platform.gazetteer import AddressParts, locate
+from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
 from mercato_contract.stores import (
     Address,
@@ -70,6 +71,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
 
 LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
 TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
+WEBHOOK_URL_REFUSED: Final = "WEBHOOK_URL_REFUSED"
 
 
 def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
@@ -84,6 +86,15 @@ def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
     if place.timezone_given or location.timezone is not None:
         return (unknown,)
     return unknown, _timezone_assumed(place.timezone)
+
+
+def webhook_warnings_of(place: Onboarding | StoreRow, policy: AddressPolicy) -> tuple[PartnerWarning, ...]:
+    """Return the warning about a webhookUrl that is never called: Register accepts every http(s) URI."""
+    fault = place.webhook_url and call_fault(place.webhook_url, "webhookUrl", policy)
+    if not fault:
+        return ()
+    message = f"{fault} Change it with Update Store: it isn't called, so each order of the store fails."
+    return (PartnerWarning(code=WEBHOOK_URL_REFUSED, message=message, path="/webhookUrl"),)
 
 
 def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:

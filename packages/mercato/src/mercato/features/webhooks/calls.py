@@ -21,6 +21,7 @@ from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.results import EndpointResponse, Fault, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato_contract.signing import webhook_headers
+from mercato_contract.wire import uuid_text
 
 WINDOW: Final = 60
 """Whole seconds whose calls are counted."""
@@ -276,7 +277,7 @@ async def post_signed(
     `more_headers` have other names than those that are set here.
     """
     headers = dict(more_headers or {}) | webhook_headers(
-        webhook_id=str(webhook_id),
+        webhook_id=uuid_text(webhook_id),
         timestamp=int(at.timestamp()),
         body=body,
         secrets=secrets,

@@ -36,7 +36,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.errors import Conflict
-from mercato.platform.outbound.guard import origin_of
+from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, origin_of
 from mercato.platform.texts import shown
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType, PingData
@@ -187,11 +187,15 @@ def _list(text: str | None) -> list[str] | None:
 
 
 class WebhookEndpoints(Struct, frozen=True):
-    """Registers and changes endpoints, each function in the caller's transaction."""
+    """Registers and changes endpoints, each function in the caller's transaction.
+
+    `policy` says which addresses may be called. An endpoint's URL is checked when it is new, by its text alone.
+    """
 
     vault: Vault
     now: Callable[[], datetime]
     new_id: MakeId
+    policy: AddressPolicy
 
     async def create(
         self, tx: Write, caller: Caller, request: WebhookEndpointRequest
@@ -200,7 +204,7 @@ class WebhookEndpoints(Struct, frozen=True):
 
         Raises ValidationFailed, UnknownStore, and Conflict for an eleventh endpoint or a URL that one has.
         """
-        check_endpoint(caller.surface, request, kept={})
+        check_endpoint(caller.surface, request, kept={}, policy=self.policy)
         # Two at once would otherwise both find that there is room.
         await lock_partner(tx, caller.partner_id)
         count = await tx.scalar(select(func.count()).select_from(webhook_endpoints).where(*_own(caller)))
@@ -240,7 +244,9 @@ class WebhookEndpoints(Struct, frozen=True):
         row = await self._lock(tx, caller, endpoint_id)
         before = open_credentials(self.vault, endpoint_id, row.credentials)
         kept = before.headers if origin_of(row.url) == origin_of(request.url) else {}
-        check_endpoint(caller.surface, request, kept=kept)
+        # An endpoint whose URL stays can still be disabled, whatever may be called meanwhile.
+        policy = ANY_ADDRESS if request.url == row.url else self.policy
+        check_endpoint(caller.surface, request, kept=kept, policy=policy)
         if request.url != row.url:
             await _refuse_event_url(tx, caller, request.url)
         await check_stores(tx, caller, request.store_ids)

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from mercato.features.partners.model import Surface
 from mercato.platform.errors import NotFound, Problem
-from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
+from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato.platform.texts import shown
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract import problems
@@ -310,12 +310,17 @@ _OWN_PREFIXES: Final = ("content-", "webhook-", "svix-", "proxy-", "x-forwarded-
 """Headers that the service or HTTP itself sets, and that a partner's may not replace."""
 
 
-def check_endpoint(surface: Surface, request: WebhookEndpointRequest, *, kept: Mapping[str, str]) -> None:
-    """Raise ValidationFailed with every fault. `kept` are the headers whose values need not be repeated."""
+def check_endpoint(
+    surface: Surface, request: WebhookEndpointRequest, *, kept: Mapping[str, str], policy: AddressPolicy
+) -> None:
+    """Raise ValidationFailed with every fault.
+
+    `kept` are the headers whose values need not be repeated; `policy` says which addresses may be called.
+    """
     known = TYPES[surface]
     description = request.description
     faults: list[tuple[str, str | None]] = [
-        ("/url", _url_fault(request.url)),
+        ("/url", _url_fault(request.url, policy)),
         (
             "/description",
             "description must be printable text."
@@ -340,18 +345,12 @@ def check_endpoint(surface: Surface, request: WebhookEndpointRequest, *, kept: M
     refuse(faults)
 
 
-def _url_fault(url: str) -> str | None:
+def _url_fault(url: str, policy: AddressPolicy) -> str | None:
     fault = uri_fault(url, "url")
     if fault is None and "#" in url:
         # Two endpoints that differ in it alone would be one address, called twice.
         fault = "url has a fragment (from # on), which is never sent. Leave it out."
-    if fault is None:
-        # The same check that each call makes, but of its addresses, which may change.
-        try:
-            check_url(url, AddressPolicy(allow_private=True), https_only=False)
-        except UrlRefused as refused:
-            return f"url {refused.fault.value}."
-    return fault
+    return fault or call_fault(url, "url", policy)
 
 
 def _header_fault(name: str, value: str, seen: set[str], kept: Mapping[str, str]) -> str | None:

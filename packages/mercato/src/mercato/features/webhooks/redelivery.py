@@ -1,6 +1,6 @@
 """Sends many deliveries again: in the background, the oldest first, a batch at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -61,6 +61,8 @@ class RedeliverJob(Wire, frozen=True):
     endpoint_id: UUID | None = None
     is_own_url: bool = False
     """Whether only deliveries to the event URL, or to stores' webhook URLs, are meant."""
+    webhook_url_of: UUID | None = None
+    """The store to whose webhook URL alone they are meant."""
     status: DeliveryStatus | None = None
 
     async def enqueue(self, tx: Write, *, run_at: timedelta | None = None) -> bool:
@@ -72,14 +74,15 @@ class RedeliverJob(Wire, frozen=True):
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
-        equal: Mapping[ColumnElement[Any], object] = {
-            c.store_id: self.store_id,
-            c.endpoint_id: self.endpoint_id,
-            c.status: self.status,
-        }
+        equal: Sequence[tuple[ColumnElement[Any], object]] = (
+            (c.store_id, self.store_id),
+            (c.store_id, self.webhook_url_of),
+            (c.endpoint_id, self.endpoint_id),
+            (c.status, self.status),
+        )
         found = [c.partner_id == self.partner_id, c.surface == self.surface]
         found += [c.id >= self.first, c.id < self.end, c.type.not_in(STORE_CALLS)]
-        found += [column == value for column, value in equal.items() if value is not None]
+        found += [column == value for column, value in equal if value is not None]
         if self.types is not None:
             found.append(c.type.in_(self.types))
         if self.is_own_url:
@@ -150,14 +153,14 @@ class Redeliveries(Struct, frozen=True):
         )
         assert since is not None
         assert until is not None
-        store_id, endpoint_id, is_own_url = request.store_id, request.endpoint_id, False
-        await check_stores(tx, caller, None if store_id is None else [store_id])
+        endpoint_id, is_own_url, webhook_url_of = request.endpoint_id, False, None
+        await check_stores(tx, caller, None if request.store_id is None else [request.store_id])
         if endpoint_id is not None:
             endpoint = await get_endpoint(tx, self.vault, caller, endpoint_id)
             if endpoint.kind is not WebhookEndpointKind.ENDPOINT:
                 is_own_url = True
                 if endpoint.kind is WebhookEndpointKind.WEBHOOK_URL:
-                    store_id = store_id or endpoint_id
+                    webhook_url_of = endpoint_id
                 endpoint_id = None
         return RedeliverJob(
             partner_id=caller.partner_id,
@@ -166,9 +169,10 @@ class Redeliveries(Struct, frozen=True):
             first=first_id(since),
             end=first_id(min(until, now + timedelta(milliseconds=1))),
             types=None if request.types is None else tuple(sorted(set(request.types))),
-            store_id=store_id,
+            store_id=request.store_id,
             endpoint_id=endpoint_id,
             is_own_url=is_own_url,
+            webhook_url_of=webhook_url_of,
             status=None if request.status is None else DeliveryStatus(request.status.value),
         )
 

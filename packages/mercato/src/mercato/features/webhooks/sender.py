@@ -230,17 +230,21 @@ class Sender:
     ) -> Attempt:
         """Make an attempt. While it takes long, record what was sent before, and clear that list."""
         set_partner(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
-        call = asyncio.ensure_future(self._send(delivery, just_accepted=just_accepted))
+        recording: list[asyncio.Task[None]] = []
+
+        def record_sent() -> None:
+            recording.append(asyncio.create_task(self._record(job, [*sent], fence)))
+            sent.clear()
+
+        # Few calls are slow: a timer that is cancelled costs less than a task for each call.
+        timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, record_sent) if sent else None
         try:
-            await asyncio.wait([call], timeout=_SLOW_SECONDS)
-            if sent and not call.done():
-                await self._record(job, sent, fence)
-                sent.clear()
-            return await call
+            return await self._send(delivery, just_accepted=just_accepted)
         finally:
-            if not call.done():
-                call.cancel()
-                await asyncio.wait([call])
+            if timer is not None:
+                timer.cancel()
+            for task in recording:
+                await task
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
         """Fail the first delivery of a dead job, and enqueue a job for the others."""

@@ -19,7 +19,7 @@ from mercato.platform.db.statements import prepared_insert
 from mercato.platform.telemetry.context import SERVICE, WorkContext, current_context
 from mercato.platform.wire.decode import page_of
 from mercato_contract.pages import cursor_of
-from mercato_contract.wire import as_json
+from mercato_contract.wire import as_json, uuid_text
 
 _INSERT: Final = prepared_insert(tables.audit)
 _NO_CONTEXT: Final = WorkContext(action=SERVICE)
@@ -68,7 +68,7 @@ async def audit(
         "partner_id": partner_id or context.partner_id,
         "action": context.action,
         "subject_type": subject_type,
-        "subject_id": None if subject_id is None else str(subject_id),
+        "subject_id": None if subject_id is None else uuid_text(subject_id),
         "request_id": context.request_id,
         "detail": "{}" if detail is None else as_json(detail).decode(),
     }

@@ -1,12 +1,15 @@
 """One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+from uuid import UUID
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 from sqlalchemy import Executable, Row
@@ -20,6 +23,12 @@ from mercato.platform.db.types import Dialect
 from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresql, sqlite_path
 
 T = TypeVar("T")
+
+POOL_TIMEOUT: Final = timedelta(seconds=10)
+"""How long a block waits for a connection, or for its turn with a row, if nothing else is said."""
+
+PER_ROW: Final = 3
+"""Blocks that lock the same row and have a connection: one that holds it, and those that come next, up to there."""
 
 REPLICA_TIMEOUT: Final = timedelta(seconds=3)
 """How long a replica may take for a connection, and for a statement; after that the primary is read."""
@@ -95,7 +104,14 @@ class Signals:
 class Database:
     """Opened lazily: nothing is connected before the first block, so the database may start later than we do."""
 
-    def __init__(self, url: str, backend: Backend, *, replica: Replica | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        backend: Backend,
+        *,
+        replica: Replica | None = None,
+        pool_timeout: timedelta = POOL_TIMEOUT,
+    ) -> None:
         self.url = url
         self.dialect: Dialect = backend.dialect
         self.replica = replica
@@ -103,6 +119,9 @@ class Database:
         self._backend = backend
         self._begin_read = partial(Read, self)
         self._begin_write = partial(Write, self)
+        self._turn_seconds = pool_timeout.total_seconds()
+        # By the integer of the row's id, while a block holds or awaits its turn.
+        self._turns: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     @classmethod
     def open(
@@ -110,7 +129,7 @@ class Database:
         url: str,
         *,
         pool_size: int = 10,
-        pool_timeout: timedelta = timedelta(seconds=10),
+        pool_timeout: timedelta = POOL_TIMEOUT,
         busy_timeout: timedelta = timedelta(seconds=5),
         statement_timeout: timedelta = timedelta(seconds=30),
         replica_url: str | None = None,
@@ -138,7 +157,7 @@ class Database:
                 replicas = Servers(replica_url, target=ANY)
                 sessions = postgresql.Sessions(replicas, short, read_only=True)
                 replica = Replica(sessions, backend.readers.connection)
-            return cls(url, backend, replica=replica)
+            return cls(url, backend, replica=replica, pool_timeout=pool_timeout)
         if replica_url is not None:
             raise UnusableUrl(
                 "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
@@ -179,13 +198,29 @@ class Database:
                 found = await block(tx)
         return found
 
-    def write(self) -> AbstractAsyncContextManager[Write]:
+    def write(self, *, locks: UUID | None = None) -> AbstractAsyncContextManager[Write]:
         """Open a transaction: keep it short, and never wait for a network inside. Raises DatabaseUnavailable.
 
         On SQLite it holds the only write lock from its beginning, so what it reads cannot change meanwhile; on
         PostgreSQL it is READ COMMITTED: lock the rows that a decision depends on, or update conditionally.
+        `locks` is the id of a row that the block locks. This process then has only `PER_ROW` blocks of that row on
+        connections: if all waited there for the row, many for one would keep others from connections.
         """
-        return self._backend.writing(self._begin_write)
+        if locks is None or self.dialect == "sqlite":
+            return self._backend.writing(self._begin_write)
+        return self._write_in_turn(locks.int)
+
+    @asynccontextmanager
+    async def _write_in_turn(self, row: int) -> AsyncIterator[Write]:
+        turn = self._turns.get(row)
+        if turn is None:
+            turn = self._turns[row] = asyncio.Semaphore(PER_ROW)
+        await sqlite.acquire(turn, self._turn_seconds)
+        try:
+            async with self._backend.writing(self._begin_write) as tx:
+                yield tx
+        finally:
+            turn.release()
 
     async def empty_log(self, *, seconds: float) -> bool:
         """Leave no earlier version of a row in SQLite's log; False if readers or writers prevent that for so long.

@@ -1,4 +1,4 @@
-"""What people type to find rows: the beginning of an id, and texts in any letter case.
+"""What people type to find rows: the beginning or the end of an id, and texts in any letter case.
 
 The beginning of an id stands for it while no other id of its table begins so.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, select
+from sqlalchemy import Column, ColumnElement, Text, cast, select
 
 from mercato.platform.db.engine import Read
 
@@ -42,6 +42,19 @@ async def list_ids(
     """Return the first ids that begin with the hexadecimal digits, of rows that meet the conditions."""
     first, last = (UUID(digits.ljust(_DIGITS, filler)) for filler in "0f")
     found = select(ids).where(ids.between(first, last), *conditions).order_by(ids)
+    return [row[0] for row in await tx.all(found.limit(limit))]
+
+
+MAX_SEARCHED: Final = 10_000
+"""Ids that a search without an index looks at."""
+
+
+async def list_ids_ending(
+    tx: Read, ids: Column[UUID], digits: str, *conditions: ColumnElement[bool], limit: int
+) -> list[UUID]:
+    """Return the newest ids that end with the digits, of the newest `MAX_SEARCHED` rows that meet the conditions."""
+    newest = select(ids.label("id")).where(*conditions).order_by(ids.desc()).limit(MAX_SEARCHED).subquery()
+    found = select(newest.c.id).where(cast(newest.c.id, Text).like(f"%{digits}")).order_by(newest.c.id.desc())
     return [row[0] for row in await tx.all(found.limit(limit))]
 
 

@@ -264,7 +264,7 @@ class Batch:
 class Writer:
     """The one connection that writes. Its transactions run one after the other, each a savepoint of a shared one.
 
-    One that fails does not affect the others. Callers resume after the shared commit.
+    One that fails does not affect the others. Callers resume after the shared commit, also those of one that failed.
     """
 
     def __init__(self, path: Path, *, pool_timeout: timedelta, lock_timeout: timedelta) -> None:
@@ -279,6 +279,7 @@ class Writer:
     @asynccontextmanager
     async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
+        failure: Exception | None = None
         await acquire(self._lock, self._seconds)
         try:
             connection = self._connection or await self._open()
@@ -290,15 +291,24 @@ class Writer:
                 _release(connection)
             except BaseException as error:
                 self._undo(connection, batch, error)
-                raise
-            committed = asyncio.get_running_loop().create_future()
-            batch.waiters.append(committed)
+                if self._batch is not batch or not isinstance(error, Exception):
+                    raise
+                # It may have read what others of the batch wrote, so its caller waits, too: nobody is refused because
+                # of what isn't on the disk, and who tries again reads no older state.
+                failure = error
+            ended = asyncio.get_running_loop().create_future()
+            batch.waiters.append(ended)
             if len(batch.waiters) == MAX_BATCH:
                 await self._commit(connection, batch)
             self._schedule_commit(connection, batch)
         finally:
             self._lock.release()
-        await committed
+        await ended
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # it refers to this frame
         handle.committed()
 
     async def _open(self) -> Connection:

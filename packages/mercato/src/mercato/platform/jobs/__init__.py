@@ -11,7 +11,7 @@ from mercato.platform.jobs.maintenance import (
     revive,
     revive_job,
 )
-from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue, enqueue_later
+from mercato.platform.jobs.queue import Enqueued, delete_waiting, enqueue
 from mercato.platform.jobs.run import Done, Handler, Handlers, Job, JobLost, JobOutcome, Settled
 from mercato.platform.jobs.settle import fence, finish, put_back, put_off
 from mercato.platform.jobs.worker import Worker
@@ -32,7 +32,6 @@ __all__ = [
     "Worker",
     "delete_waiting",
     "enqueue",
-    "enqueue_later",
     "fence",
     "finish",
     "is_capped",

@@ -65,23 +65,6 @@ async def enqueue(
     return Enqueued(written.id, written.run_at)
 
 
-def enqueue_later(
-    tx: Write,
-    kind: str,
-    payload: msgspec.Struct,
-    *,
-    delay: timedelta,
-    ordering_key: str,
-    dedup: str,
-    group: str,
-) -> None:
-    """Enqueue a job as `enqueue` does, with the transaction's deferred statements, if there is time.
-
-    Nobody is told of it: the poll finds it, up to a second after it is due.
-    """
-    tx.defer(_DEFERRED_INSERT[tx.dialect], _row(kind, payload, delay, ordering_key, dedup, group))
-
-
 def _row(
     kind: str,
     payload: msgspec.Struct,
@@ -147,10 +130,6 @@ _INSERT: Final[dict[str, Executable]] = {
     "postgresql": prepared(_insert_and_notify()),
 }
 _QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql).returning(*_ENQUEUED))
-_DEFERRED_INSERT: Final[dict[str, Executable]] = {
-    "sqlite": prepared(_insert(sqlite)),
-    "postgresql": prepared(_insert(postgresql)),
-}
 
 _DELETE_WAITING: Final = prepared(
     delete(jobs).where(

@@ -211,7 +211,8 @@ async def read_body(
     """Read the response's body into the document; return its coding and its size in bytes on the wire."""
     coding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
     reader = BodyReader(coding, max_raw=max_raw, max_decoded=max_decoded, document=document)
-    async for chunk in response.content.iter_any():
-        await reader.feed(chunk)
+    # Most bodies arrive with their end: an iterator would suspend once more to find it.
+    while not response.content.at_eof():
+        await reader.feed(await response.content.readany())
     reader.finish()
     return coding, reader.raw_size

@@ -23,7 +23,15 @@ from mercato.platform.clock import Clock
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
 from mercato.platform.outbound.connections import AddressRefused, connection_was_reused
 from mercato.platform.outbound.document import Document
-from mercato.platform.outbound.guard import AddressPolicy, ParsedUrl, UrlFault, UrlRefused, check_url
+from mercato.platform.outbound.guard import (
+    AddressPolicy,
+    ParsedUrl,
+    UrlFault,
+    UrlRefused,
+    check_call,
+    check_url,
+    explain,
+)
 from mercato.platform.outbound.results import (
     EndpointResponse,
     Fault,
@@ -138,7 +146,7 @@ class Call:
 @lru_cache(maxsize=MAX_URLS)
 def _check(url: str, policy: AddressPolicy) -> URL:
     # Only the text is checked here, so once is enough; addresses are checked at every connection.
-    return check_url(url, policy, https_only=not policy.allow_private).url
+    return check_call(url, policy).url
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -294,23 +302,13 @@ def _usable_etag(value: str | None) -> str | None:
 
 CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."
 
-_DEVELOPMENT: Final = (
-    "While you develop on this machine, start the service with mercato serve --dev, or with "
-    "MERCATO_ALLOW_PRIVATE_NETWORKS=true."
-)
-
 
 def url_failure(
     fault: UrlFault, subject: str, policy: AddressPolicy, *, redirected: bool = False
 ) -> RequestFailed:
     """Return the failure of a URL that may not be opened: the partner's own, or the target of its redirect."""
     start = f"The {subject} redirects to a URL that" if redirected else f"The {subject}"
-    advice = ""
-    if fault is UrlFault.ADDRESS:
-        advice = " Use a host that can be reached from the public internet."
-    if policy.names_setting and fault in {UrlFault.ADDRESS, UrlFault.HTTPS_ONLY}:
-        advice += f" {_DEVELOPMENT}"
-    return RequestFailed(Fault.REFUSED_ADDRESS, f"{start} {fault.value}.{advice}")
+    return RequestFailed(Fault.REFUSED_ADDRESS, explain(fault, start, policy))
 
 
 def redirect_failure(problem: str, subject: str) -> RequestFailed:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
+from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import (
     MAX_REPLY,
     EndpointResponse,
@@ -30,6 +31,10 @@ class Outbound:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._session: Session | None = None
+
+    @property
+    def policy(self) -> AddressPolicy:
+        return self._options.policy
 
     async def pull(
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None

@@ -31,6 +31,9 @@ CONNECTIONS_PER_HOST = 64  # a partner's systems often share one host
 URGENT_CONNECTIONS = 1024  # for calls that somebody waits for; the caller bounds those to one server
 URGENT_DNS_THREADS = 64  # a name whose DNS servers don't answer occupies one until the system gives up
 IDLE_SECONDS = 15  # after which a kept connection is closed; servers commonly close theirs after 5 to 75
+MAX_HEADS = (
+    20  # of one response: informational ones (1xx) come before the final one, and few servers send any
+)
 
 
 class AddressRefused(OSError):  # noqa: N818  # a verdict, not an error
@@ -133,6 +136,28 @@ connection_was_reused: Final[ContextVar[bool]] = ContextVar("connection_was_reus
 """Whether the last connection of the current task had carried a request before."""
 
 
+class TooManyHeadsError(aiohttp.ClientError):
+    """A server sends informational responses without end."""
+
+
+def _bound_heads(protocol: ResponseHandler) -> None:
+    """Let the next response on the connection have MAX_HEADS heads.
+
+    aiohttp reads any number of informational ones. A server that sends nothing else would keep the event loop busy for
+    as long as the call may last.
+    """
+    heads = 0
+
+    async def read() -> Any:
+        nonlocal heads
+        heads += 1
+        if heads > MAX_HEADS:
+            raise TooManyHeadsError
+        return await ResponseHandler.read(protocol)
+
+    protocol.read = read  # type: ignore[method-assign]  # each response of a connection is read by it
+
+
 class ConnectionPool(aiohttp.TCPConnector):
     """A pool that never reuses a connection on which bytes arrived after its last response.
 
@@ -156,6 +181,7 @@ class ConnectionPool(aiohttp.TCPConnector):
                 break
             connection.close()
         self._used_protocols.add(protocol)
+        _bound_heads(protocol)
         connection_was_reused.set(reused)
         return connection
 

@@ -150,7 +150,9 @@ MAX_URL = 8_192  # characters; servers refuse longer request lines
 MAX_HOST = 253
 MAX_PORT = 65_535
 
-_ANY_ADDRESS = AddressPolicy(allow_private=True)
+ANY_ADDRESS = AddressPolicy(allow_private=True)
+"""For a URL of which only the form is checked: whether it may be opened is found where it is opened."""
+
 _PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -232,11 +234,44 @@ def check_url(url: str, policy: AddressPolicy, *, https_only: bool) -> ParsedUrl
     )
 
 
+def check_call(url: str, policy: AddressPolicy) -> ParsedUrl:
+    """Return the checked parts of a URL that is called with a webhook: https, unless private networks are allowed.
+
+    Raises UrlRefused.
+    """
+    return check_url(url, policy, https_only=not policy.allow_private)
+
+
+def call_fault(url: str, name: str, policy: AddressPolicy) -> str | None:
+    """Return why `check_call` refuses the URL in a member called `name`, and what to do; None if it doesn't."""
+    try:
+        check_call(url, policy)
+    except UrlRefused as refused:
+        return explain(refused.fault, name, policy)
+    return None
+
+
+_DEVELOPMENT = (
+    "While you develop on this machine, start the service with mercato serve --dev, or with "
+    "MERCATO_ALLOW_PRIVATE_NETWORKS=true."
+)
+
+
+def explain(fault: UrlFault, subject: str, policy: AddressPolicy) -> str:
+    """Return what is wrong with the subject's URL and what its owner can do."""
+    advice = ""
+    if fault is UrlFault.ADDRESS:
+        advice = " Use a host that can be reached from the public internet."
+    if policy.names_setting and fault in {UrlFault.ADDRESS, UrlFault.HTTPS_ONLY}:
+        advice += f" {_DEVELOPMENT}"
+    return f"{subject} {fault.value}.{advice}"
+
+
 @lru_cache(maxsize=4_096)
 def origin_of(url: str) -> str | None:
     """Return the origin of the URL; None for a URL that is never called."""
     try:
-        return check_url(url, _ANY_ADDRESS, https_only=False).origin
+        return check_url(url, ANY_ADDRESS, https_only=False).origin
     except UrlRefused:
         return None
 

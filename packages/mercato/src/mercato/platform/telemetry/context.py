@@ -11,6 +11,8 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato_contract.wire import uuid_text
+
 SERVICE: Final = "service"
 """The actor of changes that no caller requested: a job that gives up, an endpoint that is disabled."""
 
@@ -37,7 +39,7 @@ class WorkContext(Struct, frozen=True, kw_only=True):
         if self.console is not None:
             return f"console:{self.console}"
         if self.key_id is not None:
-            return f"key:{self.key_id}"
+            return f"key:{uuid_text(self.key_id)}"
         return SERVICE if self.user is None else f"cli:{self.user}"
 
     def log_fields(self) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ _tracer: Any = None
 SHUTDOWN_SECONDS: Final = 3.0
 """How long the shutdown waits for a collector; OpenTelemetry would wait for 25 seconds for one that is unavailable."""
 
-Kind = Literal["SERVER", "CLIENT", "CONSUMER"]
+SpanKind = Literal["SERVER", "CLIENT", "CONSUMER"]
 
 
 class TracingUnavailableError(Exception):
@@ -31,7 +31,9 @@ def is_on() -> bool:
     return _tracer is not None
 
 
-def span(name: str, *, parent: str | None, kind: Kind, **attributes: object) -> AbstractContextManager[Any]:
+def span(
+    name: str, *, parent: str | None, kind: SpanKind, **attributes: object
+) -> AbstractContextManager[Any]:
     """Open a span, with a `traceparent` as its parent; yields it, or None if spans aren't exported.
 
     The attributes that aren't None become `mercato.<name>`. Never pass what may be secret: no URLs, no bodies.
@@ -105,7 +107,7 @@ def _provider(endpoint: str | None, share: float, exporter: Any) -> Any:
 
 
 @contextmanager
-def _span(name: str, parent: str | None, kind: Kind, attributes: Mapping[str, object]) -> Iterator[Any]:
+def _span(name: str, parent: str | None, kind: SpanKind, attributes: Mapping[str, object]) -> Iterator[Any]:
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -35,7 +35,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     language: str | None = None
 
 
-class Kind(StrEnum):
+class LossKind(StrEnum):
     """`dropped`: it isn't in the result; `approximated`: it is, in the nearest form there is."""
 
     DROPPED = "dropped"
@@ -46,7 +46,7 @@ class Loss(Wire):
     """One thing that the result doesn't say as the source did."""
 
     path: Annotated[str, Meta(description="RFC 6901 pointer into the source.")]
-    kind: Kind
+    kind: LossKind
     message: str
 
 
@@ -59,13 +59,13 @@ class Losses:
 
     def dropped(self, path: str, message: str) -> None:
         """Record what isn't in the result."""
-        self._add(path, Kind.DROPPED, message)
+        self._add(path, LossKind.DROPPED, message)
 
     def approximated(self, path: str, message: str) -> None:
         """Record what the result says in another way."""
-        self._add(path, Kind.APPROXIMATED, message)
+        self._add(path, LossKind.APPROXIMATED, message)
 
-    def _add(self, path: str, kind: Kind, message: str) -> None:
+    def _add(self, path: str, kind: LossKind, message: str) -> None:
         self.count += 1
         if len(self.listed) < MAX_LISTED:
             self.listed.append(Loss(path=clean(path), kind=kind, message=clean(message)))

@@ -39,13 +39,13 @@ MAX_REVIVED: Final = 200
 
 _CURSOR: Final = re.compile(r"(\d{1,14})-(\d{1,18})")
 
-Kind = Annotated[str, Meta(max_length=64)]
+JobKind = Annotated[str, Meta(max_length=64)]
 
 
 class JobsQuery(Wire):
     """The filters of the list. The cursor has the last job's instant, in milliseconds, and number."""
 
-    kind: Kind | None = None
+    kind: JobKind | None = None
     cursor: Annotated[str, Meta(max_length=40)] | None = None
 
 
@@ -54,7 +54,7 @@ class ReviveForm(Wire):
 
 
 class ReviveAllForm(Wire):
-    kind: Kind
+    kind: JobKind
 
 
 @screens.get("jobs")

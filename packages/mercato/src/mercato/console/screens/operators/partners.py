@@ -79,7 +79,13 @@ async def create_partner(visit: Visit) -> Page:
     form, app = visit.fields(NewPartnerForm), visit.app
     async with app.db.write() as tx:
         made = await accounts.create_partner(
-            tx, app.vault, name=form.name, kind=form.kind, event_url=form.event_url, now=app.clock
+            tx,
+            app.vault,
+            name=form.name,
+            kind=form.kind,
+            event_url=form.event_url,
+            policy=app.outbound.policy,
+            now=app.clock,
         )
     return Page("partner_created.html", "New partner", {"made": made, "name": form.name.strip()})
 

@@ -45,7 +45,7 @@ def served_pieces(valid: ValidDocument, *, catalog_set_id: UUID, store_id: UUID)
     strings at scale, served ids, whole weeks written out, and a catalog if there is none.
     """
     source = valid.source
-    tables = {table.kind.member: table for table in source.tables}
+    tables = {table.schema.member: table for table in source.tables}
     pieces = {
         name: tables[name].write() if name in tables else as_json(value)
         for name, value in source.top.items()

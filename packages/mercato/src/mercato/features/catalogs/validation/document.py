@@ -90,7 +90,7 @@ class Form(Enum):
 _FORMS: Final = {form.annotation: form for form in Form}
 
 
-class Kind(Struct, Generic[R], frozen=True, eq=False):
+class TableSchema(Struct, Generic[R], frozen=True, eq=False):
     """One of the four tables: its member, the noun for messages, and the member with an entity's own id."""
 
     member: str
@@ -106,19 +106,19 @@ class Kind(Struct, Generic[R], frozen=True, eq=False):
     """Whether carts refer to its entities by UUID, so that other ids are replaced."""
 
 
-def _kind(
+def _schema(
     member: str, noun: str, own_id: str, row: type[R], rows: type[list[R]], *, is_addressed: bool = False
-) -> Kind[R]:
+) -> TableSchema[R]:
     fields = structs.fields(row)
     forms = {field.encode_name: _FORMS[field.type] for field in fields}
     names = {field.encode_name: field.name for field in fields}
-    return Kind(member, noun, own_id, row, rows, forms, names, is_addressed)
+    return TableSchema(member, noun, own_id, row, rows, forms, names, is_addressed)
 
 
-CATALOGS: Final = _kind("catalogs", "catalog", "catalogId", CatalogRow, list[CatalogRow])
-SECTIONS: Final = _kind("sections", "section", "sectionId", SectionRow, list[SectionRow])
-ITEMS: Final = _kind("items", "item", "itemId", ItemRow, list[ItemRow], is_addressed=True)
-GROUPS: Final = _kind(
+CATALOGS: Final = _schema("catalogs", "catalog", "catalogId", CatalogRow, list[CatalogRow])
+SECTIONS: Final = _schema("sections", "section", "sectionId", SectionRow, list[SectionRow])
+ITEMS: Final = _schema("items", "item", "itemId", ItemRow, list[ItemRow], is_addressed=True)
+GROUPS: Final = _schema(
     "modifierGroups", "modifier group", "modifierGroupId", GroupRow, list[GroupRow], is_addressed=True
 )
 
@@ -130,7 +130,7 @@ class Table(Struct, Generic[R]):
     of entities, and `document_ids` their ids in the document, where these aren't the served ids.
     """
 
-    kind: Kind[R]
+    schema: TableSchema[R]
     members: dict[str, Members]
     member_names: set[str]
     steps: dict[str, str] = {}
@@ -157,7 +157,7 @@ class Table(Struct, Generic[R]):
 
     def column(self, member: str) -> Iterable[Any]:
         """Return one member of all rows, in order."""
-        return map(attrgetter(self.kind.fields[member]), self.rows)
+        return map(attrgetter(self.schema.fields[member]), self.rows)
 
     def values(self, member: str) -> dict[str, Any]:
         """Return the member's non-empty values by served id."""
@@ -178,7 +178,7 @@ class Table(Struct, Generic[R]):
 
     def pointer(self, served: str) -> str:
         """Return the entity's pointer into the document as fetched."""
-        return f"/{self.kind.member}/{escape(self.steps.get(served, served))}"
+        return f"/{self.schema.member}/{escape(self.steps.get(served, served))}"
 
     def label(self, served: str) -> str:
         """Return the entity for a message: its name, and its id in the document."""
@@ -223,7 +223,7 @@ _TOP_MEMBERS: Final = (
     "currency",
     "catalogSetId",
     "storeId",
-    *(kind.member for kind in (CATALOGS, SECTIONS, ITEMS, GROUPS)),
+    *(schema.member for schema in (CATALOGS, SECTIONS, ITEMS, GROUPS)),
 )
 _TOP_ALIASES: Final = {
     "menus": "catalogs",
@@ -286,17 +286,17 @@ def price_hint(price: str) -> str:
 
 
 def _warn_table(table: Table[Any], findings: Findings) -> None:
-    kind = table.kind
+    schema = table.schema
     for name, meant in _find_close(
-        table.member_names, (*kind.forms, kind.own_id, "partnerItemId"), _ALIASES[kind.member]
+        table.member_names, (*schema.forms, schema.own_id, "partnerItemId"), _ALIASES[schema.member]
     ):
         rows = [key for key, row in table.members.items() if name in row and row.get(meant) is None]
         if rows:
-            subject = f"The {kind.noun} {table.label(rows[0])}"
-            others = f" {len(rows):,} {kind.member} have it." if len(rows) > 1 else ""
+            subject = f"The {schema.noun} {table.label(rows[0])}"
+            others = f" {len(rows):,} {schema.member} have it." if len(rows) > 1 else ""
             pointer = f"{table.pointer(rows[0])}/{escape(name)}"
             findings.warn(
-                Rule.MISNAMED_MEMBER, _message(subject, name, meant) + others, pointer, of=kind.member
+                Rule.MISNAMED_MEMBER, _message(subject, name, meant) + others, pointer, of=schema.member
             )
 
 

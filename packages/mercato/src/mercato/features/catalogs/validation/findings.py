@@ -77,7 +77,7 @@ class Rule(Enum):
         self.advice = advice
 
 
-Kind = tuple[Rule, str]
+WarningGroup = tuple[Rule, str]
 """A group of warnings: a rule, and for some rules the table."""
 
 MAX_FAULTS: Final = 100
@@ -106,8 +106,8 @@ class Findings(Struct):
     broken_at: int | None = None
     """The offset, after a byte order mark, from which the document can't be read."""
     listed_faults: list[Finding] = field(default_factory=list)
-    listed_warnings: dict[Kind, list[Finding]] = field(default_factory=dict)
-    counts: Counter[Kind] = field(default_factory=Counter)
+    listed_warnings: dict[WarningGroup, list[Finding]] = field(default_factory=dict)
+    counts: Counter[WarningGroup] = field(default_factory=Counter)
 
     def fault(self, rule: Rule, message: str, path: str) -> None:
         """Report why the document can't be served."""

@@ -113,14 +113,14 @@ class _Resolver(Struct, frozen=True):
     def _find(self, ref: str, target: Table[Any]) -> str | None:
         if ref in target.members:
             return ref
-        served = served_id(ref, onboarding_id=self.source.onboarding_id, addressed=target.kind.is_addressed)
+        served = served_id(ref, onboarding_id=self.source.onboarding_id, addressed=target.schema.is_addressed)
         return served if served in target.members else None
 
     def _refuse(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> None:
         self.findings.fault(
             Rule.UNRESOLVED_REFERENCE,
-            f"The {table.kind.noun} {table.label(key)} refers to {target.kind.noun} {shorten(ref)}, "
-            f"which is not in {target.kind.member}.",
+            f"The {table.schema.noun} {table.label(key)} refers to {target.schema.noun} {shorten(ref)}, "
+            f"which is not in {target.schema.member}.",
             table.pointer(key) + at,
         )
 
@@ -129,7 +129,7 @@ class _Resolver(Struct, frozen=True):
             if len(set(refs)) < len(refs):
                 self.findings.warn(
                     Rule.REPEATED_REFERENCE,
-                    f"The {table.kind.noun} {table.label(key)} lists an id more than once in {member}.",
+                    f"The {table.schema.noun} {table.label(key)} lists an id more than once in {member}.",
                     f"{table.pointer(key)}/{member}",
                 )
 
@@ -292,7 +292,7 @@ def warn_nameless(source: Source, findings: Findings) -> None:
             continue
         for key in [key for key, name in zip(table.members, names, strict=True) if not name]:
             findings.warn(
-                Rule.NO_NAME, f"The {table.kind.noun} {table.label(key)} has no name.", table.pointer(key)
+                Rule.NO_NAME, f"The {table.schema.noun} {table.label(key)} has no name.", table.pointer(key)
             )
 
 

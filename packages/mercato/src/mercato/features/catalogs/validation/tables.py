@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.catalogs.model import NO_ONBOARDING, is_uuid, pack_ids, place_id, served_id
-from mercato.features.catalogs.validation.document import ITEMS, Form, Kind, Members, R, Table
+from mercato.features.catalogs.validation.document import ITEMS, Form, Members, R, Table, TableSchema
 from mercato.features.catalogs.validation.findings import Findings, Rule, quote
 from mercato.platform.wire.checks import json_type
 from mercato.platform.wire.walk import escape
@@ -26,30 +26,30 @@ class NotAnId(str):
     __slots__ = ()
 
 
-def read_table(value: Any, kind: Kind[R], *, onboarding_id: UUID, findings: Findings) -> Table[R]:
+def read_table(value: Any, schema: TableSchema[R], *, onboarding_id: UUID, findings: Findings) -> Table[R]:
     """Return the table and report what can't be read. A value of null is an empty table."""
-    reader = _Reader(kind, onboarding_id, findings)
+    reader = _Reader(schema, onboarding_id, findings)
     if value is None:
-        return Table(kind, {}, set())
+        return Table(schema, {}, set())
     if isinstance(value, dict):
         return reader.from_dictionary(value)
-    if isinstance(value, list) and kind is not ITEMS:
+    if isinstance(value, list) and schema is not ITEMS:
         return reader.from_list(value)
-    wanted = "an object" if kind is ITEMS else "an object or a list"
-    reader.refuse_type(kind.member, wanted, value, "")
-    return Table(kind, {}, set(), is_readable=False)
+    wanted = "an object" if schema is ITEMS else "an object or a list"
+    reader.refuse_type(schema.member, wanted, value, "")
+    return Table(schema, {}, set(), is_readable=False)
 
 
 class _Reader(Struct, Generic[R], frozen=True):
     """Gives every entity its served id."""
 
-    kind: Kind[R]
+    schema: TableSchema[R]
     onboarding_id: UUID
     findings: Findings
 
     def from_dictionary(self, values: dict[str, Any]) -> Table[R]:
         entities = self._objects(values)
-        read = _read(self.kind, entities)
+        read = _read(self.schema, entities)
         has_ids = read.own_ids == list(entities)
         pairs = () if has_ids else zip(entities, read.own_ids, strict=False)
         differing = [key for key, text in pairs if text not in (key, None)]
@@ -59,7 +59,7 @@ class _Reader(Struct, Generic[R], frozen=True):
                 self._add_own_ids(entities, read.names)
             return self._table(entities, read, packed_ids=packed)
         for key in differing:
-            self._check_own_id(key, entities[key][self.kind.own_id])
+            self._check_own_id(key, entities[key][self.schema.own_id])
         return self._keyed([(key, key, members) for key, members in entities.items()], listed=False)
 
     def from_list(self, values: list[Any]) -> Table[R]:
@@ -73,12 +73,12 @@ class _Reader(Struct, Generic[R], frozen=True):
         self.findings.fault(
             Rule.WRONG_TYPE,
             f"{name} must be {wanted}, not {json_type(value)}.",
-            f"/{self.kind.member}{at}",
+            f"/{self.schema.member}{at}",
         )
 
     def _add_own_ids(self, entities: dict[str, Members], names: set[str]) -> None:
         """Add its key as the id to every entity that lacks one."""
-        own_id = self.kind.own_id
+        own_id = self.schema.own_id
         for key, members in entities.items():
             if own_id not in names or members.get(own_id) is None:
                 members[own_id] = key
@@ -86,7 +86,7 @@ class _Reader(Struct, Generic[R], frozen=True):
     def _objects(self, values: dict[str, Any]) -> dict[str, Members]:
         if set(map(type, values.values())) <= {dict}:
             return values
-        noun = self.kind.noun
+        noun = self.schema.noun
         for key, value in values.items():
             if not isinstance(value, dict):
                 article = "An" if noun[0] in "aeiou" else "A"
@@ -95,12 +95,12 @@ class _Reader(Struct, Generic[R], frozen=True):
 
     def _listed_id(self, step: str, members: Members) -> str:
         """Return the id of a list's entry; one without an id gets one derived from its pointer."""
-        own = members.get(self.kind.own_id)
+        own = members.get(self.schema.own_id)
         if isinstance(own, str):
             return own
         if own is not None:
             self._refuse_own_id(own, step)
-        return place_id(self.onboarding_id, f"/{self.kind.member}/{step}")
+        return place_id(self.onboarding_id, f"/{self.schema.member}/{step}")
 
     def _check_own_id(self, key: str, own: Any) -> None:
         if not isinstance(own, str):
@@ -108,12 +108,12 @@ class _Reader(Struct, Generic[R], frozen=True):
         elif self._served(key) != self._served(own):
             self.findings.fault(
                 Rule.ID_DIFFERS,
-                f"{self.kind.own_id} {quote(own)} differs from its key {quote(key)}.",
-                f"/{self.kind.member}/{escape(key)}/{self.kind.own_id}",
+                f"{self.schema.own_id} {quote(own)} differs from its key {quote(key)}.",
+                f"/{self.schema.member}/{escape(key)}/{self.schema.own_id}",
             )
 
     def _refuse_own_id(self, own: Any, step: str) -> None:
-        self.refuse_type(self.kind.own_id, "a string", own, f"/{escape(step)}/{self.kind.own_id}")
+        self.refuse_type(self.schema.own_id, "a string", own, f"/{escape(step)}/{self.schema.own_id}")
 
     def _keyed(self, entities: list[tuple[str, str, Members]], *, listed: bool) -> Table[R]:
         """Return the table of entities of id, step and members."""
@@ -127,22 +127,22 @@ class _Reader(Struct, Generic[R], frozen=True):
                 continue
             steps[served], document_ids[served] = step, text
             members[served] = self._with_id(own, text, served, step)
-        return self._table(members, _read(self.kind, members), steps=steps, document_ids=document_ids)
+        return self._table(members, _read(self.schema, members), steps=steps, document_ids=document_ids)
 
     def _table(self, members: dict[str, Members], read: "_Read[R]", **facts: Any) -> Table[R]:
-        table = Table(self.kind, members, read.names, **facts)
+        table = Table(self.schema, members, read.names, **facts)
         table.rows = _checked_rows(table, self.findings) if read.rows is None else read.rows
         return table
 
     def _refuse_repeated(self, text: str, step: str, other: str, *, listed: bool) -> None:
-        at = f"/{self.kind.member}/{escape(step)}"
-        first = f"/{self.kind.member}/{escape(other)}"
-        message = f"The {self.kind.noun} at {first} has the id {quote(text)} already."
-        self.findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self.kind.own_id}" if listed else at)
+        at = f"/{self.schema.member}/{escape(step)}"
+        first = f"/{self.schema.member}/{escape(other)}"
+        message = f"The {self.schema.noun} at {first} has the id {quote(text)} already."
+        self.findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self.schema.own_id}" if listed else at)
 
     def _with_id(self, members: Members, text: str, served: str, step: str) -> Members:
         """Return the members with the served id, and with the document's id as partnerItemId if that is free."""
-        own_id = self.kind.own_id
+        own_id = self.schema.own_id
         members = members if members.get(own_id) == served else members | {own_id: served}
         if served == text or is_uuid(text):
             return members
@@ -153,14 +153,14 @@ class _Reader(Struct, Generic[R], frozen=True):
         )
         self.findings.warn(
             Rule.ID_NOT_UUID,
-            f"The {self.kind.noun} id {quote(text)} is not a UUID: {becomes}.",
-            f"/{self.kind.member}/{escape(step)}",
-            of=self.kind.member,
+            f"The {self.schema.noun} id {quote(text)} is not a UUID: {becomes}.",
+            f"/{self.schema.member}/{escape(step)}",
+            of=self.schema.member,
         )
         return members | {"partnerItemId": text} if members.get("partnerItemId") is None else members
 
     def _served(self, text: str) -> str:
-        return served_id(text, onboarding_id=self.onboarding_id, addressed=self.kind.is_addressed)
+        return served_id(text, onboarding_id=self.onboarding_id, addressed=self.schema.is_addressed)
 
 
 class _Read(Struct, Generic[R]):
@@ -173,17 +173,17 @@ class _Read(Struct, Generic[R]):
     rows: list[R] | None
 
 
-def _read(kind: Kind[R], entities: dict[str, Members]) -> _Read[R]:
+def _read(schema: TableSchema[R], entities: dict[str, Members]) -> _Read[R]:
     waiting = list(entities.values())
     read: _Read[R] = _Read(set(), [], [])
     for at in range(0, len(waiting), _BATCH):
         some = waiting[at : at + _BATCH]
         read.names.update(*some)
-        if kind.own_id in read.names:
+        if schema.own_id in read.names:
             read.own_ids += [None] * (at - len(read.own_ids))
-            read.own_ids += [members.get(kind.own_id) for members in some]
+            read.own_ids += [members.get(schema.own_id) for members in some]
         if read.rows is not None:
-            rows = _converted(some, kind, read.names)
+            rows = _converted(some, schema, read.names)
             if rows is None:
                 read.rows = None
             else:
@@ -191,15 +191,15 @@ def _read(kind: Kind[R], entities: dict[str, Members]) -> _Read[R]:
     return read
 
 
-def _converted(entities: list[Members], kind: Kind[R], names: set[str]) -> list[R] | None:
+def _converted(entities: list[Members], schema: TableSchema[R], names: set[str]) -> list[R] | None:
     """Return the rows, None if a value has the wrong type."""
-    for name, form in kind.forms.items():
+    for name, form in schema.forms.items():
         if form is Form.LIST and name in names:
             values = [members.get(name) for members in entities]
             if not set(map(type, values)) <= form.types:
                 return None
     try:
-        return msgspec.convert(entities, kind.rows)
+        return msgspec.convert(entities, schema.rows)
     except msgspec.ValidationError:
         return None
 
@@ -210,13 +210,13 @@ def _converted(entities: list[Members], kind: Kind[R], names: set[str]) -> list[
 def _checked_rows(table: Table[R], findings: Findings) -> list[R]:
     """Return the rows and report every value of the wrong type, which counts as absent."""
     fields: dict[str, dict[str, Any]] = {key: {} for key in table.members}
-    for name, form in table.kind.forms.items():
+    for name, form in table.schema.forms.items():
         for key, members in table.members.items():
             value = members.get(name)
             if value is not None:
                 at = f"{table.pointer(key)}/{name}"
-                fields[key][table.kind.fields[name]] = _checked(value, form, name, at, findings)
-    return [table.kind.row(**values) for values in fields.values()]
+                fields[key][table.schema.fields[name]] = _checked(value, form, name, at, findings)
+    return [table.schema.row(**values) for values in fields.values()]
 
 
 def _checked(value: Any, form: Form, name: str, at: str, findings: Findings) -> Any:

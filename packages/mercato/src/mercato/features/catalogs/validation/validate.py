@@ -16,11 +16,11 @@ from mercato.features.catalogs.validation.document import (
     GROUPS,
     ITEMS,
     SECTIONS,
-    Kind,
     Members,
     R,
     Source,
     Table,
+    TableSchema,
     warn_near_misses,
 )
 from mercato.features.catalogs.validation.findings import Findings, Rule
@@ -248,8 +248,8 @@ def _validate(
 def _read_tables(top: Members, onboarding_id: UUID, default_currency: str, findings: Findings) -> Source:
     """Return the document's tables; what can't be read is reported and left out."""
 
-    def table(kind: Kind[R]) -> Table[R]:
-        return read_table(top.get(kind.member), kind, onboarding_id=onboarding_id, findings=findings)
+    def table(schema: TableSchema[R]) -> Table[R]:
+        return read_table(top.get(schema.member), schema, onboarding_id=onboarding_id, findings=findings)
 
     currency = _currency(top.get("currency"), default_currency, findings)
     catalogs, sections, items, groups = table(CATALOGS), table(SECTIONS), table(ITEMS), table(GROUPS)

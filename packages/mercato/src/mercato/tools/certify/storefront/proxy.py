@@ -1,4 +1,4 @@
-"""A proxy in front of the real service: it records the storefront's requests and injects the faults of a script."""
+"""A proxy in front of the real service: it records the storefront's requests and injects faults into them."""
 
 import asyncio
 import math
@@ -96,14 +96,14 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 _NO_FAULT: Final = Fault()
 
-Script = Mapping[str, Sequence[Fault]]
+Faults = Mapping[str, Sequence[Fault]]
 """The faults of an operation, request by request; the one of `*` happens to every request."""
 
 
 class FaultProxy:
     """Forwards requests to the service, records them, and injects faults."""
 
-    def __init__(self, service: Service, session: aiohttp.ClientSession, *, key: str, script: Script) -> None:
+    def __init__(self, service: Service, session: aiohttp.ClientSession, *, key: str, faults: Faults) -> None:
         """`key` is the storefront's key here."""
         self.stores = service.stores
         self.key = key
@@ -112,7 +112,7 @@ class FaultProxy:
         self.in_progress = 0
         self._service = service
         self._session = session
-        self._faults = {operation: deque(faults) for operation, faults in script.items()}
+        self._faults = {operation: deque(some) for operation, some in faults.items()}
         self._calls: list[Call] = []
 
     @property

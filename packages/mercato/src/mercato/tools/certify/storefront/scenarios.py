@@ -21,7 +21,7 @@ from mercato.features.orders.errors import (
 from mercato.platform import errors
 from mercato.tools.certify.sample_store import SampleStore, with_unknown_members
 from mercato.tools.certify.storefront.drivers import Driver, PurchaseEnd
-from mercato.tools.certify.storefront.proxy import Call, Fault, FaultProxy, Script
+from mercato.tools.certify.storefront.proxy import Call, Fault, FaultProxy, Faults
 from mercato.tools.certify.storefront.service import Offer, many_stores, offer, running_service
 from mercato.tools.certify.suite import Skipped, UnusableTargetError
 from mercato_client.testing.server import app_of, listening
@@ -46,7 +46,7 @@ class Scenario(Struct, frozen=True):
     """
 
     situation: str
-    script: Script = msgspec.field(default_factory=dict)
+    faults: Faults = msgspec.field(default_factory=dict)
     offers: Callable[[], Sequence[Offer]] = lambda: (offer(),)
     times: int = 1
     is_slow: bool = False
@@ -125,7 +125,7 @@ _UNAUTHENTICATED: Final = Fault(problem=errors.Unauthenticated("This key isn't k
 _NOT_CANCELLED: Final = Fault(problem=CancellationRefused("The store does not cancel the order."))
 
 
-def _at(operation: str, fault: Fault, times: int = 1) -> Script:
+def _at(operation: str, fault: Fault, times: int = 1) -> Faults:
     return {operation: (fault,) * times}
 
 
@@ -219,13 +219,13 @@ class ScenarioRunner:
         await self._stack.aclose()
 
     async def _run(self, scenario: Scenario, driver: Driver) -> ScenarioResult:
-        script = {"place": (Fault(seconds=self._slow_seconds),)} if scenario.is_slow else scenario.script
+        faults = {"place": (Fault(seconds=self._slow_seconds),)} if scenario.is_slow else scenario.faults
         async with (
             self._slots,
             running_service(scenario.offers(), works=not scenario.cancels) as service,
             aiohttp.ClientSession() as session,
         ):
-            proxy = FaultProxy(service, session, key=self._key, script=script)
+            proxy = FaultProxy(service, session, key=self._key, faults=faults)
             store_id = str(service.stores[0].store.id) if scenario.names_store else ""
             async with self._published(proxy):
                 for number in range(scenario.times):
