@@ -9,6 +9,7 @@ from tests.calibration import cpu_within
 from tests.discovery.store_index import StoreIndex
 
 from mercato.features.catalogs.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
+from mercato.features.discovery.text import render_query, text_query_of
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],
@@ -248,3 +249,12 @@ async def test_a_word_of_more_than_24_letters_is_not_forgiven(index: StoreIndex)
     await index.put_all((name, None, {"items": []}) for name in ("a" * 24, "b" * 25))
     assert await index.names(query="a" * 23 + "x") == ["a" * 24]
     assert await index.names(query="b" * 24 + "x") == []
+
+
+def test_a_word_that_begins_longer_ones_is_searched_once_among_them():
+    text_query = text_query_of("ramen soup", [], mode=None, circle=None)
+    assert text_query is not None
+    named = text_query.complete(["soup", "soups"])
+    assert render_query("sqlite", named) == '"ramen" AND ("soup" OR "soups")'
+    assert render_query("sqlite", named.complete(["soup"])) == '"ramen" AND "soup"'
+    assert render_query("sqlite", text_query) == '"ramen" AND "soup" *'

@@ -9,7 +9,8 @@ a total that is summed from the opening hours.
 
 A search by words doesn't read more of the index than it needs. SQLite merges the stores of all words that begin alike
 before it returns the first one, but not those of words that are named, so the beginning of a word is replaced by the
-words. PostgreSQL collects all hits before it returns the first one, so it has a second index, of the FIRST stores.
+words. PostgreSQL collects all hits before it returns the first one, so it has a second index, of the FIRST stores; and
+all stores of all words that begin alike, so that these are read only if the whole words are not enough.
 """
 
 from collections.abc import Iterable, Sequence
@@ -232,8 +233,7 @@ def _total(shape: Shape) -> str:
         return f"SELECT coalesce(sum({shape.mode or 'stores'}), 0) AS total FROM opening_hours"  # noqa: S608  # a column
     if not shape.by_words:
         return "SELECT count(*) AS total FROM hits"
-    counts = (f"(SELECT count(*) FROM words{part})" for part in range(len(_PARTS[shape.dialect])))  # noqa: S608  # a number
-    return f"SELECT CASE WHEN n < :counted THEN n ELSE :counted END AS total FROM (SELECT {' + '.join(counts)} AS n) t"  # noqa: S608  # parts of this module
+    return "SELECT CASE WHEN count(*) < :counted THEN count(*) ELSE :counted END AS total FROM found"
 
 
 def _order(shape: Shape) -> str:
@@ -249,27 +249,26 @@ def _before(shape: Shape) -> str:
     if not shape.by_words:
         return ""
     # First the stores with the words in their name, then those with the whole words, then those with a longer last
-    # word, from which all are counted. Each is read as far as those before it don't suffice, and a store counts where
-    # it is found first.
+    # word. Each is read as far as those before it don't suffice, for the page or for the count, and a store counts
+    # where it is found first: the last words find all stores that those before do.
     tables: dict[str, str] = {}
     for words, need, most in (
         ("best", ":need", ":top"),
-        ("whole", ":need", ":top"),
+        ("whole", ":most", ":most"),
         ("words", ":most", ":most"),
     ):
-        before = list(tables) if words != "words" else []
-        for part, condition in enumerate(_PARTS[shape.dialect]):
+        for condition in _PARTS[shape.dialect]:
             limit = (
-                f"CASE WHEN (SELECT count(DISTINCT number) FROM ({_union(before)}) k) < {need} THEN {most} ELSE 0 END"  # noqa: S608  # parts of this module
-                if before
+                f"CASE WHEN (SELECT count(DISTINCT number) FROM ({_union(tables)}) k) < {need} THEN {most} ELSE 0 END"  # noqa: S608  # parts of this module
+                if tables
                 else most
             )
             rank = f"CAST({len(tables) * _RANK} AS BIGINT){f' + {_CHUNK}' if _chunks(shape) else ''}"
             hits = _tier(shape, f":{words}", condition)
-            tables[f"{words}{part}"] = f"SELECT number, {rank} AS rank FROM ({hits} LIMIT {limit}) h"  # noqa: S608  # parts of this module
-            before.append(f"{words}{part}")
+            tables[f"hits{len(tables)}"] = f"SELECT number, {rank} AS rank FROM ({hits} LIMIT {limit}) h"  # noqa: S608  # parts of this module
     made = "".join(f"{name} AS MATERIALIZED ({sql}), " for name, sql in tables.items())
-    return f"{made}found AS ({_union(tables)}),"
+    found = f"SELECT number, min(rank) AS rank FROM ({_union(tables)}) k GROUP BY number"  # noqa: S608  # parts of this module
+    return f"{made}found AS MATERIALIZED ({found}),"
 
 
 def _union(tables: Iterable[str]) -> str:
@@ -280,7 +279,7 @@ def _page(shape: Shape) -> str:
     if not _streams(shape):
         return "SELECT * FROM hits p"
     if shape.by_words:
-        return "SELECT * FROM (SELECT number, min(rank) AS rank, NULL AS chord FROM found GROUP BY number) p"
+        return "SELECT * FROM (SELECT number, rank, NULL AS chord FROM found) p"
     by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
     return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
 
@@ -321,7 +320,7 @@ def _from(shape: Shape, *more: str, words: str = ":words") -> str:
     conditions = [
         *([_matches(shape, words)] if shape.indexed else []),
         *([f"{_DISTANCE} <= :within"] if shape.place else []),
-        *([f"s.{shape.mode}"] if shape.mode and not shape.indexed else []),
+        *([f"s.{shape.mode}"] if shape.mode and (shape.place or not shape.indexed) else []),
         *([_OPEN[shape.dialect]] if shape.open_now else []),
         *more,
     ]

@@ -73,7 +73,10 @@ MAX_WORDS_FORGIVEN: Final = 3
 
 
 class TextQuery(NamedTuple):
-    """A full-text query: every term, at least one mark of each group, one of `cells`, and not the mark `excluded`."""
+    """A full-text query: every term, at least one mark of each group, one of `cells`, and not the mark `excluded`.
+
+    By place nothing is excluded: the row of a hit, which is read for the distance, has the fulfilment types.
+    """
 
     terms: tuple[Term, ...]
     marks: tuple[tuple[str, ...], ...]
@@ -166,7 +169,8 @@ def text_query_of(
     marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
     if not terms and not marks:
         return None
-    text_query = TextQuery(tuple(terms), tuple(marks), _MODE_MISSING[mode] if mode is not None else None)
+    excluded = _MODE_MISSING[mode] if mode is not None and circle is None else None
+    text_query = TextQuery(tuple(terms), tuple(marks), excluded)
     return text_query if circle is None else text_query.within(circle)
 
 
@@ -186,7 +190,8 @@ def _fts5_query(text_query: TextQuery) -> str:
 
 
 def _phrase(term: Term) -> str:
-    others = dict.fromkeys((*term.completions, *term.variants))
+    # FTS5 merges the stores of each word, of one that is named twice too.
+    others = dict.fromkeys(one for one in (*term.completions, *term.variants) if one != term.text)
     whole = f'"{term.text}"{" *" if term.prefix and not term.completions else ""}'
     return " OR ".join((f"({whole}", *(f'"{one}"' for one in others))) + ")" if others else whole
 
