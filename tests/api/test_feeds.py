@@ -318,3 +318,72 @@ async def test_the_stores_of_a_suspended_merchant_are_gone_until_it_is_resumed(h
     [back], _ = await follow(here.front, CHANGES, count=1, after=after)
     assert back["kinds"] == ["profile", "status", "catalog", "items"]
     assert len((await page(here.front, CHANGES))["changes"]) == 1
+
+
+async def read_all(client: Client, path: str, after: str | None = None) -> tuple[list[Any], str]:
+    """Read pages of one change until there are no more; return all changes and the cursor."""
+    found: list[Any] = []
+    while True:
+        read = await page(client, path, after, limit=1)
+        found += read["changes"]
+        after = read["nextCursor"]
+        if not read["hasMore"]:
+            return found, read["nextCursor"]
+
+
+async def test_a_change_isnt_lost_when_its_store_moves_past_a_page(here: Trade, mercato: Service):
+    other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
+    _, after = await follow(here.front, CHANGES, count=2)
+    mine, others = (f"/v1/commerce/stores/{store['storeId']}" for store in (here.store, other))
+    await here.pos.call("PUT", mine, {"name": "Renamed"})
+    await here.pos.call("PUT", others, {"name": "Renamed, too"})
+    await here.pos.post(mine + "/status", {"status": "paused"})
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+    changes, end = await read_all(here.front, CHANGES, after)
+    assert [(one["storeId"], one["kinds"]) for one in changes] == [
+        (other["storeId"], ["profile"]),
+        (here.store["storeId"], ["profile", "status"]),
+    ]
+    middle = (await page(here.front, CHANGES, after, limit=1))["nextCursor"]
+    assert "=" not in middle
+    for changed in (middle[:-1], middle + "A", middle[:-1] + "_", "B" + middle[1:]):
+        reply = await here.front.get(CHANGES, params={"after": changed})
+        assert (reply.status, reply.json()["errorCode"]) == (400, "INVALID_CURSOR"), changed
+    await here.pos.post(mine + "/status", {"status": "online"})
+    [change], _ = await follow(here.front, CHANGES, count=1, after=end)
+    assert change["kinds"] == ["status"]
+
+
+async def test_a_reader_that_starts_at_nothing_gets_all_kinds_on_every_page(here: Trade, mercato: Service):
+    other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
+    for store in (here.store, other):
+        await here.pos.post(f"/v1/commerce/stores/{store['storeId']}/status", {"status": "paused"})
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+    changes, _ = await read_all(here.front, CHANGES)
+    assert [one["kinds"] for one in changes] == [["profile", "status", "catalog", "items"]] * 2
+
+
+async def test_a_reader_that_starts_at_nothing_reads_past_stores_that_are_long_gone(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
+    time = Time()
+    async with service(database_url, tmp_path / "data", now=time) as mercato:
+        here = await trade(mercato, shop)
+        await mercato.live(here.pos, shop.host(cafe()), name="store-2")
+        made, pos = await mercato.partner()
+        await mercato.live(pos, shop.host(cafe()), name="store-3")
+        kept = (await follow(here.front, CHANGES, count=3))[1]
+        first = await page(here.front, CHANGES, limit=1)
+        await offboarding.suspend(mercato.app.db, made.id, now=time)
+        [gone], _ = await follow(here.front, CHANGES, count=1, after=kept)
+        assert gone["kinds"] == ["gone"]
+        assert len((await read_all(here.front, CHANGES))[0]) == 2
+        time.ahead = timedelta(days=94)
+        await upkeep(mercato, time).once()
+        assert len((await read_all(here.front, CHANGES))[0]) == 2
+        for old in (kept, first["nextCursor"]):
+            # Of these readers, one has seen the store, and the other may have.
+            reply = await here.front.get(CHANGES, params={"after": old})
+            assert (reply.status, reply.json()["errorCode"]) == (410, "CURSOR_EXPIRED")

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 import structlog
 from msgspec import Struct
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, or_, select
 
 from mercato.features.compression import decompress
 from mercato.features.events.log import ALL_KINDS
@@ -69,7 +69,7 @@ _MAC: Final = 10
 
 
 class Cursors:
-    """Positions, each signed for the one list that gave it.
+    """Positions, signed together for the one list that gave them.
 
     Writes with the first key, and reads with any, so that keys can be rotated.
     """
@@ -77,21 +77,27 @@ class Cursors:
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = tuple(keys)
 
-    def write(self, position: int, *, feed: str) -> str:
-        """Return the cursor after a position of this feed: base64url without padding."""
-        place = position.to_bytes(_POSITION)
-        return base64.urlsafe_b64encode(place + _code(self._keys[0], place, feed)).decode()
+    def write(self, *positions: int, feed: str) -> str:
+        """Return a cursor of this feed: base64url without padding."""
+        place = b"".join(position.to_bytes(_POSITION) for position in positions)
+        return _text(place + _code(self._keys[0], place, feed))
 
-    def read(self, text: str, *, feed: str) -> int:
-        """Return the position. Raises InvalidCursor for one that wasn't written for this feed."""
+    def read(self, text: str, *, feed: str) -> tuple[int, ...]:
+        """Return the positions. Raises InvalidCursor for a cursor that wasn't written for this feed."""
         try:
-            raw = base64.b64decode(text, altchars=b"-_", validate=True)
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError:
             raise InvalidCursor from None
-        place, code = raw[:_POSITION], raw[_POSITION:]
-        if not any(hmac.compare_digest(code, _code(key, place, feed)) for key in self._keys):
+        place, code = raw[:-_MAC], raw[-_MAC:]
+        is_ours = any(hmac.compare_digest(code, _code(key, place, feed)) for key in self._keys)
+        # The last character may have bits that say nothing.
+        if not is_ours or text != _text(raw):
             raise InvalidCursor
-        return int.from_bytes(place)
+        return tuple(int.from_bytes(place[at : at + _POSITION]) for at in range(0, len(place), _POSITION))
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _code(key: bytes, place: bytes, feed: str) -> bytes:
@@ -242,12 +248,36 @@ _EVENTS: Final = (
 _s = store_changes.c
 _CHANGES: Final = (
     select(store_changes)
-    .where(_s.position > bindparam("after"), _s.position <= bindparam("upto"))
+    .where(
+        _s.position > bindparam("after"),
+        or_(_s.is_gone.is_(False), _s.position > bindparam("seen_none_to")),
+    )
     .order_by(_s.position)
 )
 
 
 _decode_envelope: Final = msgspec.json.Decoder(Envelope).decode
+
+
+class _State(NamedTuple):
+    """Until the first event, everything is 0."""
+
+    last: int = 0
+    events_deleted_to: int = 0
+    stores_deleted_to: int = 0
+
+
+class _Reading(NamedTuple):
+    """Where a reader of the changed stores is.
+
+    A store that changes again moves to the end of the list, past pages that were read. So until a page is the last one,
+    its kinds are those since the reading began: `since`. A reader that began at nothing has seen no store that was gone
+    by `seen_none_to`, and none of those is listed for it.
+    """
+
+    position: int
+    since: int
+    seen_none_to: int
 
 
 class Feeds(Struct, frozen=True):
@@ -306,7 +336,11 @@ class Feeds(Struct, frozen=True):
     ) -> EventPage:
         name = f"{feed.partner_id}.{feed.surface}"
         state = await _state(tx)
-        after = self._position(query.after, name, deleted_to=state.events_deleted_to, what="Events")
+        after = 0
+        if query.after is not None:
+            [after] = self.cursors.read(query.after, feed=name)
+            if after < state.events_deleted_to:
+                raise CursorExpired("Events")
         # Read before the page: what is numbered meanwhile is for the next one.
         upto, scanned_all = state.last, True
         key = {"partner_id": feed.partner_id, "surface": feed.surface, "after": after}
@@ -330,34 +364,29 @@ class Feeds(Struct, frozen=True):
 
     async def _read_changes(self, tx: Read, *, query: FeedQuery) -> StoreChangePage:
         state = await _state(tx)
-        after = self._position(
-            query.after, _STORES, deleted_to=state.stores_deleted_to, what="Changes of stores"
+        begun = self._reading(query.after, state)
+        rows = await tx.all(
+            _CHANGES.limit(query.limit + 1), {"after": begun.position, "seen_none_to": begun.seen_none_to}
         )
-        statement = _CHANGES if after else _CHANGES.where(_s.is_gone.is_(False))
-        rows = await tx.all(statement.limit(query.limit + 1), {"after": after, "upto": state.last})
         page, is_full = rows[: query.limit], len(rows) > query.limit
-        following = page[-1].position if is_full else max(after, state.last)
+        if is_full:
+            cursor = self.cursors.write(*begun._replace(position=page[-1].position), feed=_STORES)
+        else:
+            # What was numbered after the state was read is on the page, and all that comes before it.
+            end = max(begun.position, state.last, *(row.position for row in page[-1:]))
+            cursor = self.cursors.write(end, feed=_STORES)
         return StoreChangePage(
-            changes=[_change(row, after) for row in page],
-            next_cursor=self.cursors.write(following, feed=_STORES),
-            has_more=is_full,
+            changes=[_change(row, begun.since) for row in page], next_cursor=cursor, has_more=is_full
         )
 
-    def _position(self, cursor: str | None, feed: str, *, deleted_to: int, what: str) -> int:
+    def _reading(self, cursor: str | None, state: _State) -> _Reading:
         if cursor is None:
-            return 0
-        position = self.cursors.read(cursor, feed=feed)
-        if position < deleted_to:
-            raise CursorExpired(what)
-        return position
-
-
-class _State(NamedTuple):
-    """Until the first event, everything is 0."""
-
-    last: int = 0
-    events_deleted_to: int = 0
-    stores_deleted_to: int = 0
+            return _Reading(position=0, since=0, seen_none_to=state.last)
+        positions = self.cursors.read(cursor, feed=_STORES)
+        begun = _Reading(*positions) if len(positions) > 1 else _Reading(*positions * 3)
+        if max(begun.position, begun.seen_none_to) < state.stores_deleted_to:
+            raise CursorExpired("Changes of stores")
+        return begun
 
 
 async def _state(tx: Read) -> _State:
@@ -388,8 +417,8 @@ def _event(row: AnyRow) -> FeedEvent:
     )
 
 
-def _change(row: AnyRow, after: int) -> StoreChange:
+def _change(row: AnyRow, since: int) -> StoreChange:
     kinds = (
-        [StoreChangeKind.GONE] if row.is_gone else [kind for kind in ALL_KINDS if getattr(row, kind) > after]
+        [StoreChangeKind.GONE] if row.is_gone else [kind for kind in ALL_KINDS if getattr(row, kind) > since]
     )
     return StoreChange(store_id=row.store_id, at=rfc3339(row.at), kinds=kinds)
