@@ -22,7 +22,7 @@ TITLES: Final[Mapping[str, str]] = {
     "CommerceWaits": "Commerce, waiting",
     "Marketfront": "Marketfront, with a storefront's key or token",
     "MarketfrontWaits": "Marketfront, waiting",
-    "Clinic": "With a key of either surface",
+    "EitherKey": "With a key of either surface",
 }
 
 

@@ -17,7 +17,7 @@ from mercato_contract.webhooks import (
 )
 
 
-class Clinic:
+class EitherKey:
     """The methods for a key of either surface."""
 
     @operation("POST", "/v1/console/links", ConsoleLink)

@@ -7,7 +7,7 @@ from typing import Self, TypeVar
 
 import httpx
 
-from mercato_client.both import Clinic
+from mercato_client.both import EitherKey
 from mercato_client.commerce import Commerce
 from mercato_client.core import TIMEOUT, Core, Retries, core_of
 from mercato_client.errors import MercatoError
@@ -20,7 +20,7 @@ from mercato_client.waiting import CommerceWaits, MarketfrontWaits
 R = TypeVar("R")
 
 
-class Surfaces(Commerce, CommerceWaits, Marketfront, MarketfrontWaits, Clinic):
+class Surfaces(Commerce, CommerceWaits, Marketfront, MarketfrontWaits, EitherKey):
     """Both surfaces; a key opens one of them."""
 
     core: Core
