@@ -16,8 +16,8 @@ from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.features.orders import cancellation
-from mercato.features.orders.cancellation import CANCEL_KIND, CancelJob
+from mercato.features.orders import cancellation, cancellation_calls
+from mercato.features.orders.cancellation_calls import CANCEL_KIND, CancelJob
 from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
@@ -243,8 +243,8 @@ async def impatient(database_url: str, data: Path, shop: MerchantServer, time: T
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     monkeypatch.setattr(cancellation, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(cancellation, "RETRY_INTERVAL", timedelta(seconds=0.1))
-    monkeypatch.setattr(cancellation, "MIN_WAIT", timedelta(seconds=0.05))
+    monkeypatch.setattr(cancellation_calls, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(cancellation_calls, "MIN_WAIT", timedelta(seconds=0.05))
     return Time()
 
 
@@ -430,7 +430,7 @@ async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
             enqueued_at=now,
         )
         async with app.db.write() as tx:
-            await app.cancellations.give_up(tx, dead, "the process that ran it ended")
+            await app.cancellations.calls.give_up(tx, dead, "the process that ran it ended")
         assert (await read(trading, order))["cancellation"]["status"] == "requested"
 
 

@@ -25,7 +25,8 @@ from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency, validation
 from mercato.features.orders import search as order_search
-from mercato.features.orders.cancellation import CANCEL_KIND, Cancellations
+from mercato.features.orders.cancellation import Cancellations
+from mercato.features.orders.cancellation_calls import CANCEL_KIND, CancellationCalls
 from mercato.features.orders.checks import OrderChecker
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.operators import HourlyOrders
@@ -432,8 +433,7 @@ def _ordering(
         db=db,
         clock=now,
         new_id=clock.new_id,
-        lifecycle=lifecycle,
-        calls=calls,
+        calls=CancellationCalls(db, now, lifecycle, calls, settings.place_seconds),
         secrets=vault.derive(idempotency.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
@@ -459,7 +459,7 @@ def _handlers(
         ),
         **core.orders.handlers(),
         **ordering.resubmissions.handlers(concurrency=settings.resend_concurrency),
-        CANCEL_KIND: ordering.cancellations.handler(concurrency=settings.resend_concurrency),
+        CANCEL_KIND: ordering.cancellations.calls.handler(concurrency=settings.resend_concurrency),
         **timezones.handlers(),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
