@@ -306,6 +306,43 @@ async def test_a_change_that_storefronts_dont_see_is_none(here: Trade):
     assert [change["kinds"] for change in changes] == [["status"]]
 
 
+async def test_what_is_sent_again_is_no_change_of_a_store(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
+    time = Time()
+    async with service(database_url, tmp_path / "data", now=time) as mercato:
+        here = await trade(mercato, shop)
+        path = f"/v1/commerce/stores/{here.store['storeId']}"
+        item = here.order()["cart"]["lineItems"][0]["itemId"]
+        later, paused = "2099-01-01T00:00:00Z", {"status": "paused"}
+        soon = (time() + timedelta(hours=1)).isoformat()
+        steps: list[tuple[str, Any, bool]] = [
+            ("", {"name": "Renamed", "categories": ["Soup"], "address": {"city": "Madison"}}, True),
+            ("/status", paused, True),
+            ("/status", paused | {"pauseReason": "Nobody is here"}, False),
+            ("/status", paused | {"resumeAt": later}, True),
+            ("/status", paused | {"resumeAt": soon}, True),
+            # By then it has ended by itself.
+            ("/status", {"status": "online"}, False),
+            ("/item-availability", {"items": [{"itemId": item, "available": False}]}, True),
+            ("/item-availability", {"items": [{"itemId": item, "available": False, "until": later}]}, False),
+            ("/item-availability", {"items": [{"itemId": item, "available": True}]}, True),
+        ]
+        kinds = {"": "profile", "/status": "status", "/item-availability": "items"}
+        _, after = await follow(here.front, CHANGES, count=1)
+        for place, (below, body, is_change) in enumerate(steps):
+            if body == {"status": "online"}:
+                time.ahead = timedelta(hours=2)
+            for is_seen in (is_change, False):
+                reply = await here.pos.call("POST" if below else "PUT", path + below, body)
+                assert reply.status == 200, reply.body
+                async with mercato.app.db.write() as tx:
+                    await number(tx, now=time())
+                read = await page(here.front, CHANGES, after)
+                after = read["nextCursor"]
+                assert [one["kinds"] for one in read["changes"]] == [[kinds[below]]] * is_seen, place
+
+
 async def test_the_stores_of_a_suspended_merchant_are_gone_until_it_is_resumed(here: Trade, mercato: Service):
     _, after = await follow(here.front, CHANGES, count=1)
     async with mercato.app.db.read() as tx:

@@ -116,8 +116,7 @@ async def get_store(tx: Read, store_id: UUID, *, now: datetime) -> StoreDetail:
 async def change_status(tx: Write, store_id: UUID, request: StoreStatusUpdate, *, now: datetime) -> None:
     """Pause or resume the store as its merchant would. Raises StoreNotFound, ValidationFailed."""
     partner_id = await tx.scalar(select(stores.c.partner_id).where(stores.c.id == store_id))
-    if not await set_status(tx, partner_id, store_id, request, now=now):
-        raise StoreNotFound(store_id)
+    await set_status(tx, partner_id, store_id, request, now=now)
 
 
 def _summary(row: Row[Any], now: datetime) -> StoreSummary:

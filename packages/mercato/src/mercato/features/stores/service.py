@@ -52,7 +52,7 @@ from mercato_contract.stores import (
 )
 from mercato_contract.wire import parse_instant
 
-_UNSEEN: Final = {"webhook_url"}
+_UNSEEN: Final = {"webhook_url", "timezone_given"}
 """Members of a store that storefronts don't see."""
 
 
@@ -127,8 +127,9 @@ class Stores(Struct, frozen=True):
             )
             members = sorted(change.members) if token is None else [*sorted(change.members), "webhook_token"]
             await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
-            kinds = (StoreChangeKind.PROFILE,) if set(change.members) - _UNSEEN else ()
-            await publish_change(tx, store_id, kinds, at=now)
+            seen = set(change.members) - _UNSEEN
+            is_changed = any(getattr(after, name) != getattr(row, name) for name in seen)
+            await publish_change(tx, store_id, (StoreChangeKind.PROFILE,) if is_changed else (), at=now)
         return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
@@ -163,11 +164,7 @@ class Stores(Struct, frozen=True):
     async def _set_status(
         self, tx: Write, caller: Caller, store_id: UUID, request: StoreStatusUpdate, *, now: datetime
     ) -> StoreStatusResponse:
-        if not await set_status(tx, caller.partner_id, store_id, request, now=now):
-            raise StoreNotFound(store_id)
-        row = await queries.find_store(tx, store_id)
-        assert row is not None
-        return status_of(row, now)
+        return status_of(await set_status(tx, caller.partner_id, store_id, request, now=now), now)
 
     async def set_items(
         self, caller: Caller, store_id: UUID, request: ItemAvailabilityRequest
@@ -183,9 +180,10 @@ class Stores(Struct, frozen=True):
                 raise StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
             await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
-            await invalidate(tx, store_id, (StoreChangeKind.ITEMS,), at=now)
             after = await queries.find_store(tx, store_id)
-        assert after is not None
+            assert after is not None
+            is_changed = set(after.unavailable_at(now)) != set(row.unavailable_at(now))
+            await invalidate(tx, store_id, (StoreChangeKind.ITEMS,) if is_changed else (), at=now)
         return after.unavailable_at(now)
 
     async def get_ids(self, caller: Caller, store_id: UUID) -> bytes:
@@ -309,14 +307,25 @@ async def set_status(
     request: StoreStatusUpdate,
     *,
     now: datetime,
-) -> bool:
-    """Pause or resume the partner's store; return whether it exists. Raises ValidationFailed."""
+) -> StoreRow:
+    """Pause or resume the partner's store; return it. Raises ValidationFailed, StoreNotFound."""
     change = rules.status_change_of(request, now)
-    if not await queries.update_store(tx, partner_id, store_id, change, now=now):
-        return False
+    # Locked: else it could differ from what a change at the same time has left, and that would go unnoticed.
+    before = await queries.lock_store(tx, partner_id, store_id)
+    if before is None:
+        raise StoreNotFound(store_id)
+    await queries.update_store(tx, partner_id, store_id, change, now=now)
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
-    await publish_change(tx, store_id, (StoreChangeKind.STATUS,), at=now)
-    return True
+    after = await queries.find_store(tx, store_id)
+    assert after is not None
+    # Storefronts see no reason of a pause, and what has ended by itself is no change.
+    is_changed = _pause_of(after, now) != _pause_of(before, now)
+    await publish_change(tx, store_id, (StoreChangeKind.STATUS,) if is_changed else (), at=now)
+    return after
+
+
+def _pause_of(row: StoreRow, now: datetime) -> tuple[bool, datetime | None]:
+    return (True, row.resume_at) if row.paused_at(now) else (False, None)
 
 
 def _owner_of(store: StoreRow) -> Owner:
