@@ -193,6 +193,41 @@ async def test_a_cursor_from_before_the_kept_events_has_expired(
         assert (again["events"], again["nextCursor"]) == ([], end)
 
 
+async def test_a_page_of_large_orders_ends_early_and_leads_on(here: Trade, mercato: Service):
+    names = {clock.new_id().hex: str(place) * 80 for place in range(100, 300)}
+    items = {
+        str(UUID(item)): {"itemId": str(UUID(item)), "name": name, "basePrice": "1.00"}
+        for item, name in names.items()
+    }
+    sections = {"all": {"sectionId": "all", "itemIds": [*items]}}
+    menu = {"currency": "USD", "items": items, "sections": sections}
+    store = await mercato.live(here.pos, here.shop.host(menu, "/large.json"), name="large")
+    shown = (await here.front.get(f"/v1/marketfront/stores/{store['storeId']}")).json()
+    lines = [{"itemId": item, "quantity": 1, "modifierGroups": []} for item in items]
+    cart = {"storeId": store["storeId"], "catalogSetId": shown["catalogSetId"], "lineItems": lines}
+    orders = [(await here.place(here.order(cart=cart))).json()["orderId"] for _ in range(60)]
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+    for client, path, after, name in (
+        (here.front, MARKETFRONT, "after", "events"),
+        (here.front, "/v1/marketfront/orders", "cursor", "orders"),
+        (here.pos, "/v1/commerce/orders", "cursor", "orders"),
+    ):
+        query: dict[str, str] = {"limit": "100"}
+        found: list[str] = []
+        pages = 0
+        while pages == 0 or query[after] is not None:
+            reply = await client.get(path, params=query)
+            assert len(reply.body) < 6_000_000, path
+            read, pages = reply.json(), pages + 1
+            found += [one.get("orderId") or one["data"]["orderId"] for one in read[name]]
+            query[after] = read["nextCursor"]
+            if read.get("hasMore") is False:
+                break
+        assert pages > 1, path
+        assert sorted(found) == sorted(orders), path
+
+
 def upkeep(mercato: Service, time: Time) -> Upkeep:
     return Upkeep(mercato.app.db, time, catalog_days=90, delivery_days=90)
 

@@ -220,6 +220,9 @@ class Waiters:
 SCANNED: Final = 5_000
 """Positions that one page with a filter looks at. It may find none and still name a cursor beyond them."""
 
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of events after which a page ends: everybody waits while one is made, and 500 large orders would be 100 MB."""
+
 TYPES: Final = tuple(sorted(type_ for type_ in EventType if type_ not in NOT_IN_FEEDS))
 """What the feed can have."""
 
@@ -354,10 +357,18 @@ class Feeds(Struct, frozen=True):
         if query.store_id is not None:
             statement = statement.where(_p.store_id == query.store_id)
         rows = await tx.all(statement.limit(query.limit + 1), {**key, "upto": upto})
-        page, is_full = rows[: query.limit], len(rows) > query.limit
-        following = page[-1].position if is_full else max(after, upto)
+        page: list[FeedEvent] = []
+        size = 0
+        for row in rows[: query.limit]:
+            if size >= MAX_PAGE_BYTES:
+                break
+            body = decompress(row.body, base=row.content)
+            page.append(_event(row, body))
+            size += len(body)
+        is_full = len(rows) > len(page)
+        following = rows[len(page) - 1].position if is_full else max(after, upto)
         return EventPage(
-            events=[_event(row) for row in page],
+            events=page,
             next_cursor=self.cursors.write(following, feed=name),
             has_more=is_full or not scanned_all,
         )
@@ -405,8 +416,8 @@ def _types(text: str | None) -> tuple[str, ...]:
     return named
 
 
-def _event(row: AnyRow) -> FeedEvent:
-    envelope = _decode_envelope(decompress(row.body, base=row.content))
+def _event(row: AnyRow, body: bytes) -> FeedEvent:
+    envelope = _decode_envelope(body)
     return FeedEvent(
         event_id=row.event_id,
         type=row.type,

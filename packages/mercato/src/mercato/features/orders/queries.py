@@ -127,6 +127,9 @@ _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnsw
 
 # --- orders ---------------------------------------------------------------------------------------
 
+MAX_PAGE_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of orders as they are stored, after which a page ends: everybody waits while one is made."""
+
 
 class StoreChanged(Exception):  # noqa: N818  # not a failure: check the order again
     """The store has changed since the order was checked."""
@@ -190,8 +193,11 @@ async def list_orders(
     since: datetime | None,
     before: UUID | None,
     limit: int,
-) -> list[OrderRow]:
-    """Return the orders of the caller's stores, or placed by the caller, newest first."""
+) -> tuple[list[OrderRow], bool]:
+    """Return the orders of the caller's stores, or placed by the caller, newest first, and whether there are more.
+
+    They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
+    """
     query: Select[Any] = select(orders).where(_side(caller) == caller.partner_id)
     if store_id is not None:
         query = query.where(orders.c.store_id == store_id)
@@ -201,7 +207,15 @@ async def list_orders(
         query = query.where(orders.c.id >= first_id(since))
     if before is not None:
         query = query.where(orders.c.id < before)
-    return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
+    rows = await tx.all(query.order_by(orders.c.id.desc()).limit(limit + 1))
+    page: list[OrderRow] = []
+    size = 0
+    for row in rows[:limit]:
+        if size >= MAX_PAGE_BYTES:
+            break
+        page.append(_order(row))
+        size += len(page[-1].content)
+    return page, len(rows) > len(page)
 
 
 async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:

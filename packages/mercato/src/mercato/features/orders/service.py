@@ -32,7 +32,7 @@ from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import InvalidCursor, Problem
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, enqueue
 from mercato.platform.telemetry.context import set_partner
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato.platform.wire.decode import read_cursor
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     Actor,
@@ -48,7 +48,7 @@ from mercato_contract.orders import (
     OrderTimeline,
     TimelineEntry,
 )
-from mercato_contract.pages import parse_cursor
+from mercato_contract.pages import cursor_of, parse_cursor
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, parse_instant, redacted, rfc3339
 
@@ -375,13 +375,13 @@ async def _own_cursor(tx: Read, caller: Caller, text: str) -> UUID:
 async def _page(
     tx: Read, caller: Caller, query: OrdersFilter, *, before: UUID | None
 ) -> tuple[Sequence[OrderRow], str | None]:
-    rows = await queries.list_orders(
+    rows, has_more = await queries.list_orders(
         tx,
         caller,
         store_id=query.store_id,
         state=None if query.state is None else OrderState(query.state.lower()),
         since=None if query.since is None else parse_instant(query.since),
         before=before,
-        limit=query.limit + 1,
+        limit=query.limit,
     )
-    return page_of(rows, query.limit, lambda row: row.id)
+    return rows, cursor_of(rows[-1].id) if has_more else None
