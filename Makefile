@@ -1,6 +1,8 @@
 # Everything works on a fresh clone with Python 3.11 or newer and make:
 # each target builds `.venv` first and installs what it needs into it.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+# The first that runs: a version manager has a `python3.11` on the PATH that only says that this version isn't selected.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 # The distributions: the contract, the client (which needs it), the service (which needs both).

@@ -47,6 +47,25 @@ def test_a_python_that_is_too_old_is_refused_and_nothing_is_made(tmp_path: Path)
     assert not (tmp_path / ".venv").exists()
 
 
+def test_a_python_that_is_on_the_path_but_does_not_run_is_passed_over(tmp_path: Path):
+    """A version manager's `python3.11` fails unless that version is selected."""
+    which = shutil.which("make")
+    assert which is not None
+    for name, line in (("python3.11", "exit 127"), ("python3.12", 'echo "$@" >> asked')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o700)
+    made = subprocess.run(
+        [which, "-s", "-f", MAKEFILE, "start-here"],
+        cwd=tmp_path,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert "-m tests.docs.follow_start_here" in (tmp_path / "asked").read_text().splitlines()
+
+
 def test_without_etcd_the_test_of_failovers_says_what_to_install_and_is_skipped(tmp_path: Path):
     which = shutil.which("make")
     assert which is not None
