@@ -86,9 +86,8 @@ _ROWS: Final = re.compile(r"(?is)\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETU
 class Connection:
     """One session, for one task at a time. An unknown state ends it, and the pool opens another."""
 
-    def __init__(self, driver: "asyncpg.Connection", seconds: float) -> None:
+    def __init__(self, driver: "asyncpg.Connection") -> None:
         self._driver = driver
-        self._seconds = seconds
         self._is_ended = False
         self._deferred: list[tuple[str, list[Any]]] = []
 
@@ -120,7 +119,7 @@ class Connection:
             await self._call(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
 
     async def _run(self, made: CompiledStatement, values: list[Any]) -> Result:
-        if made.returns_rows or _ROWS.match(made.sql):
+        if made.returns_rows or (made.is_textual and _ROWS.match(made.sql)):
             found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
         status = await self._call(made.sql, self._driver.execute, made.sql, *values)
@@ -142,11 +141,11 @@ class Connection:
 
     async def _call(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         try:
-            async with asyncio.timeout(self._seconds):
-                return await method(*arguments)
+            return await method(*arguments)
         except TimeoutError:
+            # The driver's own timer, `command_timeout`: `asyncio.timeout` would add a tenth to each statement.
             self.terminate()
-            raise DatabaseUnavailable(f"the database did not answer within {self._seconds:g} s") from None
+            raise DatabaseUnavailable("the database did not answer in time") from None
         except connection_errors() as error:
             raise database_error(error, sql) from error
         except BaseException:
@@ -205,7 +204,7 @@ class Sessions:
             raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
         except connection_errors() as error:
             raise no_connection(error) from error  # whatever the reason, it may pass
-        connection = Connection(driver, (self._bounds.statement_timeout + GRACE).total_seconds())
+        connection = Connection(driver)
         try:
             yield connection
         except asyncio.CancelledError:
@@ -254,6 +253,7 @@ class Sessions:
                     statement_cache_size=500,
                     max_cached_statement_lifetime=0,
                     max_queries=2**31,
+                    command_timeout=(self._bounds.statement_timeout + GRACE).total_seconds(),
                     server_settings=self._session,
                     init=_name_schema,
                     reset=_reset,

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Insert,
     SelectBase,
     Table,
+    TextClause,
     Update,
     UpdateBase,
     Uuid,
@@ -89,6 +90,7 @@ class Binds(Struct, frozen=True):
 class CompiledStatement(Struct, frozen=True):
     """A statement as a driver takes it. `is_short`: it touches a few rows, so SQLite needs no thread for it.
 
+    `is_textual`: it was given as text, so only the driver knows whether it returns rows, and which columns.
     `complete` adds the statement's own values to the parameters; a prepared statement has none.
     """
 
@@ -99,11 +101,12 @@ class CompiledStatement(Struct, frozen=True):
     columns: Converts
     row: Callable[[Iterable[Any]], Any] | None
     is_short: bool
+    is_textual: bool
     complete: Callable[[Parameters], Parameters] | None = None
 
     @property
     def returns_rows(self) -> bool:
-        """Whether SQLAlchemy knows columns of the result; only the driver knows those of a textual statement."""
+        """Whether the result is known to have columns."""
         return self.row is not None
 
     def values(self, given: Parameters) -> list[Any]:
@@ -226,6 +229,7 @@ def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Com
         columns=_converts(_from_driver(kind, made.dialect) for _, kind in columns),
         row=_row_type(tuple(name for name, _ in columns)) if columns else None,
         is_short=is_short,
+        is_textual=isinstance(statement, TextClause),
     )
 
 
