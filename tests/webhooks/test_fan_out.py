@@ -63,7 +63,7 @@ async def test_an_event_is_fanned_out_once_whatever_fails_in_between(harness: Ha
     await register(harness)
     written = await write(harness, 3)
 
-    async def killed(tx: Write, rows: Sequence[WrittenEvent], after: int, at: datetime) -> int:
+    async def killed(tx: Write, rows: Sequence[WrittenEvent], after: int, at: datetime) -> None:
         await fan_out(tx, rows, after, at)
         raise ConnectionResetError
 

@@ -54,11 +54,9 @@ BATCH: Final = 500
 POLL_SECONDS: Final = 0.5
 """How often a process looks for what another one committed and didn't number: a command, or one that was killed."""
 
-REST_SECONDS: Final = 0.01
-"""After a transaction, so that under load one numbers the events of many commits. The first of them doesn't wait."""
-
-FAN_OUT_REST_SECONDS: Final = 0.03
-"""After one that enqueued deliveries, of which a run then sends several."""
+REST_SECONDS: Final = 0.03
+"""After a transaction, so that under load one numbers the events of many commits, and a run sends several of the
+deliveries that it enqueued. The first of them doesn't wait."""
 
 _LOCK: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
 _BATCH: Final[ColumnElement[int]] = literal_column(str(BATCH))
@@ -131,15 +129,11 @@ class FeedKey(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """What one transaction numbered: the feeds that have new events, whether stores changed, and if there is more.
-
-    `deliveries` is how many it enqueued.
-    """
+    """What one transaction numbered: the feeds that have new events, whether stores changed, and if there is more."""
 
     feeds: frozenset[FeedKey]
     stores: bool
     is_full: bool
-    deliveries: int = 0
 
 
 class WrittenEvent(NamedTuple):
@@ -155,10 +149,10 @@ class WrittenEvent(NamedTuple):
     order_id: UUID | None
 
 
-FanOut = Callable[[Write, Sequence[WrittenEvent], int, datetime], Awaitable[int]]
-"""Gets the events that a transaction numbers, in their order, the position before them, and the time.
+FanOut = Callable[[Write, Sequence[WrittenEvent], int, datetime], Awaitable[None]]
+"""Enqueues the deliveries of the events that a transaction numbers.
 
-Enqueues their deliveries, and returns how many.
+Gets the events in their order, the position before them, and the time.
 """
 
 
@@ -193,8 +187,8 @@ class Sequencer:
 
     async def _number_new(self) -> None:
         if self._written.is_set() or await self._is_any_left():
-            deliveries = await self.number_all()
-            await asyncio.sleep(FAN_OUT_REST_SECONDS if deliveries else REST_SECONDS)
+            await self.number_all()
+            await asyncio.sleep(REST_SECONDS)
 
     async def _wait(self, seconds: float) -> bool:
         """Wait for a commit of this process, at most so long. Return False: numbering doesn't end."""
@@ -208,18 +202,16 @@ class Sequencer:
         async with self._db.read() as tx:
             return bool(await tx.scalar(_IS_ANY_LEFT))
 
-    async def number_all(self) -> int:
-        """Number everything that is committed now; return how many deliveries that enqueued."""
+    async def number_all(self) -> None:
+        """Number everything that is committed now."""
         # Before anything is read: what is committed from now on sets it again.
         self._written.clear()
-        deliveries = 0
-        while True:
+        is_full = True
+        while is_full:
             async with self._db.write() as tx:
                 numbered = await number(tx, now=self._clock(), fan_out=self._fan_out)
             self._on_numbered(numbered)
-            deliveries += numbered.deliveries
-            if not numbered.is_full:
-                return deliveries
+            is_full = numbered.is_full
 
 
 async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> Numbered:
@@ -231,11 +223,11 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
     # After the lock, so that each statement sees what the holder before has committed.
     written = [WrittenEvent(*row) for row in await tx.all(_NEW_EVENTS)]
     changed = await tx.all(_NEW_CHANGES)
-    position, deliveries = last, 0
+    position = last
     if written:
         position = await _number_events(tx, written, after=position, now=now)
         if fan_out is not None:
-            deliveries = await fan_out(tx, written, last, now)
+            await fan_out(tx, written, last, now)
     if changed:
         position = await _number_changes(tx, changed, after=position)
     if position != last:
@@ -244,7 +236,6 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
         feeds=frozenset(FeedKey(row.partner_id, row.surface) for row in written),
         stores=bool(changed),
         is_full=len(written) == BATCH or len(changed) == BATCH,
-        deliveries=deliveries,
     )
 
 

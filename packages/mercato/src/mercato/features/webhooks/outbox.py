@@ -250,8 +250,8 @@ class _Subscriber(NamedTuple):
     disabled_reason: str | None
 
 
-async def fan_out(tx: Write, written: Sequence[WrittenEvent], after: int, now: datetime) -> int:
-    """Enqueue what these new events send to webhook endpoints, in their order; return how many deliveries.
+async def fan_out(tx: Write, written: Sequence[WrittenEvent], after: int, now: datetime) -> None:
+    """Enqueue what these new events send to webhook endpoints, in their order.
 
     `after` is the position before theirs. One job is enqueued for each endpoint and partition, whose run sends all that
     is due. An endpoint that is disabled after failures gets failed deliveries, so that they can be redelivered.
@@ -282,7 +282,6 @@ async def fan_out(tx: Write, written: Sequence[WrittenEvent], after: int, now: d
         deliveries.append(_fanned_out(event, type_, endpoint, delivery_id, partition, due, now=now))
     if deliveries:
         await insert_deliveries(tx, deliveries)
-    return len(deliveries)
 
 
 def _fanned_out(
