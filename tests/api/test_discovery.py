@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
 
 import pytest
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
+from mercato.features.discovery.service import LARGE
 from mercato.features.partners.model import PartnerKind
 
 DISCOVER = "/v1/marketfront/stores/discover"
@@ -297,3 +300,22 @@ async def test_concurrent_changes_leave_consistent_entries(
     assert found == (await storefront.get(f"/v1/marketfront/stores/{store['storeId']}")).json()
     assert len(await names(storefront, query="word")) == 1
     assert await names(storefront, query="soup") == []
+
+
+@pytest.mark.parametrize("large", [0, LARGE])
+async def test_a_found_store_lists_the_items_that_are_sold_out_now(
+    mercato: Service, shop: MerchantServer, storefront: Client, large: int
+):
+    _, pos = await mercato.partner()
+    ids = sorted(str(uuid4()) for _ in range(5))
+    shops = Shops(mercato, pos, shop)
+    menu = {"items": {one: {"name": "Soup", "basePrice": "4.50"} for one in ids}}
+    store = await shops.open("Some", catalog=menu)
+    await shops.open("None", catalog=menu)
+    items = [{"itemId": one, "available": False} for one in reversed(ids[1:])]
+    reply = await pos.post(f"/v1/commerce/stores/{store['storeId']}/item-availability", {"items": items})
+    assert reply.status == 200, reply.body
+    with patch("mercato.features.discovery.service.LARGE", large):
+        found = await discover(storefront, query="soup")
+    listed = {one["name"]: one["unavailableItemIds"] for one in found["stores"]}
+    assert listed == {"Some": ids[1:], "None": []}

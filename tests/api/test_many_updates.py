@@ -1,6 +1,7 @@
 """Updates of many orders, or of many stores, in one request: each has a result of its own, in their order."""
 
 import asyncio
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -175,3 +176,32 @@ async def test_requests_for_the_same_orders_in_other_orders_do_not_deadlock(here
     )
     assert {reply.status for reply in replies} == {200}
     assert all(told(one) == ("confirmed", "open") for reply in replies for one in reply.json()["results"])
+
+
+async def test_pauses_of_stores_take_as_long_however_many_items_are_sold_out(
+    here: Trade, shop: MerchantServer
+):
+    ids = [str(uuid4()) for _ in range(3000)]
+    menu = {"items": {one: {"name": "Soup", "basePrice": "4.50"} for one in ids}}
+    few, many = [
+        await here.mercato.live(here.pos, shop.host(menu, "/menu.json"), name=name)
+        for name in ("few", "many")
+    ]
+    for start in range(0, len(ids), 1000):
+        items = [{"itemId": one, "available": False} for one in ids[start : start + 1000]]
+        reply = await here.pos.post(f"{STORES}/{many['storeId']}/item-availability", {"items": items})
+        assert len(reply.json()["unavailableItemIds"]) == start + 1000
+
+    async def seconds(store: Any) -> float:
+        updates = [
+            {"storeId": store["storeId"], "status": ("paused", "online")[place % 2]} for place in range(100)
+        ]
+        began = time.process_time()
+        reply = await here.pos.post(f"{STORES}/status", {"updates": updates})
+        assert [one["status"]["status"] for one in reply.json()["results"]] == ["paused", "online"] * 50
+        return time.process_time() - began
+
+    least = {
+        name: min([await seconds(store) for _ in range(3)]) for name, store in (("few", few), ("many", many))
+    }
+    assert least["many"] < 2.5 * least["few"], least

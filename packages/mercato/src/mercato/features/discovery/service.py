@@ -1,9 +1,10 @@
 """Discover stores by location, words, categories, fulfilment and opening hours."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Final
-from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -30,6 +31,9 @@ from mercato_contract.stores import FulfillmentMode, StoreStatusValue
 from mercato_contract.wire import as_json, instant
 
 LIMIT: Final = 50
+
+LARGE: Final = 64 * 1024
+"""Characters of sold-out items beyond which a page is rendered in a thread."""
 
 _COLUMNS: Final = {
     None: None,
@@ -79,8 +83,11 @@ class Discovery(Struct, frozen=True):
             return await _search(tx, other, openings, offset, limit, open_now=open_now)
 
         total, hits = await self.db.read_replica(find)
+        # Stores with thousands of sold-out items: nobody else waits for their texts.
+        is_large = sum(len(hit[-1] or "") for hit in hits) > LARGE
+        render = partial(_render_all, hits, search.now_ms, openings)
         return EncodedDiscoverResponse(
-            stores=[_render(hit, search.now_ms, openings) for hit in hits],
+            stores=await asyncio.to_thread(render) if is_large else render(),
             total_count=min(total, EXACT_COUNT),
             has_more=offset + len(hits) < total,
             total_count_is_lower_bound=True if total > EXACT_COUNT else UNSET,
@@ -142,6 +149,10 @@ def _narrow(search: Search, rings: Sequence[int], most: int) -> Search:
     return search.inner(enough)
 
 
+def _render_all(hits: Sequence[Hit], now_ms: int, openings: Openings) -> list[msgspec.Raw]:
+    return [_render(hit, now_ms, openings) for hit in hits]
+
+
 def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
     """Return a DiscoveredStore: its card with its status, sold-out items and distance."""
     _, chord, paused_until, card, timezone, spans, sold_out = hit
@@ -151,9 +162,18 @@ def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
         as_json(instant(opens_at)),
         as_json(instant(closes_at)),
     )
-    items = as_json(sorted(str(UUID(item)) for item in sold_out.split(","))) if sold_out else b"[]"
+    items = _items(sold_out) if sold_out else b"[]"
     end = b"}" if chord is None else b',"distance":%.1f}' % metres_of(chord)
     return msgspec.Raw(b"".join((card[:-1], status, hours, items, end)))
+
+
+def _items(sold_out: str) -> bytes:
+    """Return the ids as a list in JSON. A UUID for each would take three times as long."""
+    ids = sorted(sold_out.split(","))
+    if "-" not in sold_out:
+        # As SQLite stores them.
+        ids = [f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}" for one in ids]
+    return b'["%b"]' % '","'.join(ids).encode()
 
 
 def _circle(request: DiscoverRequest) -> Circle | None:

@@ -79,11 +79,16 @@ async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> N
     await tx.execute(insert(stores).values(same | own | defaults | {"created_at": now, "updated_at": now}))
 
 
-async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
-    """Return a store of any partner with its current set and sold-out items: callers check the partner."""
+async def find_store(tx: Read, store_id: UUID, *, with_items: bool = True) -> StoreRow | None:
+    """Return a store of any partner with its current set and sold-out items: callers check the partner.
+
+    There may be thousands of items: `with_items=False` leaves them out.
+    """
     row = await tx.first(_STORE.where(stores.c.id == store_id))
     if row is None:
         return None
+    if not with_items:
+        return _store(row, ())
     # Read after the version: a comparison of versions then detects a change in between.
     sold_out = await _sold_out(tx, [store_id])
     return _store(row, sold_out.get(store_id, ()))
@@ -239,14 +244,16 @@ async def lock_stores(tx: Write, partner_id: UUID, store_ids: Collection[UUID]) 
     await tx.all(mine.order_by(stores.c.id).with_for_update())
 
 
-async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
-    """Return the partner's store and lock its row until the transaction ends."""
+async def lock_store(
+    tx: Write, partner_id: UUID, store_id: UUID, *, with_items: bool = True
+) -> StoreRow | None:
+    """Return the partner's store, as `find_store` does, and lock its row until the transaction ends."""
     held = await tx.first(
         select(stores.c.id)
         .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
         .with_for_update()
     )
-    return None if held is None else await find_store(tx, store_id)
+    return None if held is None else await find_store(tx, store_id, with_items=with_items)
 
 
 # --- sold out -------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ async def refresh(tx: Write, store_id: UUID) -> None:
     The caller has locked the store's row: of two transactions that change one store, the later sees the earlier's
     changes.
     """
-    row = await queries.find_store(tx, store_id)
+    row = await queries.find_store(tx, store_id, with_items=False)
     if row is None:
         await index.remove(tx, store_id)
         return
