@@ -49,6 +49,8 @@ def test_the_clients_variables_do_not_stop_a_service():
         ("http://a b", "k", "URL of a service"),
         ("http://a/\x00", "k", "URL of a service"),
         ("http://h?x", "k", "URL of a service"),
+        ("http://h/network/v1", "k", "ends in /v1, which the client adds itself"),
+        ("http://h/v1/commerce/", "k", "ends in /v1/commerce, which the client adds itself"),
         ("http://h", "k\r\nX: y", "key"),
         ("http://h", "kü", "key"),
     ],

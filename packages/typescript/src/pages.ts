@@ -1,5 +1,7 @@
 // A list: awaited it is its first page, and in `for await` every entry of every page.
 
+import { UnreadableError } from "./errors.js";
+
 /** The answer to a list. Nothing is sent before it is awaited or read. */
 export class Pages<Page, Entry> implements Promise<Page>, AsyncIterable<Entry> {
   readonly [Symbol.toStringTag] = "Pages";
@@ -9,7 +11,11 @@ export class Pages<Page, Entry> implements Promise<Page>, AsyncIterable<Entry> {
 
   constructor(pages: () => AsyncGenerator<Page, void>, entries: (page: Page) => readonly Entry[]) {
     this.#pages = pages;
-    this.#entries = entries;
+    this.#entries = (page) => {
+      const read = entries(page) as unknown;
+      if (Array.isArray(read)) return read as Entry[];
+      throw new UnreadableError("The answer to a list isn't from a Mercato service. Is the URL right?");
+    };
   }
 
   /** Return the first page. */

@@ -283,6 +283,11 @@ function checkedUrl(given: string): string {
   if (!url || !/^https?:$/.test(url.protocol) || /[?#\s]/.test(text)) {
     throw new ConfigurationError(`${JSON.stringify(text.slice(0, 100))} isn't the URL of a service. ${like}`);
   }
+  const surface = /\/v1(\/commerce|\/marketfront)?$/.exec(text)?.[0];
+  if (surface) {
+    const shown = JSON.stringify(text.slice(0, 100));
+    throw new ConfigurationError(`${shown} ends in ${surface}, which the client adds itself. Give the part before it.`);
+  }
   return text;
 }
 

@@ -332,8 +332,16 @@ test("discovery goes on where the last page ended", async (t) => {
   );
 });
 
+test("a list that something else answers says that it isn't a Mercato service", async (t) => {
+  const { mercato } = await double(t, json(200, { items: [] }));
+  const read = async () => {
+    for await (const store of mercato.commerce.listStores()) assert.fail(store.name);
+  };
+  await assert.rejects(read, UnreadableError);
+});
+
 test("a client without a usable address or key says what to give", () => {
-  for (const url of ["", "127.0.0.1:8000", "ftp://h", "http://", "http://h/?a=1", "http://u:p@h", "http://h h"]) {
+  for (const url of ["", "127.0.0.1:8000", "ftp://h", "http://", "http://h/?a=1", "http://u:p@h", "http://h h", "http://h/v1", "http://h/v1/commerce/"]) {
     assert.throws(() => new Mercato({ url, key: "k" }), ConfigurationError, url);
   }
   for (const key of ["", " ", "a b", "schlüssel"]) {

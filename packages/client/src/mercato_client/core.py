@@ -32,6 +32,7 @@ MIN_TIMEOUT: Final = 0.05
 
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
 _BLANK: Final = re.compile(r"\s")
+_SURFACE: Final = re.compile(r"/v1(/commerce|/marketfront)?$")
 _IDEMPOTENCY_KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
 _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
 
@@ -153,6 +154,10 @@ def _url(text: str) -> str:
     if not usable or parts.query or parts.fragment:
         raise ConfigurationError(
             f"{text[:100]!r} isn't the URL of a service. Give one like http://127.0.0.1:8000."
+        )
+    if surface := _SURFACE.search(text):
+        raise ConfigurationError(
+            f"{text[:100]!r} ends in {surface[0]}, which the client adds itself. Give the part before it."
         )
     return text
 
