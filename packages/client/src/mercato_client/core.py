@@ -174,7 +174,7 @@ def _key(text: str) -> str:
 
 
 def _may_repeat(fault: MercatoError, *, repeats: bool) -> bool:
-    """Tell whether the same request may succeed later, and is safe to repeat."""
+    """Return whether the same request may succeed later, and is safe to repeat."""
     match fault:
         case NoAnswerError():
             return repeats or not fault.sent

@@ -11,7 +11,7 @@ from mercato_contract.problems import OrderError
 S = TypeVar("S")
 
 _SHOWN: Final = 5
-"""Faults that the text of an exception lists; all of them are in `errors`."""
+"""The number of faults that an exception's text lists; `errors` has all."""
 
 _EXCERPT: Final = 200
 """Characters shown of a body that isn't a problem document."""

@@ -103,7 +103,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so many seconds."""
+    """Wait for this number of seconds."""
 
     seconds: float
 

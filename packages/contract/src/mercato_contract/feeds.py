@@ -15,7 +15,7 @@ FEED_PAGE: Final = 100
 MAX_FEED_PAGE: Final = 500
 
 MAX_WAIT: Final = 25
-"""Seconds that an answer may be held until there is something to tell."""
+"""Seconds for which an answer may be held until there is an entry."""
 
 After = Annotated[
     str,
@@ -52,7 +52,7 @@ class EventsQuery(FeedQuery, frozen=True):
 
 
 class FeedEvent(Wire, frozen=True, kw_only=True):
-    """What happened, whether a webhook told it or not. `type`, `timestamp` and `data` are the webhook's."""
+    """What happened, whether or not a webhook was sent. `type`, `timestamp` and `data` are the webhook's."""
 
     event_id: Annotated[UUID, Meta(description="The `webhook-id` of its webhook.")]
     type: str

@@ -102,7 +102,7 @@ def decimal_fault(text: str) -> str | None:
 
 
 def is_negative(text: str) -> bool:
-    """Tell whether the decimal text is below zero; `-0.00` isn't."""
+    """Return whether the decimal text is below zero; `-0.00` isn't."""
     return text.startswith("-") and text.strip("-0.") != ""
 
 

@@ -70,7 +70,7 @@ class Answer:
 
     @property
     def is_retryable(self) -> bool:
-        """Tell whether a problem says that the same request may succeed later."""
+        """Return whether a problem says that the same request may succeed later."""
         return self.problem().get("retryable") is True
 
     def words(self) -> str:

@@ -29,7 +29,7 @@ BROKEN: Final = b'{"isValid": true, "accepted": true, "amounts": {"taxes": '
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. `value` is sent as JSON, bytes as they are, None as an empty body."""
+    """An answer. `value` is sent as JSON, bytes unchanged, None as an empty body."""
 
     status: int
     value: Any = None

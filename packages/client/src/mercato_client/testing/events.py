@@ -42,7 +42,7 @@ class Events(Double):
         return events[max(events)].json()["data"]["order"]
 
     def complete(self, order_id: str) -> bool:
-        """Tell whether the sequences of the order's events have no gap."""
+        """Return whether the sequences of the order's events have no gap."""
         events = self.events[order_id]
         return sorted(events) == list(range(1, len(events) + 1))
 
@@ -59,7 +59,7 @@ class Events(Double):
         return Reply(HTTPStatus.NO_CONTENT)
 
     def is_new(self, webhook: Received) -> bool:
-        """Tell whether the event wasn't handled before."""
+        """Return whether the event wasn't handled before."""
         return webhook.webhook_id not in self._ids
 
     def keep(self, webhook: Received) -> None:

@@ -61,7 +61,7 @@ class Seen(Wire, kw_only=True):
 
     @property
     def believed(self) -> bool:
-        """Tell whether the webhook was genuine."""
+        """Return whether the webhook was genuine."""
         return self.verdict == VALID
 
     def json(self) -> Any:

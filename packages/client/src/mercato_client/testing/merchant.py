@@ -92,7 +92,7 @@ class CatalogHost(Double):
         return Reply(HTTPStatus.OK, document.body, tagged)
 
     def has_it(self, headers: Mapping[str, str], etag: str) -> bool:
-        """Tell whether If-None-Match has the ETag."""
+        """Return whether If-None-Match has the ETag."""
         named = {tag.strip().removeprefix("W/") for tag in headers.get("If-None-Match", "").split(",")}
         return not named.isdisjoint({etag, "*"})
 
@@ -114,7 +114,7 @@ class Entry:
 
     @property
     def taken(self) -> bool:
-        """Tell whether the order was accepted."""
+        """Return whether the order was accepted."""
         return self.status == HTTPStatus.OK
 
 
@@ -290,7 +290,7 @@ class MerchantDouble(CatalogHost):
             self._late[webhook.webhook_id] = act.count
 
     def is_new(self, webhook: Received) -> bool:
-        """Tell whether the event wasn't handled before."""
+        """Return whether the event wasn't handled before."""
         return webhook.webhook_id not in self._events
 
     def take_event(self, event: Any) -> None:

@@ -68,7 +68,7 @@ class OrderSimulator:
         return await self.caller.post(path, body, Idempotency_Key=f"refund {amount} {order_id}")
 
     async def run(self, *, workers: int = 1) -> None:
-        """Work on every order that is accepted, so many at a time, until cancelled."""
+        """Work on every accepted order, `workers` at a time, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work())

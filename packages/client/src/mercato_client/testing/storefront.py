@@ -61,7 +61,7 @@ class Outcome(StrEnum):
 
     @property
     def is_answer(self) -> bool:
-        """Tell whether a correct service may answer so."""
+        """Return whether a correct service may answer so."""
         return self not in {Outcome.UNANSWERED, Outcome.WRONG}
 
 
@@ -389,7 +389,7 @@ class StorefrontDouble(Events):
     # --- calls ---
 
     def should_retry(self, reply: Answer) -> bool:
-        """Tell whether the same request may succeed later."""
+        """Return whether the same request may succeed later."""
         return reply.is_retryable or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     def wait_seconds(self, reply: Answer | None, attempt: int) -> float:

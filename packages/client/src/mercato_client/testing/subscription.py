@@ -1,4 +1,4 @@
-"""How a partner hears of events by what its key opens: a webhook endpoint of its own, and the feed with a cursor."""
+"""How a partner gets events with its key: at a webhook endpoint that it registers, and from the feed with a cursor."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

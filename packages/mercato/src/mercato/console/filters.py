@@ -155,5 +155,5 @@ async def name_actors(tx: Read, actors: Iterable[str]) -> Mapping[str, str]:
 
 
 def actor_of(text: str) -> str:
-    """Return the actor that somebody means who types a person's name."""
+    """Return the actor that a person's name stands for."""
     return text if ":" in text or text == SERVICE else f"{_CONSOLE}{PERSON}{text}"

@@ -47,7 +47,7 @@ EXCERPT: Final = 160
 """Bounds of a search: its characters and words, what it finds, and the characters shown of each."""
 
 _NOTES: Final = ("<sub>", "<!--")
-"""How paragraphs begin that are for those who change the code."""
+"""How paragraphs for those who change the code begin."""
 
 # Markup in a document is shown as text, never as markup.
 _MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -148,7 +148,7 @@ def _sections_of(name: str, path: str) -> Iterator[Section]:
 
 
 def get_picture(name: str) -> tuple[bytes, bytes] | None:
-    """Return the content and the media type of a picture of the documents; None if there is none of that name."""
+    """Return the content and the media type of a picture of the documents; None if no picture has that name."""
     file = _pictures().get(name)
     return None if file is None else (file.read_bytes(), MEDIA_TYPES[name.rpartition(".")[2]])
 

@@ -178,7 +178,7 @@ class ChoiceForm(Struct, frozen=True):
         return found
 
     def _groups_of(self, item: Key, path: str, levels: int) -> Iterator[tuple[UUID, CompiledGroup]]:
-        """Yield the groups of an item that have choices, but none that it is a choice of: choices can be their own."""
+        """Yield the groups of an item that have choices, without those above it: a choice can contain itself."""
         if levels:
             for key in self.catalog.items[item].groups:
                 if self.catalog.groups[key].choices and str(UUID(int=key)) not in path:

@@ -1,6 +1,6 @@
 """An order in words: what is happening to it now and since when, and how far it has come.
 
-`sentence_of` is a function of its argument alone: the same order at the same instant is always told in the same words.
+`sentence_of` is a function of its argument alone: the same order at the same instant always gives the same words.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def number_of(row: OrderRow) -> str:
 class Telling(Struct, frozen=True, kw_only=True):
     """What the sentence is made of. `status_at` is when the status or the state last changed.
 
-    `closed_by` is who completed or cancelled the order. `timezone` is the store's, in which times are told.
+    `closed_by` is who completed or cancelled the order. `timezone` is the store's; times are shown in it.
     """
 
     state: OrderState
@@ -206,7 +206,7 @@ def span(length: timedelta) -> str:
 
 
 class Step(Struct, frozen=True):
-    """A step of an order's way, and when it was reached; None if it wasn't yet, or was left out."""
+    """A step of an order, and when it was reached; None if it wasn't reached yet, or was skipped."""
 
     name: str
     at: str | None

@@ -61,7 +61,7 @@ def _sanitize(value: object) -> object:
 
 
 def _short(text: str, most: int = MAX_SHORT) -> str:
-    """Return the text, cut to so many characters."""
+    """Return the text, cut to this number of characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -83,7 +83,7 @@ class Page(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """The result of an action: what was done, said on the page that is shown next.
+    """The result of an action: the message that the next page shows.
 
     `timezone` is the one that this browser is shown times in from now on.
     """
@@ -132,13 +132,13 @@ class Question(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether it is asked again, because of what was sent."""
+        """Whether the question is repeated because of a fault in the form."""
         return any(field.fault is not None for field in self.fields)
 
 
 @dataclass(slots=True)
 class Visit:
-    """A request of somebody who is signed in."""
+    """A request of a signed-in person."""
 
     app: Services
     head: Head
@@ -200,7 +200,7 @@ class Visit:
             raise missing
 
     def context(self) -> WorkContext:
-        """Return who acts, for the log and the audit trail."""
+        """Return the actor, for the log and the audit trail."""
         partner = self.session.partner
         return WorkContext(
             action=self.action,

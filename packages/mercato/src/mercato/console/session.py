@@ -126,7 +126,7 @@ def count_visitor(app: Services, head: Head) -> None:
 
 
 SESSIONS: Final = 5
-"""All sessions of a partner together may send as many requests as so many sessions."""
+"""All sessions of a partner together may send as many requests as this number of sessions."""
 
 _PAGES: Final = UUID("7b1f6a52-3d0e-4b9e-9c57-1d3f8a20c6e4")
 """The namespace of the ids by which the pages of partners are counted: apart from their programs' requests."""
@@ -136,7 +136,7 @@ async def count_page(app: Services, session: Session, method: str) -> None:
     """Count a page in the limits of the session, which are the deployment's for a partner. Raises RateLimited.
 
     So a script with a stolen cookie is held up. It is counted in those of all sessions of the partner, too, but not in
-    those of its programs, which nobody who looks at pages uses up.
+    those of its programs, so that viewing pages doesn't use them up.
     """
     rate = Rate.WRITE if method == "POST" else Rate.READ
     await count_request(app, _visitor(session.id, Limits()), rate)

@@ -70,7 +70,7 @@ async def end_previous(cookies: Cookies, tx: Write, *, now: datetime) -> None:
 
 
 def work_context(call: Call[ReadBody, None], action: str, grant: Grant) -> WorkContext:
-    """Return who acts, for the log and the audit trail."""
+    """Return the actor, for the log and the audit trail."""
     head = call.head
     return WorkContext(
         action=action,
@@ -145,7 +145,7 @@ async def sign_in_with_passkey(call: Call[ReadBody, None], cookies: Cookies) -> 
 
 
 async def open_link(call: Call[ReadBody, None], cookies: Cookies) -> Answer[str]:
-    """Open a link, or an invitation: which of them an address is, its random part tells alone."""
+    """Open a link or an invitation: only the random part of the address tells which of them it is."""
     try:
         # Read first: made-up links must neither wait for the database's write lock nor hold it.
         async with call.app.db.read() as tx:

@@ -1,6 +1,6 @@
 """From a request below `/console` to an answer: the session, the screen, and what every answer has in common.
 
-`pages` declares the paths that need no session. The screens have routes of their own, of which each session sees some.
+`pages` declares the paths that need no session. The screens have separate routes, and a session sees only some of them.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -131,7 +131,7 @@ def landing_page(call: Call[Any, None]) -> Answer[str]:
 
 
 async def find_reader(call: Call[Any, None]) -> str | None:
-    """Return whose guides are read: those that `for` in the query names, or else those of who is signed in."""
+    """Return whose guides are shown: those that `for` in the query names, or else those for the signed-in person."""
     chosen = read_query(call.head.query).get("for")
     if chosen is not None:
         return chosen if chosen in guides.READERS else None
@@ -404,7 +404,7 @@ def _tag(session: Session) -> str | None:
 
 
 def _has(session: Session, screen: Screen) -> bool:
-    """Return whether the session's account has the screen, whatever its role is."""
+    """Return whether the session's account has the screen, with any role."""
     if screen.whole_account and session.grant.store_id is not None:
         return False
     return bool(screen.audiences & audiences_of(session))

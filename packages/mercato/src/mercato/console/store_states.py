@@ -38,7 +38,7 @@ class StoreState(Struct, frozen=True):
 
 
 def state_of(store: StoreSummary, opening: Opening | None, *, failing: bool, now: datetime) -> StoreState:
-    """Return the state of a store. `failing` tells whether the calls to it fail; without `opening` it is hidden."""
+    """Return the state of a store. `failing` is whether the calls to it fail; without `opening` it is hidden."""
     if store.suspended:
         return StoreState("hidden", "bad", "Its partner is suspended.", "An operator resumes the partner.")
     if store.status is StoreStatusValue.PAUSED:

@@ -84,7 +84,7 @@ def hour(context: Context, value: datetime) -> str:
 
 @pass_context
 def since(context: Context, value: datetime | str | None) -> Markup:
-    """Return a `time` element that tells how long ago, or ahead, an instant is, with the instant as its title."""
+    """Return a `time` element with the time since an instant, or until it, and the instant as its title."""
     if value is None:
         return _NOTHING
     text = value if isinstance(value, str) else rfc3339(value)

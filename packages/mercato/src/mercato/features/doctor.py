@@ -33,7 +33,7 @@ from mercato.platform.texts import count_of
 from mercato.settings import MiB, Settings
 
 MIN_FREE: Final = 512 * MiB
-"""Bytes free beside an embedded database: a backup and the log of a busy hour."""
+"""Bytes that must be free on an embedded database's disk: for a backup and the log of a busy hour."""
 
 MAX_LOG: Final = 512 * MiB
 """Greatest write-ahead log: a longer one isn't written back, because some reader never ends."""
@@ -62,7 +62,7 @@ class State(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What to do with a tool of the service: who shows a check says how."""
+    """A remedy that uses a tool of the service: the console and the command each say how."""
 
     CREATE_TABLES = "create tables"
     MIGRATE = "migrate"

@@ -1,6 +1,6 @@
 """Suspends and deletes partners, with their keys, stores and deliveries; orders stay.
 
-Each step is a transaction of its own, so that servers can write in between. After an interruption the same call
+Each step is a separate transaction, so that servers can write in between. After an interruption the same call
 continues.
 """
 

@@ -18,7 +18,7 @@ from mercato.platform.errors import InvalidRequest, PayloadTooLarge, RateLimited
 from mercato.settings import MiB
 
 Owner = int | str
-"""Who sends a body: a partner's id as an integer, or the network of a client whose partner isn't known."""
+"""The sender of a body: a partner's id as an integer, or the network of a client whose partner isn't known."""
 
 SHARES: Final = 4
 """An owner gets a quarter of the budget. Only four that send at once can make others be refused."""

@@ -39,7 +39,7 @@ from mercato_contract.problems import OTHER, OrderError, ProblemDetail
 from mercato_contract.wire import as_json
 
 NO_OPERATION: Final = "none"
-"""Stands for the operation of a request whose path or method has none."""
+"""The operation's id of a request whose path or method has no operation."""
 
 FIRST_REFUSAL: Final = 400
 

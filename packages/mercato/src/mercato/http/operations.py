@@ -76,7 +76,7 @@ Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 """Reads a body and passes each part to the given function. It may be as large as a catalog."""
 
 ReadBody = Callable[[int], Awaitable[bytes]]
-"""Reads a body of at most so many bytes. Raises PayloadTooLarge, and what `Body.read` raises."""
+"""Reads a body of at most this number of bytes. Raises PayloadTooLarge, and what `Body.read` raises."""
 
 Body = TypeVar("Body", bound=Wire | bytes | Upload | ReadBody | None)
 Query = TypeVar("Query", bound=Wire | None)
@@ -155,7 +155,7 @@ class Call(Generic[Body, Query]):
 
 @redacted("headers")
 class Answer(Struct, Generic[R], frozen=True):
-    """An answer with a status or headers of its own, or with bytes that are already encoded. `R` is declared for it.
+    """An answer with its own status or headers, or with bytes that are already encoded. `R` is its declared type.
 
     `refusal` is what the request log records of a refusal that is returned rather than raised.
     """
@@ -304,7 +304,7 @@ class Options(TypedDict, total=False):
     - `body_limit`: bytes, below the limit of the settings.
     - `reader`: decodes the body faster than msgspec alone.
     - `checks_head`: refuses a request by its headers, before the body is read.
-    - `required_query`: parameters whose absence has a refusal of its own.
+    - `required_query`: parameters whose absence has its own refusal.
     - `other_media_types`: in which clients that prefer them get the answer.
     - `also`: other statuses of success.
     - `reads`: the security schemes that a public operation checks itself.

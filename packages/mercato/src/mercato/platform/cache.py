@@ -32,7 +32,7 @@ class Cache(Generic[K, V]):
 
     `capacity` bounds the sum of what `weigh` returns (1 for each value by default), but one value is always kept.
     A value older than `seconds` is read again. With `outage_pause`, such a value is returned while the database is
-    unavailable, which is then asked once in so many seconds.
+    unavailable, and the database is tried again at most once in that many seconds.
 
     Use integers for UUIDs as keys: a UUID hashes and compares in Python, an integer in C.
     """
@@ -133,7 +133,7 @@ class Cache(Generic[K, V]):
         self._reads.pop(key, None)
 
     def forget_if(self, outdated: Callable[[V], bool]) -> None:
-        """Drop all values for which `outdated` returns true, and keep none that is being read."""
+        """Drop all values for which `outdated` returns true, and don't keep values that are being read."""
         self._changes += 1
         for key in [key for key, entry in self._entries.items() if outdated(entry.value)]:
             self._drop(key)

@@ -1,4 +1,4 @@
-"""Account and People: who is signed in and where, who may sign in, and the passkeys of who looks."""
+"""Account and People: who is signed in and where, who may sign in, and the passkeys of the signed-in person."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -55,9 +55,9 @@ async def show_account(visit: Visit) -> Page:
 
 
 def _has_passkeys(visit: Visit) -> bool:
-    """Return whether who is signed in can have passkeys: a person their own, and operators those of their account.
+    """Return whether this visit can add passkeys: persons have their own, operators those of their account.
 
-    Who comes by single sign-on to give support sees only what is their own.
+    A visit with the role Support from single sign-on sees nothing of others.
     """
     if visit.session.person is not None:
         return True
@@ -235,7 +235,7 @@ class InvitationForm(Wire):
 
 
 def _inviter(actor: str, name: str) -> str:
-    """Return who invited somebody: of a command, whose user isn't one of the account, that it was the operator."""
+    """Return who invited a person. For a command that is the operator: its user doesn't belong to the account."""
     return "the operator" if actor.removeprefix("console:").startswith("cli:") else name
 
 

@@ -252,7 +252,7 @@ MAX_PLACES: Final = 100
 
 
 class Line(Struct, frozen=True):
-    """A line of the tree: `price` is a decimal, `note` what else there is to know.
+    """A line of the tree: `price` is a decimal, `note` an additional text.
 
     `item_id` is set for an item of a section that has a price: it can be put into a cart by itself.
     """
@@ -292,7 +292,7 @@ def draw_items(catalog: CompiledCatalog, keys: Sequence[Key]) -> list[Line]:
 
 
 class _Drawing:
-    """Draws lines as long as a page has room, half of which is for groups and their choices."""
+    """Adds lines while the page has room; half of it is for groups and their choices."""
 
     def __init__(self, catalog: CompiledCatalog) -> None:
         self._catalog = catalog

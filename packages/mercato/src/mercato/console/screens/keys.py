@@ -277,7 +277,7 @@ def _shown(title: str, secret: Secret) -> Page:
 
 
 async def _usage(visit: Visit) -> list[Usage]:
-    """Return the partner's limits; none if this deployment has none."""
+    """Return the partner's limits, an empty list if this deployment has none."""
     limiter, shared = visit.app.limiter, visit.app.shared_limiter
     if limiter is None:
         return []

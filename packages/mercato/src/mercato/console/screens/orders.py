@@ -70,7 +70,7 @@ MAX_REASON: Final = 64
 """Characters of a storefront's reason."""
 
 MAX_RESENT: Final = 200
-"""Webhooks that one press of `Resend` sends: each is a transaction of its own."""
+"""Webhooks that one press of `Resend` sends, each in a separate transaction."""
 
 
 class OrdersQuery(Wire):
@@ -202,7 +202,7 @@ def _may_adjust(visit: Visit, row: OrderRow) -> bool:
 
 
 async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str:
-    """Cancel the storefront's order, if its store consents; return what came out."""
+    """Cancel the storefront's order, if its store consents; return the message to show."""
     if len(reason) > MAX_REASON:
         raise ValidationFailed.at(
             "/reason", f"The reason of a storefront has at most {MAX_REASON} characters."
@@ -211,7 +211,7 @@ async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str
         visit.caller(Surface.MARKETFRONT),
         order_id,
         CancelOrderRequest(reason=reason),
-        # A second press joins the cancellation that the store is asked about.
+        # A second press joins the cancellation that is already requested.
         key=str(new_id()),
         make_origin=visit.head.origin,
     )

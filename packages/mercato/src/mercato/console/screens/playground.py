@@ -362,7 +362,7 @@ def _request(query: SearchQuery) -> Mapping[str, Any]:
 
 
 def _number(text: str | None) -> Any:
-    """Return the JSON number of the text as it is written, or the text if it is none."""
+    """Return the JSON number that the text is, or the text if it isn't a number."""
     if text is None:
         return None
     try:

@@ -95,7 +95,7 @@ class ItemForm(Wire):
 
 
 class Item(Struct, frozen=True):
-    """An item in the list. `price` is a decimal, None for one that has none of its own."""
+    """An item in the list. `price` is a decimal, None if the item has no base price."""
 
     id: UUID
     name: str

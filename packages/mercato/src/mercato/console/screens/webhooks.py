@@ -50,7 +50,7 @@ MAX_SIGNATURE_FORM: Final = 256 * 1024
 """Bytes of the form with a webhook. It is sent as multipart/form-data, so nothing in it is escaped."""
 
 MAX_RESENT: Final = 200
-"""Deliveries that one press of `Resend failed` sends: each is a transaction of its own."""
+"""Deliveries that one press of `Resend failed` sends, each in a separate transaction."""
 
 
 _RESENT: Final = ("side", "type", "storeId", "orderId", "since", "code", "partner")
@@ -58,7 +58,7 @@ _RESENT: Final = ("side", "type", "storeId", "orderId", "since", "code", "partne
 
 
 def _type_fault(text: str) -> str | None:
-    """Return why no delivery is of the type, or of types that begin with it; None if some may be."""
+    """Return why no delivery can have the type, or a type that begins with it; None if one can."""
     words = text.removesuffix(".*")
     known = any(one == words or one.startswith(f"{words}.") for one in EventType)
     return None if known else "No type has this name."

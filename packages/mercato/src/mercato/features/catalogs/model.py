@@ -82,7 +82,7 @@ class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
 
     def open_at(self, second: int) -> bool:
-        """Tell whether the catalog is available at that second of the local week."""
+        """Return whether the catalog is available at that second of the local week."""
         return self.windows is None or any(start <= second < end for start, end in self.windows)
 
 
@@ -102,12 +102,12 @@ class CompiledCatalog(msgspec.Struct, frozen=True):
     catalogs: tuple[CompiledHours, ...]
 
     def is_open(self, local: datetime) -> bool:
-        """Tell whether some catalog is available at the store's local time, or the set has none."""
+        """Return whether some catalog is available at the store's local time, or the set has none."""
         second = second_of_week(local)
         return not self.catalogs or any(catalog.open_at(second) for catalog in self.catalogs)
 
     def is_sold(self, item: CompiledItem, local: datetime) -> bool:
-        """Tell whether the item is in a section of a catalog that is available at that local time."""
+        """Return whether the item is in a section of a catalog that is available at that local time."""
         reach = self.reaches[item.reach]
         if reach is None:
             return True
@@ -213,7 +213,7 @@ def place_id(onboarding_id: UUID, place: str) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Tell whether the text is a UUID, in any letter case."""
+    """Return whether the text is a UUID, in any letter case."""
     return _UUID.fullmatch(text) is not None
 
 

@@ -110,5 +110,5 @@ async def find_previous_set(tx: Read, owner_id: UUID, set_id: UUID) -> UUID | No
 
 
 async def is_kept(tx: Read, set_id: UUID) -> bool:
-    """Tell whether the set is still kept."""
+    """Return whether the set is still kept."""
     return await tx.scalar(select(sets.c.id).where(sets.c.id == set_id)) is not None

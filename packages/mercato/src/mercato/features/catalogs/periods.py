@@ -1,4 +1,4 @@
-"""When an owner served which set: the SQL of switches, of their history, and of what is no longer kept."""
+"""When an owner served which set: the SQL of switches, of their history, and of the deletion of old sets."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -45,7 +45,7 @@ _ASCII: Final = re.compile(r"[a-z0-9]+")
 _LOWER: Final = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for byte in range(128)) + bytes(
     range(128, 256)
 )
-"""Letters in lower case and digits; a blank for all else that is ASCII."""
+"""Letters in lower case and digits; a blank for any other ASCII character."""
 
 _BATCH: Final = 128
 """Texts that are split at a time, so that their words stay in the processor's cache."""

@@ -21,7 +21,7 @@ _LISTED: Final = tuple(column for column in reports.c if column.name != "report"
 
 
 class UploadedReport(Struct, frozen=True, kw_only=True):
-    """A report in a list. `trusted` tells whether this installation signed it."""
+    """A report in a list. `trusted` is whether this installation signed it."""
 
     id: UUID
     kind: str

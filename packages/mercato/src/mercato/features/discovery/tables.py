@@ -90,14 +90,14 @@ WORDS_DDL: Final = {
         # Words are normalised before, so the simplest tokenizer suffices; positions and sizes are not used.
         """CREATE VIRTUAL TABLE store_words
         USING fts5(words, detail=none, columnsize=0, prefix='2 3', tokenize='ascii')""",
-        # The distinct words of that index; it stores nothing of its own.
+        # The distinct words of that index; it stores no data.
         "CREATE VIRTUAL TABLE store_words_vocabulary USING fts5vocab(store_words, instance)",
     ),
     "postgresql": (
         "ALTER TABLE store_search ADD COLUMN words tsvector",
         # Long values are stored outside of the row, rather than compressed inside.
         "ALTER TABLE store_search ALTER COLUMN words SET STORAGE EXTERNAL",
-        # No list of pending entries, all of which every search would read.
+        # No list of pending entries: every search would read all of it.
         "CREATE INDEX ix_store_search_words ON store_search USING gin (words) WITH (fastupdate = off)",
         # The same of the first stores: a search for a common word reads no more.
         f"""CREATE INDEX ix_store_search_words_first ON store_search USING gin (words) WITH (fastupdate = off)

@@ -117,7 +117,7 @@ POLL_SECONDS: Final = 0.03
 UNAVAILABLE_SECONDS: Final = 1.0
 
 _MANY: Final = 200
-"""New events whose feeds are looked up; for more, all who wait look for themselves."""
+"""New events whose feeds are looked up; if there are more, all waiting requests read their feeds."""
 
 _LAST: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID))
 _FEEDS: Final = prepared(
@@ -132,7 +132,7 @@ _ANY_CHANGE: Final = prepared(
 
 
 class Waiters:
-    """Who waits in this process, and for which feed: a partner's events, or None for the changes of stores."""
+    """The requests that wait in this process, by feed: a partner's events, or None for the changes of stores."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -174,7 +174,7 @@ class Waiters:
             self._wake(None)
 
     def close(self) -> None:
-        """Answer everybody who waits, and let nobody wait from now on: the process is stopping."""
+        """Answer all waiting requests, and let none wait from now on: the process is stopping."""
         self.is_closed = True
         self._wake_all()
 
@@ -185,7 +185,7 @@ class Waiters:
             await self._someone.wait()
             try:
                 seen = await self._look(after=seen)
-            except Exception as error:  # those who wait end by their own time
+            except Exception as error:  # the waiting requests end by their own timeout
                 if not is_unavailable(error):
                     log.exception("bug in the events feed")
                 await asyncio.sleep(UNAVAILABLE_SECONDS)

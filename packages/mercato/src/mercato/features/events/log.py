@@ -1,4 +1,4 @@
-"""Writes what happens, in the transaction that makes it true, and deletes what is no longer kept.
+"""Writes events and changes in the transaction that causes them, and deletes expired ones.
 
 The sequencer assigns positions after the commit.
 """
@@ -86,7 +86,7 @@ def append(tx: Write, event: Event) -> None:
 
 
 def mark_store(tx: Write, store_id: UUID, kinds: Sequence[StoreChangeKind], *, at: datetime) -> None:
-    """Tell storefronts that these kinds of a store's data have changed, in the caller's transaction."""
+    """Record for storefronts that these kinds of a store's data have changed, in the caller's transaction."""
     tx.defer(_INSERT_CHANGE, {"store_id": store_id, "kinds": ",".join(kinds), "at": at})
     _signal(tx)
 
@@ -115,7 +115,7 @@ async def prune_events(tx: Write, *, before: datetime, limit: int) -> int:
     if not gone:
         return 0
     last = gone[-1].position
-    # In order, so that the greatest deleted position tells which cursors have expired.
+    # In order, so that the greatest deleted position shows which cursors have expired.
     await tx.execute(
         update(sequencer)
         .where(sequencer.c.id == STATE_ID, sequencer.c.events_deleted_to < last)

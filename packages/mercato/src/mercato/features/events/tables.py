@@ -62,7 +62,7 @@ event_positions = Table(
     # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
 )
-# Retention deletes by position, whoever the events are for.
+# Retention deletes by position, for all partners together.
 Index("ix_event_positions_position", event_positions.c.position)
 
 store_sequences = Table(
@@ -102,7 +102,7 @@ Index("uq_store_changes_position", store_changes.c.position, unique=True)
 
 STATE_ID: Final = 1
 
-# One row, with this id. Whoever assigns positions locks it, so that they are committed in their order.
+# One row, with this id. The process that assigns positions locks it, so that they are committed in their order.
 sequencer = Table(
     "sequencer",
     metadata,

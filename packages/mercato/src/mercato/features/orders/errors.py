@@ -61,7 +61,7 @@ class PaymentFailed(Problem):
 
 
 class Other(Problem):
-    """A store's refusal with a code of its own, which is passed on; its documentation page is that of OTHER."""
+    """A store's refusal with the store's own code, which is passed on; its documentation page is that of OTHER."""
 
     kind = problems.OTHER_REFUSAL
 

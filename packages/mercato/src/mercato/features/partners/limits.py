@@ -129,7 +129,7 @@ class _Counts(Generic[_Subject]):
         return len(self._counts)
 
     def wait(self, subject: _Subject, most: int) -> int | None:
-        """Return the seconds to wait if the subject has had so many, else None."""
+        """Return the seconds to wait if the subject has reached the limit, else None."""
         second = self._current_second()
         if self._counts.get(subject, 0) < most:
             return None

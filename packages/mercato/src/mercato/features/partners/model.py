@@ -117,7 +117,10 @@ class SigningSecret(Struct, frozen=True, kw_only=True):
 
 
 class AccountError(ValueError):
-    """A partner or its credentials can't be changed so. The text says why; who shows it adds what to do."""
+    """A change of a partner or its credentials isn't possible.
+
+    The text says why; the console and the commands add what to do.
+    """
 
 
 class UnknownAccountError(AccountError):
@@ -182,7 +185,7 @@ ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercas
 """Base 62: a double click selects a whole key, and no shell, header or URL needs it quoted."""
 
 RANDOM_LENGTH: Final = 34
-"""Random characters of a key: 202 bits, of which a prefix shows 36."""
+"""Random characters of a key: 202 bits; its prefix shows 36 of them."""
 
 CHECKSUM_LENGTH: Final = 6
 """Characters of the checksum: 32 bits in base 62."""

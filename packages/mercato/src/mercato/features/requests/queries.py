@@ -154,7 +154,7 @@ def _refusal(row: Any, wanted: Filter) -> Refusal:
 
 
 def _masked(refusal: Refusal) -> Refusal:
-    """Return the refusal as those see it who see no customers: what a store says may repeat theirs."""
+    """Return the refusal for readers who may not see customers: a store's texts may repeat their data."""
     return msgspec.structs.replace(
         refusal,
         error_code=public_code(refusal.error_code),

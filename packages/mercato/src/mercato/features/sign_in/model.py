@@ -36,8 +36,8 @@ USE_STEP: Final = timedelta(minutes=5)
 class Grant(Struct, frozen=True, kw_only=True):
     """What a link and its session open: a partner's account, one store of it, or the operator's (no partner).
 
-    `key_id` is the key that made the link, None if a command did. `created_by` is who, as the audit trail names actors.
-    `person_id` is the person who signed in with a passkey of their own.
+    `key_id` is the key that made the link, None if a command did. `created_by` is the actor, as in the audit trail.
+    `person_id` is the person who signed in with their own passkey.
     """
 
     partner_id: UUID | None
@@ -53,7 +53,7 @@ PERSON: Final = "person:"
 
 
 class Person(Struct, frozen=True, kw_only=True):
-    """Somebody of a partner, or of the operator, who signs in with passkeys of their own.
+    """A member of a partner's or the operator's account, who signs in with their own passkeys.
 
     `key_id` is the key from whose session the invitation descends, if it does from one.
     """
@@ -219,7 +219,7 @@ class People:
             )
 
     def admit(self, claims: Mapping[str, object]) -> Grant | None:
-        """Return what the person of a verified ID token may open; None for somebody who may not."""
+        """Return what the person of a verified ID token may open; None if they may not sign in."""
         email, is_verified = claims.get("email"), claims.get("email_verified") is True
         address = _address(email) if is_verified and isinstance(email, str) and _is_name(email) else None
         person = address or claims.get("sub")
@@ -236,7 +236,7 @@ class People:
         return None
 
     def role_of(self, grant: Grant) -> Role | None:
-        """Return the role that the settings give the person of a session now; None: they no longer let them in.
+        """Return the role that the settings give the person of a session now; None if they no longer admit the person.
 
         A session that began with less than an admin's role stays so, and one that began with it has no less.
         """
@@ -249,7 +249,7 @@ class People:
 
 
 def _rules(setting: str, text: str | None, faults: list[str]) -> frozenset[str]:
-    """Return the rules of a setting, and append what is wrong with each entry that is none."""
+    """Return the rules of a setting, and append a fault for each entry that isn't a rule."""
     rules = set()
     for entry in filter(None, (part.strip() for part in (text or "").split(","))):
         claim, is_claim, value = (part.strip() for part in entry.partition("="))

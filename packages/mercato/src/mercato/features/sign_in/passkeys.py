@@ -117,7 +117,7 @@ def _signature(key: bytes, purpose: str, site: Site, head: bytes) -> bytes:
     return hmac_sha256(key, f"{purpose}\0{site.host}\0{site.origin}\0".encode() + head)
 
 
-# --- what the browser is asked, and what it answers ---------------------------------------------------
+# --- challenges, and the browser's answers ------------------------------------------------------------
 
 
 async def load() -> None:
@@ -254,7 +254,7 @@ async def verify(
 ) -> Use:
     """Return what the answer of a passkey says, without using it up. Raises Forbidden.
 
-    It reads only, so that nobody who makes answers up waits for the database's write lock, or holds it.
+    It only reads, so that made-up answers neither wait for the database's write lock nor hold it.
     """
     from webauthn import verify_authentication_response
     from webauthn.helpers import parse_authentication_credential_json

@@ -41,7 +41,7 @@ MAX_NAME: Final = 100
 
 
 class ListedPerson(Struct, frozen=True, kw_only=True):
-    """A person as the account's list shows them. Nobody has signed in as them while `joined_at` is None."""
+    """A person in the account's list. They haven't signed in yet while `joined_at` is None."""
 
     person: Person
     created_by: str
@@ -113,9 +113,9 @@ async def invite(
 
 
 async def invite_again(tx: Write, person: Person, *, now: datetime) -> NewLink:
-    """Return a new invitation of somebody who hasn't accepted theirs, which ends.
+    """Return a new invitation for a person who hasn't accepted the previous one, which ends.
 
-    Raises Conflict for somebody who has joined: a passkey that somebody else adds would act under their name.
+    Raises Conflict for a person who has joined: a passkey that another person adds would act in their name.
     """
     token = new_token()
     renewed = await tx.execute(
@@ -223,7 +223,7 @@ async def list_invited_with(tx: Read, partner_id: UUID, key_ids: Collection[UUID
 
 async def remove(tx: Write, person: Person) -> bool:
     """Remove the person with their passkeys, and end their sessions; return whether they were there."""
-    # The person first: whoever accepts the invitation at the same time is refused, or has ended what is deleted next.
+    # The person first: a concurrent acceptance is refused, or has finished before the deletions that follow.
     gone = await tx.execute(delete(console_people).where(console_people.c.id == person.id))
     await tx.execute(delete(console_person_passkeys).where(console_person_passkeys.c.person_id == person.id))
     await sessions.end_sessions_of_person(tx, person.id, person.partner_id)

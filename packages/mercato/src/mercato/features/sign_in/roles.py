@@ -9,10 +9,10 @@ class Role(StrEnum):
     """What somebody may do in an account. The values are stored."""
 
     OWNER = "owner"
-    """A partner's account itself: who has a link that a key or a command made."""
+    """A partner's account itself: the role of a link that a key or a command made."""
 
     ADMIN = "admin"
-    """The operator's account: who has a link of the command or a passkey of the account, or comes so by sign-on."""
+    """The operator's account: the role of a command's link, of the account's passkeys, and of some sign-ons."""
 
     MANAGER = "manager"
     SUPPORT = "support"

@@ -241,7 +241,7 @@ async def end_sessions_of_person(tx: Write, person_id: UUID, partner_id: UUID | 
 async def prune(tx: Write, *, now: datetime, limit: int) -> int:
     """Delete at most `limit` expired links and as many sessions; return how many of the more numerous.
 
-    A used link is kept until it expires, so that a second use is told from a wrong token.
+    A used link is kept until it expires, so that a second use can be distinguished from a wrong token.
     """
     counts = []
     for table in (console_links, console_sessions):

@@ -34,30 +34,30 @@ MAX_STORES: Final = 50_000
 
 
 class _Versions:
-    """Reads the versions of stores. Those that are asked for in one turn of the event loop share a read.
+    """Reads the versions of stores. Requests in one turn of the event loop share a read.
 
-    It begins after they were asked for, so it sees every change that was committed before. Beside others a validation
-    is a tenth cheaper so; one alone waits for one turn of the loop.
+    The read begins after all of these requests, so it sees every change that was committed before them. That makes
+    concurrent validations a tenth cheaper; a single one waits for one turn of the loop.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._asked: dict[int, UUID] = {}
+        self._requested: dict[int, UUID] = {}
         self._reading: asyncio.Task[dict[int, int]] | None = None
 
     async def find(self, store_id: UUID) -> int | None:
         """Return the store's committed version, or None without such a store."""
         if self._reading is None:
-            self._asked = {}
-            self._reading = asyncio.create_task(self._read(self._asked))
-        self._asked[store_id.int] = store_id
+            self._requested = {}
+            self._reading = asyncio.create_task(self._read(self._requested))
+        self._requested[store_id.int] = store_id
         # A caller that is cancelled doesn't cancel the read for the others.
         return (await asyncio.shield(self._reading)).get(store_id.int)
 
-    async def _read(self, asked: dict[int, UUID]) -> dict[int, int]:
-        self._reading = None  # who asks from now on may have seen a later change
+    async def _read(self, requested: dict[int, UUID]) -> dict[int, int]:
+        self._reading = None  # later requests may have seen a later change
         async with self._db.read() as tx:
-            return await queries.find_versions(tx, list(asked.values()))
+            return await queries.find_versions(tx, list(requested.values()))
 
 
 class StoreCache:

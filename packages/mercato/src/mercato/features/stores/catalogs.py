@@ -202,7 +202,7 @@ def places_of(menu: Menu, catalog: CompiledCatalog) -> list[Place]:
     seen: set[str] = set()
     sections = menu.sections or {}
     times = {one.catalog_id: one for one in catalog.catalogs}
-    # Depth first, with a stack of its own: sections may be nested deeply.
+    # Depth first, with an explicit stack: sections may be nested deeply.
     rest: list[tuple[tuple[str, ...], str | None, Node]] = [
         (
             ((times[key].name if key in times else "") or "Menu",),

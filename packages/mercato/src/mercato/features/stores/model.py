@@ -33,7 +33,7 @@ _Shape = TypeVar("_Shape", bound=Struct)
 def fill(shape: type[_Shape], source: Struct, **own: Any) -> _Shape:
     """Return a shape with the members in `own`, and all others that the source has from there, by their names.
 
-    A member that the shape may leave out is left out where the source has None or an empty text.
+    An optional member of the shape is omitted where the source has None or an empty text.
     """
     for name, optional in _same_named(shape, type(source)):
         if name not in own:

@@ -32,7 +32,7 @@ class StoreFilter(Struct, frozen=True, kw_only=True):
 
 
 class StoreSummary(Struct, frozen=True, kw_only=True):
-    """A store in a list. `suspended` tells whether its partner is suspended, which hides the store."""
+    """A store in a list. `suspended` is whether its partner is suspended, which hides the store."""
 
     id: UUID
     partner_id: UUID

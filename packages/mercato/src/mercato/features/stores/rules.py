@@ -169,7 +169,7 @@ def _update_faults(
     if isinstance(url, str):
         fault = uri_fault(url, name)
         if fault is None and url != row.webhook_url:
-            # The one that is stored may be sent back with other changes, whatever may be called meanwhile.
+            # The stored URL may be sent back with other changes, even if the settings no longer allow it.
             fault = call_fault(url, name, policy)
         faults.append((f"/{name}", fault))
     if isinstance(request.timezone, str):

@@ -1,6 +1,6 @@
 """A store in the shapes that its readers get.
 
-Each shape that is left has a reader of its own, and nothing else in it:
+Each of the other shapes has one reader, and only members for that reader:
 
 - `StoreRow` (`model.py`): the service, with what no reader may see, such as the version.
 - `StoreChange` (`model.py`): one update; what is UNSET stays.
@@ -8,7 +8,7 @@ Each shape that is left has a reader of its own, and nothing else in it:
 - `StoreCard`: a storefront at any time. The search index stores it, so nothing in it depends on the present time.
 - `MarketfrontStore`, `DiscoveredStore`: the card with its status now; and in a search with its distance.
 - `Listing` (`discovery/text.py`): the search index, by words, place and hours.
-- `StoreSummary`, `StoreDetail` (`operators.py`): operators, who see stores of every partner and those that are hidden.
+- `StoreSummary`, `StoreDetail` (`operators.py`): operators, who see the stores of every partner, hidden ones included.
 - `ClosedStore` (`search.py`): the merchant's overview, with the next opening.
 """
 

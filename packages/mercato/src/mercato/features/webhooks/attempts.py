@@ -245,7 +245,7 @@ class DeliveryRetried(Struct, frozen=True):
 
 
 class DeliveryPostponed(Struct, frozen=True):
-    """The delivery is attempted again after so many internal faults in a row. Its error and its schedule stay."""
+    """A delivery that is attempted again after `faults` internal faults in a row. Its error and its schedule stay."""
 
     faults: int
     due: Due | None

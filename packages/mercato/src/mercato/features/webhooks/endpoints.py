@@ -244,7 +244,7 @@ class WebhookEndpoints(Struct, frozen=True):
         row = await self._lock(tx, caller, endpoint_id)
         before = open_credentials(self.vault, endpoint_id, row.credentials)
         kept = before.headers if origin_of(row.url) == origin_of(request.url) else {}
-        # An endpoint whose URL stays can still be disabled, whatever may be called meanwhile.
+        # An endpoint that keeps its URL can be disabled even if the settings no longer allow the URL.
         policy = ANY_ADDRESS if request.url == row.url else self.policy
         check_endpoint(caller.surface, request, kept=kept, policy=policy)
         if request.url != row.url:

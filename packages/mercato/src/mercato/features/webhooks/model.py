@@ -65,7 +65,7 @@ DELIVERY_WORDS: Final = {
     DeliveryStatus.SUCCEEDED: "sent",
     DeliveryStatus.FAILED: "failed",
 }
-"""What people read, who would take `succeeded` for what the webhook is about."""
+"""The words for people, who would read `succeeded` as the result of what the webhook is about."""
 
 
 @redacted("body", "hidden")

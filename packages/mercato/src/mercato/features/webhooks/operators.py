@@ -128,7 +128,7 @@ async def get_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
 
 
 def mask_delivery(found: WebhookDeliveryDetail) -> WebhookDeliveryDetail:
-    """Return a delivery without what those don't see who see no customers."""
+    """Return a delivery for readers who may not see customers."""
     return replace(
         found,
         body=msgspec.Raw(mask_body(found.type, bytes(found.body))),
@@ -158,7 +158,7 @@ async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -
 
     Calls to stores are skipped, and what goes to endpoints that were deleted or that their partner has disabled.
 
-    Each has a transaction of its own: one that locks two could deadlock with a sender.
+    Each has a separate transaction: one that locks two could deadlock with a sender.
     """
     before = criteria.before
     while True:

@@ -1,7 +1,7 @@
 """The outbox: an event for a partner's feed and the job that sends it, in the transaction that causes the event.
 
-Webhook endpoints get their deliveries when the event gets its position: who causes it doesn't wait for them, however
-many there are.
+Webhook endpoints get their deliveries when the event gets its position, so the request that causes the event doesn't
+wait for them.
 """
 
 from collections import defaultdict
@@ -56,7 +56,7 @@ class Recipient(Struct, frozen=True):
     base_url: str | None
 
     def url(self, event_type: EventType) -> str | None:
-        """Return where events of that type go; None if nowhere: some types go to endpoints that ask for them alone."""
+        """Return where events of that type go; None if nowhere: some types only go to endpoints that ask for them."""
         if event_type in ON_REQUEST:
             return None
         if self.base_url is None or self.surface is Surface.MARKETFRONT:
@@ -87,8 +87,8 @@ async def push_all(tx: Write, events: Sequence[tuple[NewEvent, Recipient]], *, n
 
     Without an address there is nothing to send. The body is compressed with the order's content, so that content isn't
     stored twice. Deliveries about one order to one address are sent one after the other in the order of their pushes;
-    one that waits for a retry blocks none. While the address is disabled the delivery is stored as failed, so that it
-    can be redelivered.
+    one that waits for a retry blocks no other. While the address is disabled the delivery is stored as failed, so
+    that it can be redelivered.
     """
     reasons: dict[tuple[UUID, str], str | None] = {}
     written: list[NewDelivery] = []
@@ -229,7 +229,7 @@ _ENDPOINTS: Final = prepared(
         isouter=True,
     )
     .where(
-        # Nobody else assigns positions meanwhile: these are the ones of this transaction.
+        # No other process assigns positions meanwhile: these are this transaction's.
         tuple_(_e.partner_id, _e.surface).in_(
             select(_p.partner_id, _p.surface).where(_p.position > bindparam("after", type_=BigInteger))
         ),

@@ -74,7 +74,7 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether an index leads to more rows than fit, of which many have to be looked at for a page."""
+        """Whether the index may find more rows than a page has, so that many have to be read for one."""
         if self.order_id is not None:
             return False
         searched = (self.type, self.types, self.http_status, self.endpoint_id)
@@ -317,7 +317,7 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> list[AttemptRow]:
 async def start_next_round(tx: Write, row: DeliveryRow, due: Due, *, url: str, now: datetime) -> bool:
     """Make the delivery due at the URL and restart its schedule. Return False if it has changed since it was read.
 
-    From now on it has a body of its own: it may be kept for longer than its event.
+    From now on it has its own body: it may be kept for longer than its event.
     """
     updated = await tx.execute(
         update(deliveries)

@@ -69,7 +69,7 @@ class ResultRecorder(Struct, frozen=True):
     async def record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         """Record results in one transaction that also settles the job.
 
-        If that fails each is recorded by itself, so that none blocks another.
+        If that fails, each is recorded separately, so that none blocks another.
         """
         try:
             await self._write(job, sent, settle)

@@ -37,7 +37,7 @@ from mercato_contract.wire import Wire, instant_fault, parse_instant
 KIND: Final = "webhook.redeliver"
 
 BATCH: Final = 100
-"""Deliveries that one run sends again, each in a transaction of its own."""
+"""Deliveries that one run sends again, each in a separate transaction."""
 
 PAUSE: Final = timedelta(milliseconds=200)
 """Between two runs: 500 deliveries a second at most are added to those that wait for their endpoints."""
@@ -186,7 +186,7 @@ class Redeliveries(Struct, frozen=True):
         async with self.db.read() as tx:
             ids: list[UUID] = [row.id for row in await tx.all(batch)]
         for id_ in ids:
-            # Each in a transaction of its own: one that locks two could deadlock with a sender.
+            # Each in a separate transaction: one that locks two could deadlock with a sender.
             async with self.db.write() as tx:
                 row = await find_row_of(tx, work.partner_id, work.surface, id_)
                 if row is not None and (work.status is None or row.status == work.status):

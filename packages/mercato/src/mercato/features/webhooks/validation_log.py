@@ -1,4 +1,4 @@
-"""Puts validations that stores answered into the delivery log, so that a merchant sees why it said no.
+"""Records the answers of stores to validations in the delivery log, so that a merchant sees its refusals.
 
 Of a partner's rejections a process records up to 100 a second, of its acceptances one, because there may be
 hundreds. The answer to a storefront doesn't wait for it. A validation without a usable reply is recorded when it

@@ -144,7 +144,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
 
 
 def is_named(kind: Any) -> bool:
-    """Return whether a type has a schema of its own."""
+    """Return whether a type has a separate schema."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 

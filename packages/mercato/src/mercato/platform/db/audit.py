@@ -28,7 +28,7 @@ MAX_SEARCHED: Final = 20_000
 """Entries that one page of a search looks at, one after the other."""
 
 MAX_SEARCHED_BY_INDEX: Final = 2_000
-"""The same of a partner's or an action's entries, each of which is looked up."""
+"""The same limit for a partner's or an action's entries, each of which is looked up."""
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
@@ -117,8 +117,8 @@ async def search_entries(
 ) -> tuple[Sequence[AuditEntry], str | None]:
     """Return a page of entries, newest first, and the cursor of the next one.
 
-    No index leads to an actor's entries, so only the next so many are looked at: a page can then have fewer, or none,
-    and the next one looks further.
+    No index leads to an actor's entries, so only a bounded number is read: a page can then have fewer entries, or none,
+    and the next page continues from there.
     """
     last = None
     if until is not None:

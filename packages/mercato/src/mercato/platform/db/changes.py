@@ -69,7 +69,7 @@ async def announce(tx: Write, topic: str, key: str) -> None:
 class ChangeFeed:
     """Calls back for the changes of all processes, by polling; for those of this process without delay.
 
-    A callback may run twice for a change. `run()` goes on while the database is unavailable; `age()` tells how long.
+    A callback may run twice for a change. `run()` continues while the database is unavailable; `age()` is how long.
     """
 
     def __init__(self, db: Database, *, interval: float = INTERVAL) -> None:

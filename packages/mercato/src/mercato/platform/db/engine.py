@@ -25,7 +25,7 @@ from mercato.platform.db.url import DatabaseSettings, database_url, is_postgresq
 T = TypeVar("T")
 
 POOL_TIMEOUT: Final = timedelta(seconds=10)
-"""How long a block waits for a connection, or for its turn with a row, if nothing else is said."""
+"""How long a block waits by default for a connection, or for its turn with a row."""
 
 PER_ROW: Final = 3
 """Blocks that lock the same row and have a connection: one that holds it, and those that come next, up to there."""
@@ -152,7 +152,7 @@ class Database:
             backend = postgresql.Backend(url, bounds)
             replica = None
             if replica_url is not None:
-                # A block that waits for the replica in vain then waits for the primary.
+                # A block that gets no connection to the replica then waits for the primary.
                 short = replace(bounds, pool_timeout=REPLICA_TIMEOUT, statement_timeout=REPLICA_TIMEOUT)
                 replicas = Servers(replica_url, target=ANY)
                 sessions = postgresql.Sessions(replicas, short, read_only=True)

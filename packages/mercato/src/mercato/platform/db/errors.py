@@ -75,7 +75,7 @@ def connection_errors() -> tuple[type[Exception], ...]:
         exc.SQLAlchemyError,
         asyncpg.PostgresError,
         asyncpg.InterfaceError,
-        # Among them that none of the servers is the primary.
+        # One of them says that none of the servers is the primary.
         asyncpg.InternalClientError,
     )
 
@@ -186,7 +186,7 @@ async def repeat(
     unavailable: str,
     bug: str,
 ) -> None:
-    """Do the action with a pause of so many seconds after each, until `pause` returns True.
+    """Repeat the action, with a pause of `seconds` after each run, until `pause` returns True.
 
     What the action raises doesn't end it. The first of consecutive failures is logged: a warning `unavailable` while
     the database doesn't answer, else the error `bug`.

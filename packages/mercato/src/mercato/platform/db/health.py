@@ -34,7 +34,7 @@ FILLER: Final = bytes(8 * 1024)
 
 
 class WriteProbe:
-    """Commits a small row when it is asked, at most once a second: a full disk and a read-only server still read."""
+    """Commits a small row on request, at most once a second: a full disk and a read-only server still read."""
 
     def __init__(
         self, db: Database, *, interval: float = PROBE_INTERVAL, seconds: float = PROBE_SECONDS
@@ -139,7 +139,7 @@ _SERVER: Final = text(
     " WHERE backend_type = 'client backend') AS connections,"
     " current_setting('max_connections')::int AS max_connections"
 )
-# The log's timeline is a part of its files' names. A replica has none: it isn't asked for its own.
+# The log's timeline is a part of its files' names. A replica has none, so the function isn't called there.
 _INCARNATION: Final = text(
     "SELECT pg_postmaster_start_time()::text || CASE WHEN pg_is_in_recovery() THEN '' "
     "ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
@@ -158,7 +158,7 @@ log = structlog.get_logger("mercato.db")
 READ_SECONDS: Final = 2.0
 """How long the figures may take."""
 
-# At the levels `local` and `off` a commit waits for no replica, whatever their names are.
+# At the levels `local` and `off` a commit waits for no replica, even if some are named.
 _SYNCHRONOUS: Final = text("""
     SELECT current_setting('synchronous_standby_names') <> ''
         AND current_setting('synchronous_commit') NOT IN ('off', 'local')

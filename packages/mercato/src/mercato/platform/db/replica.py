@@ -2,7 +2,7 @@
 
 Every quarter of a second we ask the primary for its position in the log, and the replica for the position that it has
 replayed. A replica that has replayed a position has every commit up to the instant when the primary was there, so the
-age of its rows is known whatever it and the network do. Without an answer the primary is read.
+age of its rows is known without trusting the replica or the network. Without an answer the primary is read.
 """
 
 import asyncio

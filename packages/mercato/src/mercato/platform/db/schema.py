@@ -1,7 +1,8 @@
 """Compares a database's tables with those of this version.
 
 A revision's number alone doesn't say what tables there are: a database may have been made by a version from before the
-first release, or changed by hand. What a database has in addition is no difference if this version can ignore it.
+first release, or changed by hand. Additional tables and columns don't count as differences if this version can ignore
+them.
 """
 
 from collections import defaultdict

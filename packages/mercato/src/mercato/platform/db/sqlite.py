@@ -179,7 +179,7 @@ class Readers:
 
     @asynccontextmanager
     async def reading(self, begin: Callable[[Connection], R]) -> AsyncIterator[R]:
-        """Yield what `begin` makes of a connection in a transaction of its own. Raises DatabaseUnavailable."""
+        """Yield the result of `begin` for a connection, in a new transaction. Raises DatabaseUnavailable."""
         await acquire(self._room, self._seconds)
         try:
             connection = self._idle.pop() if self._idle else await self._open()
@@ -294,7 +294,7 @@ class Writer:
                 if self._batch is not batch or not isinstance(error, Exception):
                     raise
                 # It may have read what others of the batch wrote, so its caller waits, too: nobody is refused because
-                # of what isn't on the disk, and who tries again reads no older state.
+                # of a change that isn't on the disk, and a caller that tries again reads no older state.
                 failure = error
             ended = asyncio.get_running_loop().create_future()
             batch.waiters.append(ended)

@@ -28,7 +28,7 @@ class Instant(TypeDecorator[datetime]):
         return None if value is None else from_ms(value)
 
     def coerce_compared_value(self, _operator: Any, value: Any) -> TypeEngine[Any]:
-        """An integer beside an instant is milliseconds since 1970; anything else is an instant, too."""
+        """Treat an integer that is combined with an instant as milliseconds since 1970, other values as instants."""
         return BigInteger() if isinstance(value, int) else self
 
 

@@ -58,7 +58,7 @@ class Outbound:
         truncate: bool = False,
         urgent: bool = False,
     ) -> EndpointResponse:
-        """Return the endpoint's reply, whatever its status. Raises RequestFailed.
+        """Return the endpoint's reply, with any status. Raises RequestFailed.
 
         `timeout` seconds bound everything from the DNS lookup to the last byte. With `truncate` only the status
         matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false. `urgent`:

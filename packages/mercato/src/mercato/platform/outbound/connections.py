@@ -75,7 +75,7 @@ class GuardedResolver(AbstractResolver):
 
 
 class SystemResolver(AbstractResolver):
-    """The operating system's resolver, in threads of its own and with a timeout.
+    """The operating system's resolver, in separate threads and with a timeout.
 
     A name whose DNS servers don't answer occupies a thread for as long as the system waits: in the event loop's default
     pool a few such names would block everything else that needs a thread.

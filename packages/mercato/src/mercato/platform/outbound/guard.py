@@ -151,7 +151,7 @@ MAX_HOST = 253
 MAX_PORT = 65_535
 
 ANY_ADDRESS = AddressPolicy(allow_private=True)
-"""For a URL of which only the form is checked: whether it may be opened is found where it is opened."""
+"""For a URL whose form alone is checked here: the code that opens it checks whether it may be opened."""
 
 _PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")

@@ -1,6 +1,6 @@
 """On whose behalf a task works: a partner's request, a command, or a job. For log lines and the audit trail.
 
-Each request and each job is a task of its own, with its own context.
+Each request and each job is a separate task with its own context.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ SERVICE: Final = "service"
 
 
 class WorkContext(Struct, frozen=True, kw_only=True):
-    """Who does what. `action` is an operation's id, a command, or a job's kind."""
+    """An actor and its action. `action` is an operation's id, a command, or a job's kind."""
 
     action: str
     key_id: UUID | None = None

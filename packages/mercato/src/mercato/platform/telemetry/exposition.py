@@ -1,4 +1,4 @@
-"""A port for metrics alone: a worker serves nothing else."""
+"""A port that serves only metrics, for a worker."""
 
 import asyncio
 import hmac

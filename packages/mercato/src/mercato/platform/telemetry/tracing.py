@@ -101,7 +101,7 @@ def _provider(endpoint: str | None, share: float, exporter: Any) -> Any:
         provider.add_span_processor(SimpleSpanProcessor(exporter))
     else:
         address = f"{(endpoint or '').rstrip('/')}/v1/traces"
-        # It exports in a thread of its own, and drops spans while the collector is unavailable.
+        # It exports in a separate thread, and drops spans while the collector is unavailable.
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address, timeout=5)))
     return provider
 

@@ -127,7 +127,7 @@ def prefers_markdown(accept: bytes) -> bool:
         weights[name.strip()] = float(weight[1]) if weight else 1.0
     markdown = weights.get("text/markdown", 0.0)
     named = [weights[name] for name in ("application/problem+json", "application/json") if name in weights]
-    # A range means JSON only if JSON has no weight of its own (RFC 9110, 12.5.1).
+    # A range applies to JSON only if JSON has no separate weight (RFC 9110, 12.5.1).
     ranges = [] if named else [weights.get(name, 0.0) for name in ("application/*", "*/*")]
     return markdown > max(named, default=0.0) and markdown >= max(ranges, default=0.0)
 

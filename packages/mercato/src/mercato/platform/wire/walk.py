@@ -199,7 +199,7 @@ def _from_text(text: str, kind: info.Type) -> bytes:
 
 
 class _Known(NamedTuple):
-    """What the walk asks of a type: the same for each of its values, of which there may be thousands."""
+    """What the walk needs to know about a type, computed once: there may be thousands of values."""
 
     kind: info.Type
     options: list[info.Type]

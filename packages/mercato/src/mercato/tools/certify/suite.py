@@ -1,4 +1,4 @@
-"""What a check is, how a suite is made of two tables (what each check does, what is said about it), and how it runs.
+"""What a check is, how a suite is made of two tables (functions of the checks, and their texts), and how it runs.
 
 Requests and responses are in its report shortened, and without secrets.
 """
@@ -92,7 +92,7 @@ class Suite(Generic[C_contra]):
     """All checks of one kind of implementation, in the order of the report; their ids begin with its name."""
 
     def __init__(self, name: str, groups: Mapping[str, Mapping[str, Run[C_contra]]]) -> None:
-        """`groups` say what each check does. What is said about it is in `receiver.toml` and `<name>.toml`."""
+        """`groups` say what each check does. Its texts are in `receiver.toml` and `<name>.toml`."""
         self.headings: dict[str, str] = {}
         self.checks: dict[str, Check[C_contra]] = {}
         texts = {**_load("receiver"), **_load(name)}
@@ -239,7 +239,7 @@ MAX_BODY: Final = 600
 
 MAX_HEADER: Final = 120
 SHOWN_SIGNATURE: Final = 6
-"""Characters that tell two signatures apart."""
+"""Characters that are enough to distinguish two signatures."""
 
 _SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _OMITTED_HEADERS: Final = frozenset(

@@ -199,7 +199,7 @@ async def _placed(context: DemoContext) -> str:
     return placed
 
 
-# --- the records: whether they are genuine, and who can't read them ------------------------------------
+# --- the records: that they are genuine, and that others can't read them ---------------------------------------
 
 
 async def timeline(context: DemoContext) -> None:

@@ -35,7 +35,7 @@ screens: Final = Screens(OPERATORS)
 # --- jobs -----------------------------------------------------------------------------------------
 
 MAX_REVIVED: Final = 200
-"""Jobs that one press of `Revive all` revives: each is a transaction of its own."""
+"""Jobs that one press of `Revive all` revives, each in a separate transaction."""
 
 _CURSOR: Final = re.compile(r"(\d{1,14})-(\d{1,18})")
 

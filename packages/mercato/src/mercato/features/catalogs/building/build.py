@@ -91,7 +91,7 @@ def _prefix(catalog_set_id: UUID, store_id: UUID) -> bytes:
 
 def build(document: bytes, request: BuildRequest) -> Result:
     """Build the document."""
-    # A call of its own, so that everything it made is freed before the collector runs again.
+    # A separate function, so that everything it made is freed before the collector runs again.
     with _without_collector():
         return build_uncollected(document, request)
 
@@ -151,7 +151,7 @@ def _summary(valid: ValidDocument, findings: Findings) -> CatalogSummary:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Pause the garbage collector, which would walk a hundred thousand new objects repeatedly; none is in a cycle."""
+    """Pause the garbage collector: it would traverse a hundred thousand new objects repeatedly, none in a cycle."""
     enabled = gc.isenabled()
     gc.disable()
     try:

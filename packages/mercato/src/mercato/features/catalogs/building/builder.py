@@ -26,7 +26,7 @@ SMALL: Final = 64 * 1024
 """Bytes up to which a document doesn't wait for larger ones, which may take seconds: these take a tenth at worst."""
 
 LARGE: Final = 8 * 1024 * 1024
-"""Bytes beyond which a document gets a process of its own, which then ends and frees all its memory. Starting one takes
+"""Bytes beyond which a document gets a separate process, which then ends and frees all its memory. Starting one takes
 a fraction of the build."""
 
 BUILD_SECONDS: Final = 60.0
@@ -273,6 +273,6 @@ def _compressed(result: Result, task: Task) -> Result:
         return result
     from mercato.features.catalogs.building.packed import compress
 
-    # Here, where the served bytes are: the service never holds all of them.
+    # In this process, which has the served bytes: the service never holds all of them.
     bodies = compress(result.body) if task.serves else {}
     return msgspec.structs.replace(result, body=b"", bodies=bodies)

@@ -135,7 +135,7 @@ class _Resolver(Struct, frozen=True):
 
 
 def _all_resolve(targets: Collection[str], lists: Collection[list[str]]) -> bool:
-    """Tell whether all ids of the lists are among the targets, and none is listed twice.
+    """Return whether all ids of the lists are among the targets, and none is listed twice.
 
     Each is looked up once, by removing it from a copy: a set of the ids would take twice the time.
     """

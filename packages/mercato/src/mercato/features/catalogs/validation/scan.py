@@ -168,7 +168,7 @@ class _Scanner:
             self._stack.pop()
         return at
 
-    def _open(self, is_object: bool, at: int) -> None:  # noqa: FBT001  # told apart by one character
+    def _open(self, is_object: bool, at: int) -> None:  # noqa: FBT001  # the two differ in one character
         if len(self._stack) >= MAX_DEPTH:
             raise _BrokenError(f"more than {MAX_DEPTH} levels are nested", at)
         self._stack.append(_Frame(set() if is_object else None, self._wanted_below()))

@@ -172,7 +172,7 @@ class _RepeatedKeyError(Exception):
 
 
 def repeats_a_key(text: bytes, top: Members) -> bool:
-    """Tell whether some object of the document repeats a key; `top` is what the decoder returned."""
+    """Return whether some object of the document repeats a key; `top` is what the decoder returned."""
     written = as_json(top)
     if len(written) == len(text):
         return False

@@ -1,4 +1,4 @@
-"""Reads what has a form of its own: prices into minor units, windows of availability into spans of the local week."""
+"""Reads prices into minor units, and windows of availability into spans of the local week."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -96,7 +96,7 @@ class Prices:
         }
 
     def any_negative(self) -> bool:
-        """Tell whether any price that was read is below zero."""
+        """Return whether any price that was read is below zero."""
         return any(minor is not None and minor < 0 for minor, _ in self._read.values())
 
     def _of_group(self, key: str, prices: dict[str, Any]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a refused request's answer said in its detail."""
+"""The detail in the answer to a refused request."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""How a merchant answers `order.cancel`: it decides about each cancellation once, whatever is repeated."""
+"""How a merchant answers `order.cancel`: it decides about each cancellation once, also if it is repeated."""
 
 import asyncio
 from collections.abc import Mapping

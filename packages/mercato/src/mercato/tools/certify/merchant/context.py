@@ -142,7 +142,7 @@ def read_placement(reply: ReceiverReply) -> Acceptance | Rejection | InvalidRepl
 
 
 def approved(answer: A | Rejection | InvalidReply) -> A:
-    """Return a yes. Raises Failed for anything else."""
+    """Return an acceptance. Raises Failed for anything else."""
     match answer:
         case Rejection():
             raise Failed(f"It refused a correct order: {codes(answer)}.")
@@ -152,7 +152,7 @@ def approved(answer: A | Rejection | InvalidReply) -> A:
 
 
 def refused(answer: Quote | Acceptance | Rejection | InvalidReply, what: str, code: str = "") -> str:
-    """Return the codes of a no, or the one that it must have. Raises Failed for anything else."""
+    """Return the codes of a refusal, or the one that it must have. Raises Failed for anything else."""
     match answer:
         case Rejection(errors=errors):
             if code and all(error.code != code for error in errors):

@@ -1,4 +1,4 @@
-"""How a merchant answers `order.place`: each order once, whatever is repeated, and no wrong order."""
+"""How a merchant answers `order.place`: it accepts each order once, also if it is repeated, and no wrong order."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How a merchant answers `order.validate`: what it agrees to, what it refuses, and what is correct but unusual."""
+"""How a merchant answers `order.validate`: it accepts correct orders, also unusual ones, and refuses wrong ones."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -71,7 +71,7 @@ def _amount_differs(name: str, default: str | None) -> Compare:
 
 
 def is_amount(text: Any, expected: str) -> bool:
-    """Tell whether a value is a decimal string of that amount."""
+    """Return whether a value is a decimal string of that amount."""
     try:
         return isinstance(text, str) and Decimal(text) == Decimal(expected)
     except InvalidOperation:

@@ -255,7 +255,7 @@ class ScenarioRunner:
             self._current = None
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        """Handle a request to the one port. Between two scenarios the client is asked to try again."""
+        """Handle a request to the one port. Between two scenarios the client gets an answer that it should retry."""
         if self._current is None:
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
         return await self._current.handle(request)
