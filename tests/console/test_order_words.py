@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mercato.console.order_words import Telling, ago, sentence_of, span
+from mercato.console.order_words import OrderFacts, ago, sentence_of, span
 from mercato.features.orders.record import StoreAnswer, StoredCancellation
 from mercato.platform import clock
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus
@@ -21,7 +21,7 @@ def minutes(number: float) -> datetime:
     return NOW - timedelta(minutes=number)
 
 
-def telling(**members: Any) -> Telling:
+def order_facts(**members: Any) -> OrderFacts:
     values: dict[str, Any] = {
         "state": OPEN,
         "status": OrderStatus.PENDING,
@@ -34,7 +34,7 @@ def telling(**members: Any) -> Telling:
         "promised_for": datetime(2026, 1, 31, 18, 40, tzinfo=UTC),
         "timezone": "Europe/Rome",
     }
-    return Telling(**values | members)
+    return OrderFacts(**values | members)
 
 
 def cancellation(status: CancellationStatus, refusal: str | None = None) -> StoredCancellation:
@@ -143,7 +143,7 @@ def cancellation(status: CancellationStatus, refusal: str | None = None) -> Stor
     ],
 )
 def test_the_sentence_says_what_happens_now_and_since_when(members: dict[str, Any], sentence: str):
-    assert sentence_of(telling(**members)) == sentence
+    assert sentence_of(order_facts(**members)) == sentence
 
 
 def test_every_state_has_a_sentence():
@@ -159,7 +159,7 @@ def test_every_state_has_a_sentence():
         (None, minutes(3)),
         (True, False),
     ):
-        order = telling(
+        order = order_facts(
             state=state,
             status=status,
             answer=answer,

@@ -53,7 +53,7 @@ _SETTABLE: Final = tuple(status for status in OrderStatus if status is not Order
 def find_member(kind: type[E], text: str | None) -> E | None:
     """Return the member with this value, in any letter case."""
     wanted = None if text is None else text.lower()
-    return next((one for one in kind if one.value.lower() == wanted), None)
+    return next((member for member in kind if member.value.lower() == wanted), None)
 
 
 def status_fault(text: str) -> str | None:
@@ -69,7 +69,7 @@ def status_fault(text: str) -> str | None:
 
 def state_fault(text: str) -> str | None:
     """Return why the text isn't a state, or None."""
-    known = ", ".join(one.value for one in OrderState)
+    known = ", ".join(state.value for state in OrderState)
     return None if find_member(OrderState, text) is not None else f"state must be one of {known}."
 
 

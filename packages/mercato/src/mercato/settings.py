@@ -280,7 +280,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Whether a setting of single sign-on is set, which needs the others."""
         needed = (self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret)
         people = (self.oidc_operators, self.oidc_support, self.oidc_viewers)
-        return any(one is not None for one in (*needed, *people))
+        return any(name is not None for name in (*needed, *people))
 
 
 _URLS: Final = {

@@ -189,7 +189,7 @@ def _act(operation: str, name: str, argument: str, known: tuple[str, ...]) -> Ac
     if name.isdigit():
         name, argument = STATUS, name
     if name not in known:
-        forms = ", ".join(_FORMS[one].shown for one in known)
+        forms = ", ".join(_FORMS[act].shown for act in known)
         raise ActError(f"{operation} cannot be {name!r}. It can be: {forms}.")
     if re.fullmatch(_FORMS[name].argument, argument, re.ASCII) is None:
         raise ActError(_FORMS[name].advice)

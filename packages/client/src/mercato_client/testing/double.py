@@ -73,7 +73,7 @@ class Double(ABC):
         return self.journal.of()
 
     @property
-    def asked(self) -> tuple[str, int]:
+    def requested_address(self) -> tuple[str, int]:
         """Return the requested host and port; `url` has the actual ones."""
         return self._address
 

@@ -131,9 +131,9 @@ class Journal:
         """Return the calls after that number, of one operation or of all, oldest first."""
         with self._news:
             return [
-                one
-                for one in self._kept
-                if one.number > after and (operation is None or one.operation == operation)
+                call
+                for call in self._kept
+                if call.number > after and (operation is None or call.operation == operation)
             ]
 
     def wait(self, operation: str | None = None, *, count: int = 1, seconds: float = TIMEOUT) -> list[Seen]:
@@ -204,7 +204,7 @@ def _without_credentials(text: str) -> str:
 
 def _redact(value: Any, *, payment: bool = False) -> Any:
     if isinstance(value, list):
-        return [_redact(one, payment=payment) for one in value]
+        return [_redact(item, payment=payment) for item in value]
     if isinstance(value, dict):
         return {
             name: one if payment and name in _PLAIN else _redact(one, payment=payment or name == "payment")
@@ -234,7 +234,7 @@ def add_pages(app: web.Application, double: "Double") -> None:
     async def log(request: web.Request) -> web.Response:
         after = request.query.get("after", "0")
         seen = double.journal.of(after=int(after) if after.isdecimal() else 0)
-        text = "".join(f"{line_of(one)}\n" for one in seen)
+        text = "".join(f"{line_of(call)}\n" for call in seen)
         return web.Response(text=text, content_type="application/x-ndjson")
 
     app.router.add_get("/", show)

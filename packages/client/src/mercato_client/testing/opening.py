@@ -58,7 +58,9 @@ class Opening:
         onboarding_id = await self.register(shop)
         status = await self.pulled(onboarding_id)
         if status["status"] == "catalog_failed":
-            faults = "; ".join(f"{one['path'] or '/'}: {one['message']}" for one in status["errors"][:3])
+            faults = "; ".join(
+                f"{error['path'] or '/'}: {error['message']}" for error in status["errors"][:3]
+            )
             raise ServiceError(f"The service refuses the catalog. {faults} {_LOCAL}")
         if status["status"] == "active":
             self.store_id = status["storeId"]
@@ -106,14 +108,14 @@ class Opening:
         accepted = reply.expect(HTTPStatus.ACCEPTED, "The catalog is not published")
         poll = min(POLL, float(reply.headers.get("Retry-After", POLL)))
         run = await self._wait_for_end(accepted["statusUrl"], _ENDED, "The run cannot be read", poll=poll)
-        self.say(f"Published: {run['status']}" + "".join(f"; {one['message']}" for one in run["errors"]))
+        self.say(f"Published: {run['status']}" + "".join(f"; {error['message']}" for error in run["errors"]))
         return run
 
     async def _wait_for_end(self, path: str, ends: Collection[str], what: str, *, poll: float = POLL) -> Any:
         """Return a resource once its status is one of the ends. Raises ServiceError after a minute."""
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await self.caller.until(path, lambda one: one["status"] in ends, what, poll=poll)
+                return await self.caller.until(path, lambda run: run["status"] in ends, what, poll=poll)
         except TimeoutError:
             raise ServiceError(
                 "The service hasn't pulled the catalog within a minute. Is a worker running?"

@@ -187,7 +187,7 @@ def _entities(written: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]
     if isinstance(written, Mapping):
         yield from ((_key(id_), one) for id_, one in written.items())
     else:
-        yield from ((_key(one[name]), one) for one in written or () if name in one)
+        yield from ((_key(tax[name]), tax) for tax in written or () if name in tax)
 
 
 def _key(id_: str) -> str:

@@ -163,10 +163,10 @@ class StorefrontDouble(Events):
 
     def choose_store(self, stores: list[Any], number: int) -> Any:
         """Return the store where a customer buys: open, and answering. Raises ServiceError if there is none."""
-        open_now = sorted((one for one in stores if one["isOpen"]), key=lambda one: str(one["name"]))
+        open_now = sorted((store for store in stores if store["isOpen"]), key=lambda one: str(one["name"]))
         if not open_now:
             raise ServiceError(f"None of the {len(stores)} stores that were found is open.")
-        answering = [one for one in open_now if one["storeId"] not in self.unreachable]
+        answering = [store for store in open_now if store["storeId"] not in self.unreachable]
         if not answering:
             raise ServiceError(f"None of the {len(open_now)} open stores that were found answers.")
         return shopper.lots(self.seed, number, "store").choice(answering)
@@ -272,7 +272,7 @@ class StorefrontDouble(Events):
 
     def reasons_of(self, errors: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
         """Return the codes of a refusal; an unknown one becomes OTHER."""
-        return tuple(code if (code := one["code"]) in ORDER_ERROR_CODES else OTHER for one in errors)
+        return tuple(code if (code := error["code"]) in ORDER_ERROR_CODES else OTHER for error in errors)
 
     async def read_order(self, order_id: str) -> Any:
         """Return the order as it is now. Raises ServiceError."""
@@ -336,14 +336,14 @@ class StorefrontDouble(Events):
 
     async def _bought(self, purchase: Purchase, order: dict[str, Any], catalog: Any, act: Act) -> Purchase:
         if act.name != acts.UNVALIDATED:
-            said = await self.validate(order)
-            if not said["isValid"]:
-                return purchase.ended(Outcome.REFUSED, self.reasons_of(said["order"]["errors"]))
-            faults = self.amount_faults(said["order"], catalog)
+            validated = await self.validate(order)
+            if not validated["isValid"]:
+                return purchase.ended(Outcome.REFUSED, self.reasons_of(validated["order"]["errors"]))
+            faults = self.amount_faults(validated["order"], catalog)
             if faults:
                 return purchase.ended(Outcome.WRONG, faults)
-            purchase.total = said["order"]["amounts"]["total"]
-            order |= {"validatedOrderToken": said["validatedOrderToken"]}
+            purchase.total = validated["order"]["amounts"]["total"]
+            order |= {"validatedOrderToken": validated["validatedOrderToken"]}
             order["amounts"] = order["amounts"] | {"total": purchase.total}
         if act.name == acts.WRONG:
             order["amounts"] = prices.corrupt({"total": "0.00"} | order["amounts"], "total")
@@ -394,10 +394,10 @@ class StorefrontDouble(Events):
 
     def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
         """Return the wait before the next attempt: what the service says, else longer each time."""
-        said = (
+        header = (
             None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
         )
-        return min(MAX_WAIT, float(said) if said else 0.25 * 2**attempt)
+        return min(MAX_WAIT, float(header) if header else 0.25 * 2**attempt)
 
     async def ask_with_retries(
         self, operation: str, method: str, path: str, body: Any = None, **headers: str

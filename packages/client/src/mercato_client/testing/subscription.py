@@ -70,9 +70,9 @@ class Subscription:
     async def _left(self) -> str | None:
         listed = await self.caller.get(f"{self._endpoints}?limit=100")
         ours = [
-            one["endpointId"]
-            for one in listed.expect(HTTPStatus.OK, "Webhook endpoints can't be read")["endpoints"]
-            if (one["kind"], one["url"]) == ("endpoint", self._url)
+            endpoint["endpointId"]
+            for endpoint in listed.expect(HTTPStatus.OK, "Webhook endpoints can't be read")["endpoints"]
+            if (endpoint["kind"], endpoint["url"]) == ("endpoint", self._url)
         ]
         return ours[0] if ours else None
 

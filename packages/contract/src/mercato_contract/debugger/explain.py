@@ -74,7 +74,7 @@ def explain(
 
     `sent` are deliveries that may be this webhook.
     """
-    same = next((one for one in sent if one.body == webhook.body), sent[0] if sent else None)
+    same = next((delivery for delivery in sent if delivery.body == webhook.body), sent[0] if sent else None)
     return _Debugger(webhook, secrets, others, same, now).explanation()
 
 

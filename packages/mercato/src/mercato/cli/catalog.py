@@ -178,7 +178,7 @@ def _print(report: LintReport, name: str, *, show_all: bool) -> None:
     for rule, found in alike.items():
         if rule in summarized:
             # What isn't listed has no place.
-            listed = sum(bool(one.path) for one in found)
+            listed = sum(bool(finding.path) for finding in found)
             count = listed if listed == len(found) else f"more than {listed}"
             say(f"{summarized[rule]}: {count}. No action needed [{rule}]: --all shows them.", "")
             continue

@@ -173,7 +173,7 @@ class Signer(Struct, frozen=True):
 def get_signer(data_dir: Path | None) -> Signer:
     """Return the signer of the settings or the data directory.
 
-    A key is created, and that is said, only in a directory that was named. Raises UnusableError, VaultError.
+    A key is created, with a note, only in a directory that was given. Raises UnusableError, VaultError.
     """
     settings = _settings(data_dir)
     signer = _find_signer(settings)

@@ -199,12 +199,20 @@ async def list_people(
         found = await people.list_people(tx, partner_id)
     if json:
         entries = [
-            view(PersonEntry, one, person_id=one.person.id, name=one.person.name, role=one.person.role)
-            for one in found
+            view(
+                PersonEntry,
+                person,
+                person_id=person.person.id,
+                name=person.person.name,
+                role=person.person.role,
+            )
+            for person in found
         ]
         print_json(People(partner_id=partner_id, people=entries))
         return
-    rows = [(one.person.name, one.person.role.words, one.joined_at, one.used_at) for one in found]
+    rows = [
+        (person.person.name, person.person.role.words, person.joined_at, person.used_at) for person in found
+    ]
     print_table(("Name", "Role", "Joined", "Signed in"), rows, empty="Nobody was invited to this account.")
 
 

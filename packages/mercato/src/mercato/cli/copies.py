@@ -130,7 +130,7 @@ def copy_database(
     else:
         print_objects({"Table": "table", "Rows": _rows, "Checksum": "checksum"}, contents, empty="No tables.")
         say(
-            f"{sum(one.rows for one in contents):,} rows in {len(contents)} tables: both databases are equal."
+            f"{sum(content.rows for content in contents):,} rows in {len(contents)} tables: both databases are equal."
         )
     note(f"To serve the copy: {_serve(target)}")
     if settings.encryption_keys is None:

@@ -198,16 +198,18 @@ async def revoke(
         revoked = await credentials.revoke_key(tx, old)
         if with_descendants:
             ended = await credentials.revoke_descendants(tx, old)
-            found = [await credentials.get_key(tx, str(one.id)) for one in ended]
+            found = [await credentials.get_key(tx, str(api_key.id)) for api_key in ended]
         else:
             found = await credentials.list_descendants(tx, old, now=clock.now())
-        invited = await people.list_invited_with(tx, old.partner_id, {old.id, *(one.id for one in found)})
+        invited = await people.list_invited_with(
+            tx, old.partner_id, {old.id, *(api_key.id for api_key in found)}
+        )
         if with_descendants:
             for person in invited:
                 await people.remove(tx, person)
         old = await credentials.get_key(tx, str(old.id))
     if json:
-        entries = [_entry(one) for one in found]
+        entries = [_entry(api_key) for api_key in found]
         names = [one.name for one in invited]
         print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries, people=names))
         return

@@ -46,11 +46,11 @@ class Names(Struct, frozen=True):
 
 
 async def _find_names(tx: Read, entries: Sequence[AuditEntry]) -> Names:
-    partner_ids = [(one.partner_id, _subject_id(one, "partner")) for one in entries]
-    key_ids = [(_key_of_actor(one), _subject_id(one, "key")) for one in entries]
+    partner_ids = [(entry.partner_id, _subject_id(entry, "partner")) for entry in entries]
+    key_ids = [(_key_of_actor(entry), _subject_id(entry, "key")) for entry in entries]
     return Names(
-        await find_names(tx, {one for pair in partner_ids for one in pair if one is not None}),
-        await find_prefixes(tx, {one for pair in key_ids for one in pair if one is not None}),
+        await find_names(tx, {entry for pair in partner_ids for entry in pair if entry is not None}),
+        await find_prefixes(tx, {entry for pair in key_ids for entry in pair if entry is not None}),
     )
 
 

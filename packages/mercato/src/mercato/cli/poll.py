@@ -172,7 +172,7 @@ def surface_of(key: str) -> Surface:
 
 
 def session_secret(given: Sequence[str]) -> str:
-    """Return the secret to sign with: the first one given, or a new one, which is said."""
+    """Return the secret to sign with: the first one given, or a new one, which is printed."""
     if given:
         return given[0]
     secret = new_secret(os.urandom)

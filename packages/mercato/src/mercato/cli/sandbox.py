@@ -62,7 +62,7 @@ class CallDisplay:
             try:
                 await stack.enter_async_context(self._double)
             except (OSError, UnicodeError) as error:
-                raise cannot_listen(error, *self._double.asked) from None
+                raise cannot_listen(error, *self._double.requested_address) from None
             self._begin()
             stopping = asyncio.create_task(stop.wait())
             showing = asyncio.create_task(self._show_all())

@@ -54,7 +54,7 @@ class ApiExchange(Struct, frozen=True):
 
 def operation_of(operations: Iterable[Operation], operation_id: str) -> Operation:
     """Return the operation of that id."""
-    return next(one for one in operations if one.id == operation_id)
+    return next(operation for operation in operations if operation.id == operation_id)
 
 
 async def perform(

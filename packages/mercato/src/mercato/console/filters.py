@@ -139,7 +139,9 @@ async def name_actors(tx: Read, actors: Iterable[str]) -> Mapping[str, str]:
     keys = {one for text, one in ids.items() if one is not None and text.startswith(_KEY)}
     prefixes = await find_prefixes(tx, keys) if keys else {}
     has_passkeys = any(text.startswith(_PASSKEY) for text in ids)
-    names = {one.id: one.name for one in await passkeys.list_all(tx, None)} if has_passkeys else {}
+    names = (
+        {passkey.id: passkey.name for passkey in await passkeys.list_all(tx, None)} if has_passkeys else {}
+    )
 
     def words(text: str) -> str:
         known = ids.get(text)

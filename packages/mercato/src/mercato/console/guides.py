@@ -113,7 +113,7 @@ def search(text: str) -> Sequence[tuple[Section, str]]:
         if words and all(word in names or word in body for word in words):
             found.append((sum(word not in names for word in words), section, body))
     # Sorting keeps the documents' order among equals.
-    best = sorted(found, key=lambda one: one[0])[:MAX_FOUND]
+    best = sorted(found, key=lambda match: match[0])[:MAX_FOUND]
     return [(section, _excerpt(section.text, body, words)) for _, section, body in best]
 
 

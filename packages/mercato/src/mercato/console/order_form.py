@@ -220,12 +220,12 @@ class ChoiceForm(Struct, frozen=True):
             below = f"{path}/{UUID(int=key)}"
             lines = [
                 {
-                    "itemId": str(UUID(int=one)),
+                    "itemId": str(UUID(int=choice)),
                     "quantity": units,
-                    "modifierGroups": self._modifiers(one, f"{below}/{UUID(int=one)}", levels - 1),
+                    "modifierGroups": self._modifiers(choice, f"{below}/{UUID(int=choice)}", levels - 1),
                 }
-                for one in self._chosen(group, below)
-                if one in group.choices and (units := self._units(group, one, below)) != 0
+                for choice in self._chosen(group, below)
+                if choice in group.choices and (units := self._units(group, choice, below)) != 0
             ]
             if lines:
                 found.append({"modifierGroupId": str(UUID(int=key)), "lineItems": lines})
@@ -241,7 +241,7 @@ class ChoiceForm(Struct, frozen=True):
         """Return the ids that follow the path in the names of fields, in the form's order."""
         begin = len(path) + 1
         texts = dict.fromkeys(name[begin : begin + 36] for name in self.fields if name.startswith(path + "/"))
-        return [one.int for one in map(parse_uuid, texts) if one is not None]
+        return [choice.int for choice in map(parse_uuid, texts) if choice is not None]
 
     def _units(self, group: CompiledGroup, item: Key, path: str) -> int | str:
         if kind_of(group) == "radio":

@@ -32,7 +32,7 @@ def number_of(row: OrderRow) -> str:
     return row.partner_order_id or str(row.id)[:8]
 
 
-class Telling(Struct, frozen=True, kw_only=True):
+class OrderFacts(Struct, frozen=True, kw_only=True):
     """What the sentence is made of. `status_at` is when the status or the state last changed.
 
     `closed_by` is who completed or cancelled the order. `timezone` is the store's; times are shown in it.
@@ -55,14 +55,14 @@ class Telling(Struct, frozen=True, kw_only=True):
     cancellation: StoredCancellation | None = None
 
 
-def telling_of(
+def facts_of(
     row: OrderRow, entries: Sequence[TimelineEntry], *, store: str, timezone: str, now: datetime
-) -> Telling:
+) -> OrderFacts:
     """Return what the sentence about an order is made of: its row, and its timeline, oldest first."""
     accepted = next((entry for entry in entries if _has_begun(entry)), None)
     changed = [entry for entry in entries if _changes_status(entry)]
     last = changed[-1] if changed else None
-    return Telling(
+    return OrderFacts(
         state=row.state,
         status=row.status,
         answer=row.answer,
@@ -94,7 +94,7 @@ def _changes_status(entry: TimelineEntry) -> bool:
 # --- the sentence ---------------------------------------------------------------------------------
 
 
-def sentence_of(order: Telling) -> str:
+def sentence_of(order: OrderFacts) -> str:
     """Return what is happening now and since when, in one or two sentences."""
     match order.state:
         case OrderState.CANCELLED:
@@ -105,7 +105,7 @@ def sentence_of(order: Telling) -> str:
             return " ".join((_open(order), *_cancelling(order)))
 
 
-def _open(order: Telling) -> str:
+def _open(order: OrderFacts) -> str:
     if order.answer is not StoreAnswer.ACCEPTED:
         placed = f"Placed {ago(order.placed_at, order.now)}"
         return f"{placed}; {order.store} hasn't answered yet, and is asked again."
@@ -126,40 +126,40 @@ def _open(order: Telling) -> str:
             return f"Left {order.store}{since} and is on its way{_promise(order)}."
 
 
-def _completed(order: Telling) -> str:
+def _completed(order: OrderFacts) -> str:
     if order.status_at is None:
         return f"Completed by {order.store}."
     took = span(order.status_at - order.placed_at)
     return f"Completed {ago(order.status_at, order.now)} by {order.store}, {took} after it was placed."
 
 
-def _cancelled(order: Telling) -> str:
+def _cancelled(order: OrderFacts) -> str:
     when = "" if order.status_at is None else f" {ago(order.status_at, order.now)}"
     if order.answer is StoreAnswer.REFUSED:
         reason = order.errors[0].message if order.errors else order.cancel_reason
         return f"Refused{when} by {order.store}{_reason(reason)}"
     if order.cancel_reason == STORE_UNREACHABLE:
         return f"Cancelled{when} because {order.store} never answered."
-    who = {
+    actors = {
         Actor.STOREFRONT: "the storefront",
         Actor.MERCHANT: order.store,
         Actor.STORE: order.store,
         Actor.SERVICE: "an operator",
     }
-    by = "" if order.closed_by is None else f" by {who[order.closed_by]}"
+    by = "" if order.closed_by is None else f" by {actors[order.closed_by]}"
     reason = None if order.cancel_reason == CANCELLED_BY_OPERATOR else order.cancel_reason
     return f"Cancelled{when}{by}{_reason(reason)}"
 
 
-def _cancelling(order: Telling) -> Iterator[str]:
+def _cancelling(order: OrderFacts) -> Iterator[str]:
     """Yield what became of the storefront's wish to cancel an order that goes on."""
     wish = order.cancellation
     if wish is None:
         return
     match wish.status:
         case CancellationStatus.REQUESTED:
-            asked = f"The storefront asked to cancel it {ago(wish.requested_at, order.now)}"
-            yield f"{asked}; the store hasn't answered yet."
+            requested = ago(wish.requested_at, order.now)
+            yield f"The storefront asked to cancel it {requested}; the store hasn't answered yet."
         case CancellationStatus.REFUSED:
             yield f"The store refused to cancel it {ago(wish.at, order.now)}{_reason(wish.refusal)}"
         case CancellationStatus.UNANSWERED:
@@ -168,7 +168,7 @@ def _cancelling(order: Telling) -> Iterator[str]:
             return
 
 
-def _promise(order: Telling) -> str:
+def _promise(order: OrderFacts) -> str:
     if order.promised_for is None:
         return ""
     zone = ZoneInfo(order.timezone)

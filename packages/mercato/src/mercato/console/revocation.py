@@ -28,7 +28,7 @@ class RevokeForm(Wire):
 async def ask_to_revoke(tx: Read, visit: Visit, key: ApiKey, *, back: str) -> Question:
     """Return the question, which lists the keys that descend from the key."""
     found = await credentials.list_descendants(tx, key, now=visit.app.clock())
-    invited = await people.list_invited_with(tx, key.partner_id, {key.id, *(one.id for one in found)})
+    invited = await people.list_invited_with(tx, key.partner_id, {key.id, *(api_key.id for api_key in found)})
     own: UUID | None = visit.session.grant.key_id
     text = [
         f"Requests with {key.prefix} are permanently refused within 2 seconds. Its console sessions end, too."
@@ -45,13 +45,16 @@ async def ask_to_revoke(tx: Read, visit: Visit, key: ApiKey, *, back: str) -> Qu
     also = "Also revoke the keys that descend from it" if found else "Also remove the people"
     if found and invited:
         also += " and remove the people"
-    if own in {one.id for one in found}:
+    if own in {api_key.id for api_key in found}:
         also += ", one of which began this session"
     return Question(
         "Revoke the key?",
         " ".join(text),
         back=back,
-        names=(*(_name(one) for one in found), *(f"{one.name}, {one.role.words}" for one in invited)),
+        names=(
+            *(_name(api_key) for api_key in found),
+            *(f"{api_key.name}, {api_key.role.words}" for api_key in invited),
+        ),
         choice=("descendants", also),
     )
 
@@ -62,7 +65,9 @@ async def revoke(tx: Write, visit: Visit, key: ApiKey) -> str:
     revoked = await credentials.revoke_key(tx, key, now=clock)
     done = f"The key {key.prefix} {'is revoked' if revoked else 'was revoked already'}"
     descendants = await credentials.list_descendants(tx, key, now=clock())
-    invited = await people.list_invited_with(tx, key.partner_id, {key.id, *(one.id for one in descendants)})
+    invited = await people.list_invited_with(
+        tx, key.partner_id, {key.id, *(descendant.id for descendant in descendants)}
+    )
     if visit.fields(RevokeForm).descendants:
         descendants = await credentials.revoke_descendants(tx, key, now=clock)
         for person in invited:

@@ -225,9 +225,9 @@ async def sign_out(call: Call[ReadBody, None]) -> Answer[str]:
     set_context(sign_in.work_context(call, "console.signOut", session.grant))
     async with call.app.db.write() as tx:
         await sessions.end_session(tx, session, session.id)
-    said = cookies.write(MESSAGE, "", seconds=0)
+    no_message = cookies.write(MESSAGE, "", seconds=0)
     gone = cookies.write(SESSION, "", seconds=0)
-    return Answer(status=303, headers=((b"location", b"/console"), gone, said))
+    return Answer(status=303, headers=((b"location", b"/console"), gone, no_message))
 
 
 async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
@@ -297,10 +297,10 @@ def _check_role(session: Session, screen: Screen, method: str) -> None:
         raise errors.Forbidden(
             f"This session is read-only{nothing}. Sign in with a link that isn't read-only."
         )
-    whom = "an admin of this service" if session.partner is None else "a manager of the account"
+    contact = "an admin of this service" if session.partner is None else "a manager of the account"
     if Role.MANAGER is session.role:
-        whom = "whoever has the account's API key: its link"
-    raise errors.Forbidden(f"The role {session.role.words} doesn't include this{nothing}. Ask {whom}.")
+        contact = "whoever has the account's API key: its link"
+    raise errors.Forbidden(f"The role {session.role.words} doesn't include this{nothing}. Ask {contact}.")
 
 
 async def _result(screen: Screen, visit: Visit) -> Page | Done | Question:

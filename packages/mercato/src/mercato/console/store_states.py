@@ -94,4 +94,4 @@ async def find_states(
 async def find_failing(tx: Read, now: datetime) -> Collection[UUID]:
     """Return the stores to which most calls of the last minutes failed, those with the most failures first."""
     found = await list_failing_stores(tx, since=now - FAILING_WINDOW, min_calls=MIN_CALLS)
-    return {one.store_id: None for one in found}
+    return {state.store_id: None for state in found}

@@ -155,14 +155,14 @@ async def _storage(tx: Read) -> Check:
 async def _replication(tx: Read) -> Check:
     found = await find_replication(tx)
     commits = "commits wait for a replica" if found.is_synchronous else "commits wait for no replica"
-    behind = "".join(f", {_behind(one)}" for one in found.replicas)
+    behind = "".join(f", {_behind(replica)}" for replica in found.replicas)
     message = f"{count_of(found.hosts, 'host')} in the URL, {commits}{behind}"
     advice = None
     if found.is_synchronous and not found.replicas:
         advice = "No replica streams, so no commit ends: start one, or empty synchronous_standby_names."
     elif found.hosts > 1 and not found.is_synchronous:
         advice = "A failover may lose orders: set Patroni's synchronous_mode, or synchronous_standby_names."
-    elif any(one.bytes is None for one in found.replicas):
+    elif any(replica.bytes is None for replica in found.replicas):
         advice = "To see how far the replicas are: GRANT pg_monitor TO the database's user."
         return _check("replication", message, advice, State.NOTE)
     return _check("replication", message, advice)

@@ -158,7 +158,7 @@ async def find_ids(tx: Read, kind: str, words: str, scope: Scope) -> list[UUID]:
     """
     named: list[UUID] = []
     if kind == "partner":
-        named = [one.id for one in await find_partners_named(tx, words, limit=_AMBIGUOUS)]
+        named = [partner.id for partner in await find_partners_named(tx, words, limit=_AMBIGUOUS)]
     elif kind == "store":
         named = await _find_stores_named(tx, words, scope, limit=_AMBIGUOUS)
     elif kind == "order":
@@ -283,7 +283,7 @@ async def _find_partners(tx: Read, words: str, scope: Scope) -> list[UUID]:
         return [(await get_key(tx, words)).partner_id]
     except UnknownAccountError:
         pass
-    exact = [one.id for one in await find_partners_named(tx, words, limit=MAX_MATCHES)]
+    exact = [partner.id for partner in await find_partners_named(tx, words, limit=MAX_MATCHES)]
     alike = func.lower(partners.c.name).like(f"%{pattern_of(words)}%", escape=ESCAPE)
     part = select(partners.c.id, partners.c.name).where(alike).order_by(partners.c.id).limit(MAX_MATCHES)
     rows: Sequence[Any] = await tx.all(part)

@@ -81,8 +81,8 @@ def refused(rule: Rule, message: str) -> LintReport:
 def _places(document: bytes, found: Sequence[Finding]) -> dict[str, Position]:
     if not found:
         return {}
-    pointers = {one.path for one in found}
-    if any(one.rule == Rule.NOT_UTF8.id for one in found):
+    pointers = {finding.path for finding in found}
+    if any(finding.rule == Rule.NOT_UTF8.id for finding in found):
         at = not_utf8(document.removeprefix(BOM)) or 0
         return dict.fromkeys(pointers, positions(document.removeprefix(BOM), [at])[at])
     return locate(document, pointers)

@@ -160,7 +160,9 @@ def _total(amounts: Amounts, sub_total: str | None) -> int:
     for name, (amount, entries) in _extras(amounts).items():
         # A tip has one entry or none; a store may give an amount without entries.
         minor = (
-            sum(to_minor(one.amount, currency) for one in entries) if entries else to_minor(amount, currency)
+            sum(to_minor(entry.amount, currency) for entry in entries)
+            if entries
+            else to_minor(amount, currency)
         )
         total += -minor if name == "promotions" else minor
     return total

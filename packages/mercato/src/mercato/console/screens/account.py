@@ -47,7 +47,7 @@ async def show_account(visit: Visit) -> Page:
         "Account",
         {
             "session": visit.session,
-            "sessions": [with_role(visit.app, one) for one in found],
+            "sessions": [with_role(visit.app, session) for session in found],
             "passkeys": keys,
             "zones": timezones()[1:],
         },
@@ -244,7 +244,7 @@ async def show_people(visit: Visit) -> Page:
     partner_id = visit.session.grant.partner_id
     async with visit.app.db.read() as tx:
         found = await people.list_people(tx, partner_id)
-        actors = await name_actors(tx, {one.created_by for one in found})
+        actors = await name_actors(tx, {person.created_by for person in found})
     roles = people.roles_of(partner_id)
     values = {
         "people": found,

@@ -100,9 +100,9 @@ async def adjust_order(visit: Visit) -> Done | Question:
     return _adjusted(await _own_order(visit), "The order is adjusted, and the storefront is told.")
 
 
-def _adjusted(row: OrderRow, said: str) -> Done:
+def _adjusted(row: OrderRow, message: str) -> Done:
     costs = to_text(row.total_after_adjustments, row.currency)
-    return Done(f"{said} It costs {costs} {row.currency} now.", to=f"/console/orders/{row.id}")
+    return Done(f"{message} It costs {costs} {row.currency} now.", to=f"/console/orders/{row.id}")
 
 
 def _adjustment_question(
@@ -161,7 +161,7 @@ def _is_recorded(form: AdjustmentForm, one: StoredAdjustment, currency: str) -> 
 def _adjustment_faults(row: OrderRow, form: AdjustmentForm) -> dict[str, str]:
     """Return what is wrong with the fields that people type, for people; the service checks again."""
     found = {"amount": _amount_fault(row, form)}
-    if not form.reason.strip() or any(category(one) == "Cc" for one in form.reason):
+    if not form.reason.strip() or any(category(character) == "Cc" for character in form.reason):
         found["reason"] = "Write why, in one line."
     return {name: fault for name, fault in found.items() if fault is not None}
 

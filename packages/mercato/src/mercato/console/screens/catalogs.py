@@ -134,7 +134,9 @@ async def _ask_to_activate(visit: Visit) -> Question:
     text = "The store serves it as soon as you confirm. Carts and orders are then priced from it."
     if found["identical"]:
         text += " Nothing changes that pricing or browsing would show."
-    lines = tuple(f"{one.kind} ({one.count:,}): {'; '.join(one.first)}" for one in found["changes"])
+    lines = tuple(
+        f"{change.kind} ({change.count:,}): {'; '.join(change.first)}" for change in found["changes"]
+    )
     return Question("Activate this set?", text, back=back, names=lines)
 
 
@@ -198,8 +200,8 @@ def _changed(found: CatalogDiff) -> Iterator[Change]:
         yield Change("Currency", 1, [f"{found.currency.before} → {found.currency.after}"])
     items = found.items
     repriced = [
-        f"{one.name or 'no name'}: {one.before or 'no price'} → {one.after or 'no price'}"
-        for one in items.repriced.entries[:MAX_CHANGES]
+        f"{entry.name or 'no name'}: {entry.before or 'no price'} → {entry.after or 'no price'}"
+        for entry in items.repriced.entries[:MAX_CHANGES]
     ]
     if repriced:
         yield Change("Items repriced", items.repriced.count, repriced)
@@ -220,7 +222,7 @@ def _changed(found: CatalogDiff) -> Iterator[Change]:
 
 def _listed(kind: str, found: DiffList) -> Iterator[Change]:
     if found.count:
-        yield Change(kind, found.count, [one.name or "no name" for one in found.entries[:MAX_CHANGES]])
+        yield Change(kind, found.count, [entry.name or "no name" for entry in found.entries[:MAX_CHANGES]])
 
 
 def _ms(took: timedelta) -> int:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from mercato.console.filters import partner_of, read_filters, store_of
-from mercato.console.order_words import number_of, progress_of, sentence_of, telling_of
+from mercato.console.order_words import facts_of, number_of, progress_of, sentence_of
 from mercato.console.screen import (
     EVERYBODY,
     OPERATORS,
@@ -135,12 +135,12 @@ async def _page(
     async with visit.app.db.read() as tx:
         store, timezone = await _store(tx, row)
         failed = await _count_failed(tx, visit, row.id)
-    telling = telling_of(row, entries, store=store or "the store", timezone=timezone, now=visit.app.clock())
-    told = [(entry, describe(entry)) for entry in entries]
+    facts = facts_of(row, entries, store=store or "the store", timezone=timezone, now=visit.app.clock())
+    described = [(entry, describe(entry)) for entry in entries]
     address = fulfillment.address if isinstance(fulfillment, DeliveryFulfillment) else None
     values = {
         "order": row,
-        "sentence": sentence_of(telling),
+        "sentence": sentence_of(facts),
         "progress": progress_of(row, entries),
         "amounts": list(_amounts(row)),
         "totals": _TOTALS,
@@ -148,8 +148,8 @@ async def _page(
         "how": _handover(row),
         "address": None if address is None else _one_line(address),
         "instructions": getattr(fulfillment, "instructions", None),
-        "timeline": [one for one in told if one[0].type != ATTEMPT],
-        "calls": [one for one in told if one[0].type == ATTEMPT],
+        "timeline": [pair for pair in described if pair[0].type != ATTEMPT],
+        "calls": [pair for pair in described if pair[0].type == ATTEMPT],
         "customer": recipient.customer,
         "is_masked": is_masked,
         "partners": await _partners(visit, row),
@@ -189,8 +189,8 @@ async def cancel_order(visit: Visit) -> Done:
     if visit.is_operator:
         await visit.app.orders.cancel(order_id, reason=reason or CANCELLED_BY_OPERATOR)
     elif _side(visit, row) is Surface.MARKETFRONT:
-        said = await _cancel_for_customer(visit, order_id, reason or CANCELLED_BY_CUSTOMER)
-        return Done(said, to=f"/console/orders/{order_id}")
+        message = await _cancel_for_customer(visit, order_id, reason or CANCELLED_BY_CUSTOMER)
+        return Done(message, to=f"/console/orders/{order_id}")
     else:
         change = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason or CANCELLED_BY_STORE)
         await visit.app.orders.update(visit.caller(Surface.COMMERCE), order_id, change)
@@ -258,8 +258,10 @@ def _failed(visit: Visit, order_id: UUID) -> list[DeliveryFilter]:
 
 
 async def _count_failed(tx: Read, visit: Visit, order_id: UUID) -> int:
-    counts = [one for criteria in _failed(visit, order_id) for one in await count_redeliverable(tx, criteria)]
-    return sum(one.count for one in counts)
+    counts = [
+        count for criteria in _failed(visit, order_id) for count in await count_redeliverable(tx, criteria)
+    ]
+    return sum(count.count for count in counts)
 
 
 async def _store(tx: Read, row: OrderRow) -> tuple[str | None, str]:

@@ -205,7 +205,7 @@ async def _page(
     if store_id is None:
         return Page("playground.html", "Playground", {"store": None})
     store, catalog = await _store(visit, store_id)
-    sold_out = {one.int for one in store.unavailable_at(visit.app.clock())}
+    sold_out = {item_id.int for item_id in store.unavailable_at(visit.app.clock())}
     items = [key for key, item in catalog.items.items() if _is_sold(catalog, item)]
     chosen = form.item.int if form.item is not None and form.item.int in catalog.items else None
     chosen = next(iter(items), None) if chosen is None else chosen
@@ -248,8 +248,8 @@ async def _stores(visit: Visit) -> dict[UUID, str]:
     if visit.store_id is not None:
         return {visit.store_id: (await _store(visit, visit.store_id))[0].name}
     answer = await visit.app.discovery.discover(DiscoverRequest(limit=MAX_STORES))
-    found = [msgspec.json.decode(one, type=DiscoveredStore) for one in answer.stores]
-    return {one.store_id: one.name for one in found}
+    found = [msgspec.json.decode(store, type=DiscoveredStore) for store in answer.stores]
+    return {fault.store_id: fault.name for fault in found}
 
 
 async def _store(visit: Visit, store_id: UUID | None) -> tuple[StoreRow, CompiledCatalog]:
@@ -293,7 +293,7 @@ def _line(line: PricedLineItem, items: Mapping[int, CompiledItem]) -> CartLine:
         id=line.line_item_id,
         name=_name(line, items),
         modifiers=[
-            (one.quantity, _name(one, items)) for group in line.modifier_groups for one in group.line_items
+            (item.quantity, _name(item, items)) for group in line.modifier_groups for item in group.line_items
         ],
         quantity=line.quantity,
         unit_price=None if amounts is None else amounts.unit_price,

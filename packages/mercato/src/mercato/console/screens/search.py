@@ -69,5 +69,5 @@ async def _rows(tx: Read, visit: Visit, found: Found) -> dict[str, Any]:
         "partners": await find_names(tx, found.partners),
         "runs": await list_runs(tx, RunFilter(ids=found.runs), limit=MAX_MATCHES) if found.runs else (),
         "deliveries": await list_rows_of(tx, found.deliveries),
-        "requests": [one for one in requests if one is not None],
+        "requests": [request for request in requests if request is not None],
     }

@@ -163,7 +163,7 @@ async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
     if visit.store_id is None and not filters.faults:
         request = DiscoverRequest(query=query.query, offset=query.offset, limit=PAGE)
         answer = await visit.app.discovery.discover(request)
-        found = [msgspec.json.decode(one, type=DiscoveredStore) for one in answer.stores]
+        found = [msgspec.json.decode(store, type=DiscoveredStore) for store in answer.stores]
         count, is_lower_bound = answer.total_count, bool(answer.total_count_is_lower_bound)
         if answer.has_more:
             next_url = visit.url_with(offset=str(query.offset + PAGE))
@@ -295,7 +295,7 @@ async def _failed_call(visit: Visit, row: StoreRow) -> str | None:
     )
     async with visit.app.db.read() as tx:
         found = await webhooks.list_rows(tx, wanted, limit=MAX_CALLS)
-    ended = (one for one in found if one.type in STORE_CALLS and one.status != DeliveryStatus.PENDING)
+    ended = (match for match in found if match.type in STORE_CALLS and match.status != DeliveryStatus.PENDING)
     last = next(ended, None)
     if last is None or last.status != DeliveryStatus.FAILED:
         return None

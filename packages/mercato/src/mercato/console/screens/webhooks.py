@@ -60,7 +60,7 @@ _RESENT: Final = ("side", "type", "storeId", "orderId", "since", "code", "partne
 def _type_fault(text: str) -> str | None:
     """Return why no delivery can have the type, or a type that begins with it; None if one can."""
     words = text.removesuffix(".*")
-    known = any(one == words or one.startswith(f"{words}.") for one in EventType)
+    known = any(event_type == words or event_type.startswith(f"{words}.") for event_type in EventType)
     return None if known else "No type has this name."
 
 
@@ -321,7 +321,11 @@ async def show_endpoints(visit: Visit) -> Page:
     caller = visit.caller_of(query.side)
     async with visit.app.db.read() as tx:
         page = await list_endpoints(tx, visit.app.vault, caller, PageQuery(limit=PAGE, cursor=query.cursor))
-        single = [one.store_ids[0] for one in page.endpoints if one.store_ids and len(one.store_ids) == 1]
+        single = [
+            endpoint.store_ids[0]
+            for endpoint in page.endpoints
+            if endpoint.store_ids and len(endpoint.store_ids) == 1
+        ]
         named = await list_stores_of(tx, single, now=visit.app.clock())
     values = {
         "endpoints": page.endpoints,

@@ -115,5 +115,7 @@ def _text(price: int | None, catalog: CompiledCatalog) -> str | None:
 def _is_nothing(found: CatalogDiff) -> bool:
     items, parts = found.items, (found.modifier_groups, found.sections, found.catalogs)
     lists = [items.added, items.removed, items.reoptioned, items.changed]
-    lists += [one for part in parts for one in (part.added, part.removed, part.changed)]
-    return found.currency is None and not items.repriced.count and not any(one.count for one in lists)
+    lists += [entities for part in parts for entities in (part.added, part.removed, part.changed)]
+    return (
+        found.currency is None and not items.repriced.count and not any(entities.count for entities in lists)
+    )

@@ -128,7 +128,7 @@ def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
     """Return warnings with their rules as codes. If there are too many, every rule keeps an equal share."""
     kept = list(found)
     if len(found) > MAX_WARNINGS:
-        share = max((MAX_WARNINGS - 1) // len({one.rule for one in found}), 1)
+        share = max((MAX_WARNINGS - 1) // len({fault.rule for fault in found}), 1)
         counted: Counter[str] = Counter()
         kept = []
         for one in found:
@@ -143,9 +143,9 @@ def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
 
 def faults_of(found: Sequence[Finding]) -> tuple[CatalogFault, ...]:
     """Return faults with their rules as codes."""
-    return tuple(CatalogFault(code=one.rule, message=one.message, path=one.path) for one in found)
+    return tuple(CatalogFault(code=fault.rule, message=fault.message, path=fault.path) for fault in found)
 
 
 def warnings_of(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
     """Return warnings with their rules as codes."""
-    return tuple(PartnerWarning(code=one.rule, message=one.message, path=one.path) for one in found)
+    return tuple(PartnerWarning(code=fault.rule, message=fault.message, path=fault.path) for fault in found)

@@ -140,7 +140,7 @@ class Openings:
         """Return the second of the local week at which closed hours open next, None if there are none."""
         openings = _edges(spans)[::2]
         second = self._second(timezone)
-        return next((one for one in openings if one > second), openings[0] if openings else None)
+        return next((opening for opening in openings if opening > second), openings[0] if openings else None)
 
     def _second(self, timezone: str) -> int:
         second = self._seconds.get(timezone)

@@ -98,8 +98,8 @@ class TextQuery(NamedTuple):
         named = tuple(
             term._replace(
                 text=_NAME + term.text,
-                variants=tuple(_NAME + one for one in term.variants),
-                completions=tuple(_NAME + one for one in term.completions),
+                variants=tuple(_NAME + variant for variant in term.variants),
+                completions=tuple(_NAME + completion for completion in term.completions),
             )
             for term in self.terms
         )
@@ -191,9 +191,9 @@ def _fts5_query(text_query: TextQuery) -> str:
 
 def _phrase(term: Term) -> str:
     # FTS5 merges the stores of each word, of one that is named twice too.
-    others = dict.fromkeys(one for one in (*term.completions, *term.variants) if one != term.text)
+    others = dict.fromkeys(word for word in (*term.completions, *term.variants) if word != term.text)
     whole = f'"{term.text}"{" *" if term.prefix and not term.completions else ""}'
-    return " OR ".join((f"({whole}", *(f'"{one}"' for one in others))) + ")" if others else whole
+    return " OR ".join((f"({whole}", *(f'"{other}"' for other in others))) + ")" if others else whole
 
 
 def _tsquery(text_query: TextQuery) -> str:
@@ -206,7 +206,7 @@ def _tsquery(text_query: TextQuery) -> str:
 
 def _lexeme(term: Term) -> str:
     if term.variants:
-        others = " | ".join(f"'{one}'" for one in term.variants)
+        others = " | ".join(f"'{variant}'" for variant in term.variants)
         return f"({_lexeme(term._replace(variants=()))} | {others})"
     if term.prefix and len(term.text) == MIN_PREFIX:
         return f"('{term.text}' | '{_PREFIX}{term.text}')"

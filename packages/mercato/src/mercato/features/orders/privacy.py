@@ -227,7 +227,7 @@ def _without_reasons(text: str | None) -> str | None:
     """Return stored adjustments without the merchant's words, which may name the customer. Their amounts stay."""
     if text is None:
         return None
-    return as_json([replace(one, reason=None) for one in _adjustments.decode(text)]).decode()
+    return as_json([replace(adjustment, reason=None) for adjustment in _adjustments.decode(text)]).decode()
 
 
 _envelope: Final = msgspec.json.Decoder(Envelope)
@@ -237,20 +237,20 @@ _merchant_event: Final = msgspec.json.Decoder(OrderCancelledData)
 
 def _event_without_customer(type_: str, body: bytes) -> bytes:
     """Return the body of an event that stays in the feed, so that its readers miss none."""
-    told = _envelope.decode(body)
+    event_body = _envelope.decode(body)
     data: OrderEventData | OrderCancelledData
     if type_ == EventType.ORDER_CANCELLED:
-        about = _merchant_event.decode(told.data)
+        about = _merchant_event.decode(event_body.data)
         data = replace(about, order=_order_without_customer(about.order))
     else:
-        event = _storefront_event.decode(told.data)
+        event = _storefront_event.decode(event_body.data)
         order, cancellation = _order_without_customer(event.order), event.order.cancellation
-        adjustments = tuple(replace(one, reason=None) for one in order.adjustments)
+        adjustments = tuple(replace(adjustment, reason=None) for adjustment in order.adjustments)
         order = replace(order, courier=None, adjustments=adjustments)
         if cancellation is not None:
             order = replace(order, cancellation=replace(cancellation, message=None))
         data = replace(event, order=order)
-    return as_json(replace(told, data=msgspec.Raw(as_json(data))))
+    return as_json(replace(event_body, data=msgspec.Raw(as_json(data))))
 
 
 def _order_without_customer(order: _O) -> _O:
@@ -338,8 +338,10 @@ def _mask_adjustments(
     if adjustments is None:
         return None
     return tuple(
-        replace(one, reason=None if one.reason is None else _mask_words(one.reason, private))
-        for one in adjustments
+        replace(
+            adjustment, reason=None if adjustment.reason is None else _mask_words(adjustment.reason, private)
+        )
+        for adjustment in adjustments
     )
 
 
@@ -358,7 +360,7 @@ def _mask_member(name: str, value: Any, private: Sequence[str]) -> Any:
         return value
     if name == "errors":
         reasons = map(_mask_error, msgspec.convert(value, list[OrderError]))
-        return [{"code": one.code, "message": one.message} for one in reasons]
+        return [{"code": reason.code, "message": reason.message} for reason in reasons]
     return _mask_words(value, private) if name in {"cancelReason", "reason"} else HIDDEN
 
 
@@ -386,7 +388,7 @@ def _mask_words(text: str, private: Sequence[str]) -> str | None:
 
 def mask_phone(phone: str) -> str:
     """Return a phone number by which somebody can tell that it is theirs: its country code, and its last two digits."""
-    digits = "".join(one for one in phone if one.isdigit() and one.isascii())
+    digits = "".join(character for character in phone if character.isdigit() and character.isascii())
     if len(digits) < _MIN_PHONE:
         return _DOTS
     code = find_country_code(phone)

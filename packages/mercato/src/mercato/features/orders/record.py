@@ -161,7 +161,7 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def total_after_adjustments(self) -> int:
         """What the order costs now, in minor units."""
-        return self.total + sum(one.difference for one in self.adjustments or ())
+        return self.total + sum(adjustment.difference for adjustment in self.adjustments or ())
 
     @property
     def storefront_order(self) -> Order:
@@ -321,14 +321,14 @@ def adjustments_of(row: OrderRow) -> tuple[OrderAdjustment, ...]:
     """Return the order's adjustments, oldest first."""
     return tuple(
         OrderAdjustment(
-            adjustment_id=one.id,
-            type=one.type,
-            amount=to_text(one.amount, row.currency),
-            reason=one.reason,
-            line_item_ids=one.line_item_ids,
-            created_at=rfc3339(one.at),
+            adjustment_id=adjustment.id,
+            type=adjustment.type,
+            amount=to_text(adjustment.amount, row.currency),
+            reason=adjustment.reason,
+            line_item_ids=adjustment.line_item_ids,
+            created_at=rfc3339(adjustment.at),
         )
-        for one in row.adjustments or ()
+        for adjustment in row.adjustments or ()
     )
 
 

@@ -230,7 +230,7 @@ def _parse(update: OrderStatusUpdate) -> _ParsedUpdate:
     reason = (update.cancel_reason or "").strip()
     cancels = state is OrderState.CANCELLED
     courier = update.courier
-    is_update = any(one is not None for one in (update.status, update.state, courier, *instants.values()))
+    is_update = any(value is not None for value in (update.status, update.state, courier, *instants.values()))
     refuse(
         [
             (

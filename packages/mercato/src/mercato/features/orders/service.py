@@ -273,9 +273,9 @@ def describe(entry: TimelineEntry) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
-        return "; ".join(_value(one) for one in value)
+        return "; ".join(_value(item) for item in value)
     if isinstance(value, dict):
-        return " ".join(_value(one) for one in value.values() if one is not None)
+        return " ".join(_value(item) for item in value.values() if item is not None)
     return str(value)
 
 

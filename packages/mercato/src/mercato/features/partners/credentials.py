@@ -181,7 +181,7 @@ async def insert_key(
 
 
 def _earliest(*instants: datetime | None) -> datetime | None:
-    return min((one for one in instants if one is not None), default=None)
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def checked_overlap(overlap: timedelta) -> timedelta:
@@ -215,10 +215,13 @@ async def list_descendants(tx: Read, key: ApiKey, *, now: datetime) -> list[ApiK
     parents = [key.id]
     while parents:
         made = children.pop(parents.pop(), [])
-        parents += [one.id for one in made]
+        parents += [created.id for created in made]
         found += made
     # A key that has ended can have active descendants.
-    return sorted((one for one in found if one.state(now) is KeyState.ACTIVE), key=lambda one: one.id)
+    return sorted(
+        (descendant for descendant in found if descendant.state(now) is KeyState.ACTIVE),
+        key=lambda one: one.id,
+    )
 
 
 async def revoke_descendants(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> list[ApiKey]:

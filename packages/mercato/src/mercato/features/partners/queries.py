@@ -97,7 +97,7 @@ async def find_partners_named(tx: Read, name: str, *, limit: int) -> list[Partne
         _MAX_ALIKE
     )
     found = [_partner(row) for row in await tx.all(alike.order_by(partners.c.id))]
-    return [one for one in found if one.name.casefold() == name.casefold()][:limit]
+    return [partner for partner in found if partner.name.casefold() == name.casefold()][:limit]
 
 
 async def list_newest_partners(tx: Read, *, before: UUID | None = None, limit: int) -> list[Partner]:

@@ -148,7 +148,7 @@ def creation_options(site: Site, challenge: bytes, existing: Sequence[bytes], pe
             resident_key=ResidentKeyRequirement.REQUIRED,
             user_verification=UserVerificationRequirement.REQUIRED,
         ),
-        exclude_credentials=[PublicKeyCredentialDescriptor(id=one) for one in existing],
+        exclude_credentials=[PublicKeyCredentialDescriptor(id=passkey) for passkey in existing],
     )
     return options_to_json(options)
 

@@ -176,7 +176,8 @@ class Provider:
 
         offered = known.configuration.id_token_signing_alg_values_supported
         registry = JWSRegistry(
-            algorithms=[one for one in ALGORITHMS if one in offered], strict_check_header=False
+            algorithms=[algorithm for algorithm in ALGORITHMS if algorithm in offered],
+            strict_check_header=False,
         )
         decoded = jwt.decode(token, known.keys, registry=registry)
         claims = CodeIDToken(

@@ -128,7 +128,7 @@ def insert_delivery(tx: Write, delivery: NewDelivery) -> None:
 
 async def insert_deliveries(tx: Write, new: Sequence[NewDelivery]) -> None:
     """Insert deliveries in one statement for all."""
-    await tx.execute(_INSERT_DELIVERY, [asdict(one) for one in new])
+    await tx.execute(_INSERT_DELIVERY, [asdict(delivery) for delivery in new])
 
 
 # --- reading ------------------------------------------------------------------------------------------

@@ -83,8 +83,8 @@ async def list_endpoints(tx: Read, vault: Vault, caller: Caller, query: Page) ->
     rows = await tx.all(_ENDPOINTS.where(*_own(caller), *_after(_e.id, after)).order_by(_e.id).limit(limit))
     found = [_answer(vault, row) for row in rows]
     found += await _list_others(tx, caller, _after(_id_of(caller), after), limit=limit)
-    found.sort(key=lambda one: one.endpoint_id)
-    page, next_cursor = page_of(found, query.limit, lambda one: one.endpoint_id)
+    found.sort(key=lambda endpoint: endpoint.endpoint_id)
+    page, next_cursor = page_of(found, query.limit, lambda endpoint: endpoint.endpoint_id)
     return WebhookEndpointPage(endpoints=list(page), next_cursor=next_cursor)
 
 
@@ -118,7 +118,9 @@ async def _list_others(
         )
         kind = WebhookEndpointKind.WEBHOOK_URL
         suffixes = frozenset(suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS)
-    addresses = {row.id: [target(row.url, one) for one in sorted(suffixes)] or [row.url] for row in rows}
+    addresses = {
+        row.id: [target(row.url, suffixe) for suffixe in sorted(suffixes)] or [row.url] for row in rows
+    }
     called = sorted({url for urls in addresses.values() for url in urls})
     disabled = {
         one.url: one.disabled_reason
@@ -169,7 +171,9 @@ def _answer(vault: Vault, row: AnyRow) -> WebhookEndpoint:
         kind=WebhookEndpointKind.ENDPOINT,
         url=row.url,
         types=_list(row.types),
-        store_ids=None if row.store_ids is None else [UUID(one) for one in _list(row.store_ids) or ()],
+        store_ids=None
+        if row.store_ids is None
+        else [UUID(store_id) for store_id in _list(row.store_ids) or ()],
         description=row.description,
         headers=dict.fromkeys(open_credentials(vault, row.id, row.credentials).headers, HIDDEN_VALUE),
         enabled=row.enabled and row.disabled_reason is None,

@@ -95,20 +95,20 @@ class ResultRecorder(Struct, frozen=True):
         now = self.clock()
         async with self.db.write() as tx:
             await settle(tx, job)
-            if succeeded := [one for one in sent if isinstance(one.decision, Succeeded)]:
+            if succeeded := [attempt for attempt in sent if isinstance(attempt.decision, Succeeded)]:
                 await _write_succeeded(tx, succeeded, now=now)
-            for one in sent:
-                if not isinstance(one.decision, Succeeded):
-                    await _write_failed(tx, job.payload, one, now=now)
+            for attempt in sent:
+                if not isinstance(attempt.decision, Succeeded):
+                    await _write_failed(tx, job.payload, attempt, now=now)
             processes.crash_point("webhook.written")
 
 
 async def _write_succeeded(tx: Write, sent: Sequence[Attempt], *, now: datetime) -> None:
-    if not await attempts.update_succeeded(tx, [one.delivery for one in sent], now=now):
+    if not await attempts.update_succeeded(tx, [attempt.delivery for attempt in sent], now=now):
         if len(sent) == 1:
             return  # a redelivery has begun a new round meanwhile, and its attempts count
         raise BatchConflict
-    results = [(one.delivery, one.result) for one in sent if one.result is not None]
+    results = [(attempt.delivery, attempt.result) for attempt in sent if attempt.result is not None]
     await attempts.insert_attempt_of_each(tx, results)
     # All have one endpoint.
     await endpoint_health.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)

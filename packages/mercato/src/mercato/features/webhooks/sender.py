@@ -354,7 +354,7 @@ class Sender:
 
     async def _record(self, job: Job[DeliverJob], sent: Sequence[Attempt], settle: Settle) -> None:
         await self._recorder.record(job, sent, settle)
-        if any(isinstance(one.decision, GiveUp) and one.decision.disable for one in sent):
+        if any(isinstance(attempt.decision, GiveUp) and attempt.decision.disable for attempt in sent):
             self._disabled_at = asyncio.get_running_loop().time()
 
     async def _decide(self, delivery: Delivery, result: CallResult, *, just_accepted: bool) -> Decision:

@@ -71,7 +71,7 @@ async def shorten(tx: Read, ids: Column[UUID], shown: Iterable[UUID]) -> dict[UU
     pairs = ((own, near) for own, *neighbours in rows for near in neighbours if near is not None)
     digits = max((MIN_SHOWN, *(_shared_digits(own, near) + 1 for own, near in pairs)))
     length = digits + sum(digits > place for place in _DASHES)
-    return {one: str(one)[:length] for one in wanted}
+    return {id_: str(id_)[:length] for id_ in wanted}
 
 
 def _shared_digits(one: UUID, other: UUID) -> int:

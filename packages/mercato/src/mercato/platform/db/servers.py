@@ -57,7 +57,9 @@ class Servers:
                 self._urls.sort(key=lambda other: other != url)
                 return connection
         # What a server says is worth more than that another one is down.
-        raise next((one for one in failures if isinstance(one, asyncpg.PostgresError)), failures[-1])
+        raise next(
+            (failure for failure in failures if isinstance(failure, asyncpg.PostgresError)), failures[-1]
+        )
 
 
 async def refuse_pooled_replica(settings: DatabaseSettings) -> None:

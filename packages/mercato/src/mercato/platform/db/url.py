@@ -125,4 +125,4 @@ def server_urls(url: str, default_target: str) -> list[str]:
 
 
 def _options(url: URL, name: str) -> list[str]:
-    return [one for value in url.normalized_query.get(name, ()) for one in value.split(",")]
+    return [host for value in url.normalized_query.get(name, ()) for host in value.split(",")]

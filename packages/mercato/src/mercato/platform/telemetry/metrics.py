@@ -260,7 +260,9 @@ class _DatabaseCollector(Collector, Generic[F]):
             self._found = await self.read()
 
     def _families(self) -> Iterator[GaugeMetricFamily]:
-        return (GaugeMetricFamily(one.name, one.help, labels=one.labels) for one in self._described)
+        return (
+            GaugeMetricFamily(metric.name, metric.help, labels=metric.labels) for metric in self._described
+        )
 
 
 class _QueueCollector(_DatabaseCollector[Sequence[QueueDepth]]):

@@ -103,7 +103,8 @@ def detail_within(problem: Problem, origin: Origin, pointer: str, *, at: datetim
     if detail.errors is None:
         return detail
     found = [
-        one if one.pointer is None else replace(one, pointer=pointer + one.pointer) for one in detail.errors
+        error if error.pointer is None else replace(error, pointer=pointer + error.pointer)
+        for error in detail.errors
     ]
     return replace(detail, errors=found)
 

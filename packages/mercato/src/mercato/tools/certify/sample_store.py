@@ -68,7 +68,7 @@ class SampleStore:
     def offers(self) -> tuple[LineItem, ...]:
         """A line for every item on sale now, with the modifiers that it requires."""
         local = clock.now().astimezone(ZoneInfo(self.store.timezone))
-        sold_out = {one.item_id.int for one in self.store.sold_out}
+        sold_out = {item_id.item_id.int for item_id in self.store.sold_out}
         lines = (
             self._line(key)
             for key, item in self.catalog.items.items()
@@ -102,7 +102,7 @@ class SampleStore:
     @property
     def unavailable_items(self) -> Iterator[UUID]:
         """The items that the catalog has, but that are not on sale."""
-        yield from (one.item_id for one in self.store.sold_out)
+        yield from (item_id.item_id for item_id in self.store.sold_out)
         yield from (UUID(int=key) for key, item in self.catalog.items.items() if not item.available)
 
     def order(
@@ -244,7 +244,7 @@ UNKNOWN_ITEM: Final = "0190f5fe-0000-7000-8000-00000000dead"
 def with_unknown_members(value: Any, *, parent: str = "") -> Any:
     """Return a JSON value of a later version: every object has members that nobody knows yet."""
     if isinstance(value, list):
-        return [with_unknown_members(one) for one in value]
+        return [with_unknown_members(item) for item in value]
     if isinstance(value, dict):
         known = {name: with_unknown_members(one, parent=name) for name, one in value.items()}
         new = {"x-new": {"since": 2030, "list": [None, True, "?"]}, "addedLater": None}
@@ -255,7 +255,7 @@ def with_unknown_members(value: Any, *, parent: str = "") -> Any:
 def reverse_members(value: Any) -> Any:
     """Return a JSON value with the members of every object in the opposite order."""
     if isinstance(value, list):
-        return [reverse_members(one) for one in value]
+        return [reverse_members(item) for item in value]
     if isinstance(value, dict):
         return {name: reverse_members(one) for name, one in reversed(value.items())}
     return value

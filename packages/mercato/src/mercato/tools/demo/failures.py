@@ -117,8 +117,8 @@ async def go_down(context: DemoContext) -> None:
     again = await context.storefront.place_once(context.order, key)
     joined = context.expect(again, 201, "The same key joins the order")
     orders = (await context.partner.get(f"/v1/commerce/orders?storeId={context.stores['pizzeria']}")).json()
-    here = [one for one in orders["orders"] if one["orderId"] == order_id]
-    there = [one for one in merchant.taken[taken:] if one == order_id]
+    here = [order for order in orders["orders"] if order["orderId"] == order_id]
+    there = [taken_id for taken_id in merchant.taken[taken:] if taken_id == order_id]
     number = merchant.book[order_id].answer["partnerOrderId"]
     context.say(f"The store knows the webhook-id, and gives its first answer: {number}.")
     context.prove(
@@ -166,7 +166,7 @@ async def cancel(context: DemoContext) -> None:
 
 
 async def refund(context: DemoContext) -> None:
-    """Refund a part of a completed order, and repeat the request; the storefront has an endpoint that is told."""
+    """Refund a part of a completed order, and repeat the request; the storefront has an endpoint for it."""
     order_id, front = placed_order(context)["orderId"], context.storefront
     async with Subscription(front, context.front, "marketfront", context.say).endpoint():
         first, again = [await context.order_simulator.refund(order_id, REFUND) for _ in range(2)]
@@ -176,17 +176,17 @@ async def refund(context: DemoContext) -> None:
             return front.events[order_id][max(front.events[order_id])].json()
 
         claim = "The storefront hears of the refund"
-        told = await context.proofs.until(
+        event = await context.proofs.until(
             claim, newest, lambda event: event["type"] == EventType.ORDER_ADJUSTED
         )
     order = await front.read_order(order_id)
-    context.prove(claim, f"{told['type']}, at its endpoint", told["data"]["order"] == order)
+    context.prove(claim, f"{event['type']}, at its endpoint", event["data"]["order"] == order)
     total, after = (order["amounts"][name] for name in ("total", "totalAfterAdjustments"))
     context.prove(
         "A refund is made once, to the cent",
         f"{total} - {REFUND} = {after}",
         again.body == first.body
-        and [one["amount"] for one in order["adjustments"]] == [REFUND]
+        and [adjustment["amount"] for adjustment in order["adjustments"]] == [REFUND]
         and Decimal(total) - Decimal(REFUND) == Decimal(after),
     )
 
@@ -256,12 +256,12 @@ async def read_feed(context: DemoContext) -> None:
     """Read the storefront's feed from its start, and compare it with the events that were sent."""
     subscription = Subscription(context.storefront, context.front, "marketfront")
     await subscription.drain()
-    told = {event.webhook_id for events in context.storefront.events.values() for event in events.values()}
+    pushed = {event.webhook_id for events in context.storefront.events.values() for event in events.values()}
     read = {seen.answer["eventId"] for seen in context.storefront.journal.of("feed")}
     context.prove(
         "The feed has each event, without a gap",
         f"{count_of(subscription.read, 'event')}, {count_of(subscription.gaps, 'gap')}",
-        read == told and subscription.read == len(read) and not subscription.gaps,
+        read == pushed and subscription.read == len(read) and not subscription.gaps,
     )
 
 

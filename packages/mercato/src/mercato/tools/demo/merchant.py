@@ -152,7 +152,7 @@ async def switch_back(context: DemoContext) -> None:
         f"same catalogSetId; {len(listed)} entries",
         back == {"catalogSetId": before, "rolledBackFrom": sent}
         and await context.set_id("ramen") == before != sent
-        and [one["catalogSetId"] for one in listed] == [before, sent, before],
+        and [entry["catalogSetId"] for entry in listed] == [before, sent, before],
     )
 
 

@@ -250,7 +250,7 @@ def placed_order(context: DemoContext) -> Any:
 def _without_partner_ids(value: Any) -> Any:
     """Return an order, or a part of it, without the ids that only its merchant reads."""
     if isinstance(value, list):
-        return [_without_partner_ids(one) for one in value]
+        return [_without_partner_ids(item) for item in value]
     if isinstance(value, dict):
         own = ("partnerItemId", "partnerModifierGroupId")
         return {name: _without_partner_ids(one) for name, one in value.items() if name not in own}

@@ -102,7 +102,8 @@ def _menus(document: Menu | list[Menu]) -> list[tuple[Menu, str]]:
 def currency_of(document: Menu | list[Menu]) -> str | None:
     named = (menu.currency for menu, _ in _menus(document))
     return next(
-        (one.upper() for one in named if isinstance(one, str) and find_scale(one.upper()) is not None), None
+        (item.upper() for item in named if isinstance(item, str) and find_scale(item.upper()) is not None),
+        None,
     )
 
 

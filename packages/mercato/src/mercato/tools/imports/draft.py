@@ -237,13 +237,13 @@ class Draft(Struct):
         self, key: str, row: ItemRow, groups: Sequence[Ref], variants: Sequence[Variant], *, at: str
     ) -> None:
         """Add a product as an item at its lowest price; several variants are a group of which one must be chosen."""
-        prices = [one.row.base_price for one in variants if one.row.base_price is not None]
+        prices = [variant.row.base_price for variant in variants if variant.row.base_price is not None]
         lowest = min(prices, default=0)
         sizes = f"{key}:sizes"
         item = replace(
             row,
             base_price=lowest if prices else None,
-            is_available=any(one.row.is_available is not False for one in variants),
+            is_available=any(variant.row.is_available is not False for variant in variants),
         )
         if len(variants) <= 1:
             for only in variants:
@@ -266,7 +266,7 @@ class Draft(Struct):
             )
             self.item(one.id, size, one.groups, at=one.at)
             self.override(sizes, one.id, (lowest if price is None else price) - lowest, one.at)
-        choices = [Ref(one.id, one.at) for one in variants]
+        choices = [Ref(variant.id, variant.at) for variant in variants]
         self.group(sizes, GroupRow(name=row.name, minimum_allowed=1, maximum_allowed=1), choices, at=at)
 
     def menu(
@@ -320,7 +320,7 @@ class Draft(Struct):
     def _members(self, name: str, key: str, entity: _Entity) -> dict[str, Any]:
         members = msgspec.to_builtins(entity.row)
         for member, references in entity.refs.items():
-            ids = [self._id(_TARGETS[member], one) for one in self._resolve(member, references)]
+            ids = [self._id(_TARGETS[member], id_) for id_ in self._resolve(member, references)]
             if ids or (name, member) in {("sections", "itemIds"), ("modifierGroups", "itemIds")}:
                 members[member] = ids
         if name == "modifierGroups" and key in self.overrides:
@@ -340,7 +340,7 @@ class Draft(Struct):
                 yield one.to
 
     def _overrides(self, key: str, entity: _Entity) -> dict[str, str]:
-        offered = {one.to for one in entity.refs["itemIds"]}
+        offered = {ref.to for ref in entity.refs["itemIds"]}
         priced: dict[str, str] = {}
         for item, (price, at) in self.overrides[key].items():
             text = self._price(price, at)
@@ -366,7 +366,7 @@ class Draft(Struct):
         """Remove the references that close a cycle."""
         graph = {
             (name, key): [
-                (_TARGETS[member], one.to) for member, listed in entity.refs.items() for one in listed
+                (_TARGETS[member], item.to) for member, listed in entity.refs.items() for item in listed
             ]
             for name in ("sections", "items", "modifierGroups")
             for key, entity in self.tables[name].items()
@@ -374,11 +374,11 @@ class Draft(Struct):
         for cycle in find_cycles(graph):
             target, (name, key) = cycle[0], cycle[-1]
             for member, listed in self.tables[name][key].refs.items():
-                closing = [one for one in listed if (_TARGETS[member], one.to) == target]
+                closing = [item for item in listed if (_TARGETS[member], item.to) == target]
                 if closing:
                     self.losses.dropped(closing[0].at, "This reference closes a cycle.")
                     listed.remove(closing[0])
 
 
 def _keys(references: dict[str, list[Ref]]) -> dict[str, list[str]]:
-    return {member: [one.to for one in listed] for member, listed in references.items()}
+    return {member: [item.to for item in listed] for member, listed in references.items()}

@@ -91,7 +91,7 @@ def _data(document: Catalog | Data) -> Data:
 def currency_of(document: Catalog | Data) -> str | None:
     prices = (sku.price for product in _data(document).products for sku in product.skus or ())
     named = (price.partition(" ")[2].strip().upper() for price in prices if price)
-    return next((one for one in named if find_scale(one) is not None), None)
+    return next((item for item in named if find_scale(item) is not None), None)
 
 
 def fill(document: Catalog | Data, draft: Draft, _options: ImportOptions) -> None:
@@ -142,7 +142,7 @@ class _Reader:
     def _product(self, product: Product, key: str, at: str) -> None:
         skus = product.skus or []
         lists = [self._refs(sku, f"{at}/skus/{index}") for index, sku in enumerate(skus)]
-        shared = lists[0] if lists and all(_same(one, lists[0]) for one in lists) else []
+        shared = lists[0] if lists and all(_same(option_list, lists[0]) for option_list in lists) else []
         variants = [
             Variant(
                 id=f"{key}:{sku.id or sku.ref or index}",
@@ -168,7 +168,7 @@ class _Reader:
     def _refs(self, sku: Sku, at: str) -> list[Ref]:
         name = "option_list_refs" if sku.option_list_refs is not None else "option_list_ids"
         given = sku.option_list_refs if sku.option_list_refs is not None else sku.option_list_ids
-        return refs([self._lists.get(one, f"list:{one}") for one in given or ()], f"{at}/{name}")
+        return refs([self._lists.get(item, f"list:{item}") for item in given or ()], f"{at}/{name}")
 
     def _group(self, options: OptionList, number: int, at: str) -> None:
         key = _key(options, "list", number)

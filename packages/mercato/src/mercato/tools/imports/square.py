@@ -151,7 +151,7 @@ def currency_of(document: Document) -> str | None:
         if variation.item_variation_data is not None
     )
     named = (money.currency for money in amounts if money is not None and money.currency)
-    return next((one for one in named if find_scale(one) is not None), None)
+    return next((item for item in named if find_scale(item) is not None), None)
 
 
 def fill(document: Document, draft: Draft, _options: ImportOptions) -> None:
@@ -216,7 +216,7 @@ class _Reader(Struct):
         groups = self._groups(data.modifier_list_info, f"{here}/modifier_list_info")
         self.draft.product(key, row, groups, variants, at=at)
         belongs = data.categories or ([CategoryRef(id=data.category_id)] if data.category_id else [])
-        named = [(one.id or "", one.ordinal or 0) for one in belongs]
+        named = [(belong.id or "", belong.ordinal or 0) for belong in belongs]
         for index, (category, ordinal) in enumerate(named):
             if category in known:
                 self.sold.setdefault(category, []).append((ordinal, Ref(key, f"{here}/categories/{index}")))
@@ -299,7 +299,7 @@ class _Reader(Struct):
                 self.draft.losses.dropped(f"{at}/{index}", "The image isn't in the document.")
             elif index:
                 self.draft.losses.dropped(f"{at}/{index}", "Only the first image is kept.")
-        return next((self.images[one] for one in ids or () if one in self.images), None)
+        return next((self.images[id_] for id_ in ids or () if id_ in self.images), None)
 
     def _section(self, one: Object, at: str, known: set[str]) -> Category:
         data = one.category_data

@@ -264,7 +264,7 @@ class _Reader(Struct, frozen=True):
         self.draft.group(group.id, row, _entities(options, f"{at}/modifier_options"), at=at)
 
     def _per_item(self, options: Sequence[Entity], maximums: dict[str, int], at: str) -> int | None:
-        counts = [maximums.get(one.id) for one in options]
+        counts = [maximums.get(option.id) for option in options]
         known = [count for count in counts if count is not None]
         if not known:
             return None
@@ -277,4 +277,4 @@ class _Reader(Struct, frozen=True):
 
 
 def _entities(entities: Sequence[Entity] | None, at: str) -> list[Ref]:
-    return refs([one.id for one in entities or ()], at)
+    return refs([entity.id for entity in entities or ()], at)

@@ -90,7 +90,7 @@ async def revive_dead_jobs(visit: Visit) -> Done:
     kind = visit.fields(ReviveAllForm).kind
     async with visit.app.db.read() as tx:
         dead = await list_dead(tx, kind=kind, limit=MAX_REVIVED)
-    found = [await revive_job(visit.app.db, one.id) for one in dead]
+    found = [await revive_job(visit.app.db, job.id) for job in dead]
     more = " Press the button again for more." if len(dead) == MAX_REVIVED else ""
     count = found.count(Revival.DUE)
     return Done(f"Due again: {count_of(count, 'job')} of {kind}.{more}", to="/console/jobs")
@@ -153,13 +153,13 @@ async def list_audit(visit: Visit) -> Page:
             )
         if query.action is not None and not await list_entries(tx, action=query.action, limit=1):
             filters.doubts["action"] = "Nothing was done under this name."
-        actors = await name_actors(tx, {one.actor for one in page})
-        names = await find_names(tx, {one.partner_id for one in page if one.partner_id is not None})
+        actors = await name_actors(tx, {entry.actor for entry in page})
+        names = await find_names(tx, {entry.partner_id for entry in page if entry.partner_id is not None})
     if query.actor is not None and not (partner_id or query.action or query.since or query.until):
         filters.doubts["actor"] = "Nobody of this name has done anything."
     filters.listed(page, cursor)
     values = {
-        "entries": [(one, _words(one.detail)) for one in page],
+        "entries": [(entry, _words(entry.detail)) for entry in page],
         "next_cursor": cursor,
         "search": filters,
         "names": names,
@@ -213,13 +213,13 @@ async def confirm_erasure(visit: Visit) -> Page:
 @screens.post("erasure/erase", needs=Permission.ERASE)
 async def erase_customer(visit: Visit) -> Done:
     count, emptied = await erase_all(visit.app.db, _customer(visit))
-    said = f"The customer was erased from {count_of(count, 'order')}."
+    message = f"The customer was erased from {count_of(count, 'order')}."
     if not emptied:
-        said += (
+        message += (
             " The database's log may still hold what was erased: a long-running reader, such as a backup, kept "
             f"it in use for {LOG_SECONDS:g} s. Erase the customer again once it has ended."
         )
-    return Done(said, to="/console/erasure")
+    return Done(message, to="/console/erasure")
 
 
 def _customer(visit: Visit) -> str:

@@ -62,9 +62,13 @@ async def show_health(visit: Visit) -> Page:
         hours = await app.hourly_orders.look(tx)
         troubled = await _troubled(tx, app.clock())
         # Only origins: the rest of an address may grant access.
-        failing = [one._replace(url=origin_of(one.url) or "") for one in await list_failing(tx, limit=SHOWN)]
+        failing = [
+            endpoint._replace(url=origin_of(endpoint.url) or "")
+            for endpoint in await list_failing(tx, limit=SHOWN)
+        ]
         disabled = [
-            one._replace(url=origin_of(one.url) or "") for one in await list_disabled(tx, limit=SHOWN)
+            endpoint._replace(url=origin_of(endpoint.url) or "")
+            for endpoint in await list_disabled(tx, limit=SHOWN)
         ]
     values = {
         "checks": found,
@@ -89,7 +93,7 @@ async def _troubled(tx: Read, now: datetime) -> list[tuple[StoreSummary, StoreSt
     failing = await find_failing(tx, now)
     paused = await list_stores(tx, StoreFilter(status=StoreStatusValue.PAUSED), limit=SHOWN, now=now)
     called = await list_stores_of(tx, [*failing][:SHOWN], now=now)
-    rows = [*called, *(one for one in paused if one.id not in failing)]
+    rows = [*called, *(store for store in paused if store.id not in failing)]
     states = await find_states(tx, rows, now, failing=failing)
     return [(row, states[row.id]) for row in rows[:SHOWN] if states[row.id].is_trouble]
 
@@ -111,10 +115,10 @@ async def _traffic(visit: Visit) -> dict[str, object]:
 def _series(history: Sequence[Interval]) -> str:
     """Return the columns of the charts as JSON: seconds of the epoch, two rates, and two durations."""
     columns = [
-        [round(one.until.timestamp()) for one in history],
-        [round(one.per_second, 2) for one in history],
-        [round(one.failed_per_second, 2) for one in history],
-        [None if one.median is None else round(one.median, 2) for one in history],
-        [None if one.p95 is None else round(one.p95, 2) for one in history],
+        [round(interval.until.timestamp()) for interval in history],
+        [round(interval.per_second, 2) for interval in history],
+        [round(interval.failed_per_second, 2) for interval in history],
+        [None if interval.median is None else round(interval.median, 2) for interval in history],
+        [None if interval.p95 is None else round(interval.p95, 2) for interval in history],
     ]
     return msgspec.json.encode(columns).decode()

@@ -311,7 +311,9 @@ def _find_close(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -
         plain = _fold(name)
         close = meant.get(plain) or folded.get(plain)
         if close is None and number < MAX_COMPARED:
-            close = next((folded[one] for one in get_close_matches(plain, folded, n=1, cutoff=CLOSE)), None)
+            close = next(
+                (folded[match] for match in get_close_matches(plain, folded, n=1, cutoff=CLOSE)), None
+            )
         if close is not None:
             found.append((name, close))
     return found[:MAX_NEAR]

@@ -183,6 +183,8 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one in _JOINERS or category(one) not in _REPLACED else "\N{REPLACEMENT CHARACTER}"
-        for one in text
+        character
+        if character in _JOINERS or category(character) not in _REPLACED
+        else "\N{REPLACEMENT CHARACTER}"
+        for character in text
     )

@@ -296,7 +296,9 @@ def excerpts(document: bytes, faults: Iterable[Finding], *, broken_at: int | Non
         return tuple("" for _ in faults)
     try:
         reader = _Reader(_raw(text))
-        return tuple(reader.excerpt(one.path) if one.rule != Rule.NOT_LISTED.id else "" for one in faults)
+        return tuple(
+            reader.excerpt(fault.path) if fault.rule != Rule.NOT_LISTED.id else "" for fault in faults
+        )
     except (msgspec.DecodeError, RecursionError):
         return tuple("" for _ in faults)
 

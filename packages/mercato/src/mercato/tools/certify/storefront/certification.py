@@ -182,7 +182,7 @@ async def certify_storefront(
     """Run the checks; each outcome is reported as soon as it is known. Raises UnusableTargetError."""
     if options.event_url is not None:
         await check_reachable(options.event_url)
-    redactor = Redactor(tuple(one for one in (options.key, options.secret, options.token) if one))
+    redactor = Redactor(tuple(secret for secret in (options.key, options.secret, options.token) if secret))
     async with (
         open_session() as session,
         ScenarioRunner(options.driver, key=options.key, slow_seconds=options.slow_seconds) as scenarios,

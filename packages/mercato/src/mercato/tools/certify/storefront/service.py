@@ -104,11 +104,11 @@ def _menu(currency: str, *, unavailable_first: bool = False, choice_first: bool 
     items = [required, *plain] if choice_first else [*plain, required]
     items = [*unavailable, *items] if unavailable_first else items
     broths = [item("Clear broth", "0", _id("clear")), item("Rich broth", modifier, _id("rich"))]
-    broth_ids = [one["itemId"] for one in broths]
+    broth_ids = [broth["itemId"] for broth in broths]
     return {
         "currency": currency,
         "sections": [{"name": "Ramen", "itemIds": [one["itemId"] for one in items]}],
-        "items": {one["itemId"]: one for one in [*items, *broths]},
+        "items": {entity["itemId"]: entity for entity in [*items, *broths]},
         "modifierGroups": {
             BROTH: {"name": "Broth", "itemIds": broth_ids, "minimumAllowed": 1, "maximumAllowed": 1}
         },
