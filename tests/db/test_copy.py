@@ -330,10 +330,22 @@ async def test_the_copy_is_served_with_its_stores_and_words(
 
 
 def test_the_command_says_what_it_did_and_how_to_serve_the_copy(shell: Shell, other_url: str):
+    key = shell.data_dir / "encryption.key"
+    key.unlink(missing_ok=True)
     assert shell.json("db", "copy", "--to", other_url).keys() == {"tables"}
     assert "To serve the copy:" in shell.err
-    assert "encryption.key" in shell.err
+    assert "put the encryption.key of the servers until now into its data directory" in shell.err
+    assert str(key) not in shell.err
     assert (
         "same database"
         in (shell("db", "copy", "--to", os.environ["MERCATO_DATABASE_URL"], code=1), shell.err)[1]
     )
+
+
+def test_a_directory_that_does_not_exist_is_named_in_full(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """A path after three slashes is a relative one: the message shows where it leads."""
+    monkeypatch.chdir(tmp_path)
+    shell("db", "copy", "--to", "sqlite:///var/lib/mercato.db", code=1)
+    assert f"There is no directory {tmp_path}/var/lib for the database." in shell.err
