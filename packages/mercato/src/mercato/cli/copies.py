@@ -117,8 +117,8 @@ def copy_database(
     If it is interrupted, the same command goes on with it. Servers start on the copy once it is complete.
 
     Args:
-        to: The other database: postgresql://user:password@host/name, or sqlite:/// and a path; @- reads it from
-            standard input.
+        to: The other database: postgresql://user:password@host/name, or sqlite:/// and a path, which is absolute
+            with four slashes; @- reads it from standard input.
         from_: The database to copy, by default that of the settings; it stays as it is.
 
     """
@@ -135,8 +135,9 @@ def copy_database(
     note(f"To serve the copy: {_serve(target)}")
     if settings.encryption_keys is None:
         key = settings.data_dir / FILE
+        found = str(key) if key.exists() else f"the {FILE} of the servers until now"
         note(
-            f"Its secrets need the same key: put {key} into its data directory, or set MERCATO_ENCRYPTION_KEYS to it."
+            f"Its secrets need the same key: put {found} into its data directory, or set MERCATO_ENCRYPTION_KEYS to it."
         )
 
 

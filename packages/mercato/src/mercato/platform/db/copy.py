@@ -314,7 +314,9 @@ class _Sqlite(_Side):
 async def _open_sqlite(url: str) -> AsyncIterator[_Side]:
     path = sqlite_path(url)
     if not path.parent.is_dir():
-        raise CopyError(f"There is no directory {path.parent} for the database. Create it, or name another.")
+        raise CopyError(
+            f"There is no directory {path.absolute().parent} for the database. Create it, or name another."
+        )
     sqlite.create_private(path)
     # Locked until it is closed: no other process can open it.
     with closing(

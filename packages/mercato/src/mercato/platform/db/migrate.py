@@ -110,7 +110,7 @@ async def run_in_transaction(url: str, function: Callable[[Connection], T]) -> T
     path = sqlite_path(url)
     if not path.parent.is_dir():
         raise UnusableUrl(
-            f"There is no directory {path.parent} for the database. Create it, or name another."
+            f"There is no directory {path.absolute().parent} for the database. Create it, or name another."
         )
     return await asyncio.to_thread(_run_on_sqlite, path, function)
 
