@@ -8,11 +8,14 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 from tests.events.support import caller, number_of, running_feeds, write_event
 from tests.waiting import PATIENCE
 
+from mercato.features.events import tables
 from mercato.features.events.feed import Feeds
+from mercato.features.events.log import delete_of_partner
+from mercato.features.events.sequencer import number
 from mercato.platform import clock
 from mercato.platform.db.engine import Database
 from mercato_contract.feeds import EventsQuery, FeedEvent
@@ -113,3 +116,30 @@ async def test_no_event_is_skipped_or_repeated_whatever_commits_meanwhile(databa
 @pytest.mark.long
 async def test_of_100_000_events_none_is_skipped_or_repeated(database_url: str) -> None:
     await _prove(database_url, each=100_000 // WRITERS)
+
+
+async def test_a_deleted_partners_events_are_deleted_although_they_are_being_numbered(database_url: str):
+    earlier, partner_id = clock.new_id(), clock.new_id()
+    async with Database.open(database_url, busy_timeout=PATIENT, pool_timeout=PATIENT) as db:
+
+        async def write(of_partner: UUID) -> None:
+            async with db.write() as tx:
+                write_event(tx, of_partner, store_id=clock.new_id())
+
+        async def delete(of_partner: UUID) -> None:
+            async with db.write() as tx:
+                await delete_of_partner(tx, of_partner, limit=500)
+
+        await write(earlier)
+        async with db.write() as tx:
+            await number(tx, now=clock.now())
+        await delete(earlier)
+        await write(partner_id)
+        async with db.write() as tx:
+            await number(tx, now=clock.now())
+            deleting = asyncio.create_task(delete(partner_id))
+            await asyncio.sleep(0.1)
+        await deleting
+        async with db.read() as read:
+            for name in ("events", "new_events", "event_positions", "store_sequences"):
+                assert await read.all(select(getattr(tables, name))) == [], name
