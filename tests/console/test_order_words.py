@@ -58,7 +58,7 @@ def cancellation(status: CancellationStatus, refusal: str | None = None) -> Stor
         ({"promised_for": None}, "Accepted 9 minutes ago by Forno Lucia; not started yet."),
         (
             {"answer": StoreAnswer.WAITING, "accepted_at": None, "status_at": None},
-            "Placed 12 minutes ago; Forno Lucia hasn't answered yet, and is asked again.",
+            "Placed 12 minutes ago; Forno Lucia hasn't answered yet, and the service keeps trying.",
         ),
         (
             {"status": OrderStatus.CONFIRMED},

@@ -153,7 +153,7 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
         order = f"/v1/marketfront/orders/{placed['orderId']}"
         assert (await deal.front.get(order)).json()["state"] == "open"
         done = await browser.press(question, "Confirm", reason=reason)
-        assert done.status_region == "The order is cancelled, and the storefront is told."
+        assert done.status_region == "The order is cancelled, and the storefront is notified."
         assert sentence in done.region("Now")
         assert "Cancel order" not in done.buttons
         now = (await deal.front.get(order)).json()
@@ -185,7 +185,9 @@ async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_fo
     assert "The order costs 8.70 USD now." in question.text
     refund = {"type": "refund", "amount": "1.50", "reason": "The <b>tea</b> was cold", "lineItemId": item}
     done = await browser.press(question, "Confirm", **refund)
-    assert done.status_region == "The order is adjusted, and the storefront is told. It costs 7.20 USD now."
+    assert (
+        done.status_region == "The order is adjusted, and the storefront is notified. It costs 7.20 USD now."
+    )
     assert done.rows("Amounts") == [
         ["Items", "8.70"],
         ["Total", "8.70"],

@@ -108,7 +108,7 @@ def sentence_of(order: OrderFacts) -> str:
 def _open(order: OrderFacts) -> str:
     if order.answer is not StoreAnswer.ACCEPTED:
         placed = f"Placed {ago(order.placed_at, order.now)}"
-        return f"{placed}; {order.store} hasn't answered yet, and is asked again."
+        return f"{placed}; {order.store} hasn't answered yet, and the service keeps trying."
     since = "" if order.status_at is None else f" {ago(order.status_at, order.now)}"
     match order.status:
         case OrderStatus.PENDING:

@@ -97,7 +97,7 @@ async def adjust_order(visit: Visit) -> Done | Question:
         await visit.app.adjustments.adjust(visit.caller(Surface.COMMERCE), row.id, request, key=key)
     except IdempotencyKeyReused:
         raise Conflict(_STALE) from None
-    return _adjusted(await _own_order(visit), "The order is adjusted, and the storefront is told.")
+    return _adjusted(await _own_order(visit), "The order is adjusted, and the storefront is notified.")
 
 
 def _adjusted(row: OrderRow, message: str) -> Done:
@@ -117,9 +117,9 @@ def _adjustment_question(
     item = "" if form.line_item_id is None else str(form.line_item_id)
     return Question(
         f"Adjust order {number_of(row)}",
-        f"The order costs {costs} {currency} now. What you record stays: to undo it, record its opposite. The "
-        "storefront is told, and no money is moved by this service: paying back is between the two of you. A "
-        "substitution that costs less has an amount below 0.",
+        f"The order costs {costs} {currency} now. An adjustment stays: to undo it, record its opposite. The "
+        "storefront is notified. This service moves no money: settle the payment with the storefront. A substitution "
+        "that costs less has an amount below 0.",
         back=f"/console/orders/{row.id}",
         fields=(
             Field(name="after", value=str(form.after)),

@@ -165,10 +165,10 @@ async def _ask_to_cancel(visit: Visit) -> Question:
     visit.check_store(row.store_id, OrderNotFound(row.id))
     return Question(
         f"Cancel order {number_of(row)}?",
-        "The store is asked, unless it hasn't accepted the order yet: it may refuse, and then the order goes on. "
+        "The store is asked first if it has accepted the order. It may refuse; then the order goes on. "
         "A cancelled order stays cancelled."
         if _side(visit, row) is Surface.MARKETFRONT
-        else "The order ends, and the other side is told. It can't be undone.",
+        else "The order ends, and the other side is notified. This can't be undone.",
         back=f"/console/orders/{row.id}",
         fields=(Field(name="reason", label="Reason, which both sides see (optional)"),),
     )
@@ -194,7 +194,7 @@ async def cancel_order(visit: Visit) -> Done:
     else:
         change = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason or CANCELLED_BY_STORE)
         await visit.app.orders.update(visit.caller(Surface.COMMERCE), order_id, change)
-    return Done("The order is cancelled, and the storefront is told.", to=f"/console/orders/{order_id}")
+    return Done("The order is cancelled, and the storefront is notified.", to=f"/console/orders/{order_id}")
 
 
 def _may_adjust(visit: Visit, row: OrderRow) -> bool:
@@ -219,7 +219,7 @@ async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str
         case RefusedOrder(problem):
             return problem.detail or problem.title
         case UnansweredOrder():
-            return "The store hasn't answered yet. It is asked again for some minutes: this page shows its answer."
+            return "The store hasn't answered yet. The service keeps asking for some minutes. See this page."
         case _:
             return "The order is cancelled."
 

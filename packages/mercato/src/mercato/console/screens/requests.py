@@ -44,8 +44,8 @@ async def list_requests(visit: Visit) -> Page:
         wanted = await _filter(tx, visit, filters)
         rows = [] if filters.faults else await list_refused(tx, wanted, before=before, limit=PAGE + 1)
         page, cursor = page_of(rows, PAGE, lambda row: row.id)
-        its = {row.partner_id for row in page if row.partner_id is not None}
-        names = await find_names(tx, its) if visit.is_operator else {}
+        partner_ids = {row.partner_id for row in page if row.partner_id is not None}
+        names = await find_names(tx, partner_ids) if visit.is_operator else {}
     filters.listed(page)
     values = {"requests": page, "next_cursor": cursor, "search": filters, "names": names, "codes": _TITLES}
     return Page("requests.html", "Refused requests", values)

@@ -201,8 +201,8 @@ class Cancellations(Struct, frozen=True):
                     await idempotency.release(tx, state.claim, now=now)
                     return UnansweredOrder(
                         StoreUnreachable(
-                            "The store has not answered yet. It is asked again for some minutes. Repeat the request "
-                            "with the same Idempotency-Key, or read the order.",
+                            "The store has not answered yet. The service keeps asking for some minutes. Repeat the "
+                            "request with the same Idempotency-Key, or read the order.",
                             retry_after=RETRY_SECONDS,
                             extensions={"orderId": str(order.id)},
                         )
