@@ -127,14 +127,14 @@ class Caller:
         try:
             return await self.send(method, path, body, **{"timeout": TIMEOUT} | options)
         except aiohttp.ClientConnectorError:
-            why = f"Nothing answers at {self.base}. Is it running? Start one with: mercato serve"
+            reason = f"Nothing answers at {self.base}. Is it running? Start one with: mercato serve"
         except aiohttp.InvalidURL:
-            why = f"{self.base} isn't the URL of a service. Write it like http://127.0.0.1:8000"
+            reason = f"{self.base} isn't the URL of a service. Write it like http://127.0.0.1:8000"
         except TimeoutError:
-            why = f"{self.base} did not answer within {TIMEOUT.total:g} s."
+            reason = f"{self.base} did not answer within {TIMEOUT.total:g} s."
         except (aiohttp.ClientError, OSError) as error:
-            why = f"The connection to {self.base} broke: {type(error).__name__}."
-        raise NoAnswerError(why)
+            reason = f"The connection to {self.base} broke: {type(error).__name__}."
+        raise NoAnswerError(reason)
 
     async def send(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
         """Send a request with the key: bytes as they are, any other body as JSON. Options and errors are aiohttp's."""

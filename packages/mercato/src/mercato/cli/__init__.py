@@ -111,8 +111,10 @@ def _call(arguments: Sequence[str]) -> Any:
     try:
         return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        what = str(error)
+        summary = str(error)
         if isinstance(error, UnusedCliTokensError):
-            what = f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
-        print(f"{what}\nSee: {' '.join(('mercato', *(error.command_chain or ())))} --help", file=sys.stderr)
+            summary = f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
+        print(
+            f"{summary}\nSee: {' '.join(('mercato', *(error.command_chain or ())))} --help", file=sys.stderr
+        )
         return UNUSABLE

@@ -111,9 +111,9 @@ class CheckDisplay:
                 skipped.setdefault(outcome.seen, []).append(outcome.id)
         if skipped:
             say("", "Skipped:")
-        for why, names in skipped.items():
+        for reason, names in skipped.items():
             first = names[0] if len(names) == 1 else f"{len(names)} checks"
-            say(*wrap(why, first=f"  {first}: ", indent="    "))
+            say(*wrap(reason, first=f"  {first}: ", indent="    "))
         say("", f"{_counts(count(outcomes))}.")
 
 
@@ -282,10 +282,10 @@ def _print_verdict(found: Verified, trusted_signer: str, otherwise: str) -> int:
     """Print who signed the report and whether it is a certification; return the exit code."""
     report = found.report
     if report is None:
-        why = (
+        reason = (
             f"The report was changed after it was signed, or another key than {found.fingerprint} signed it."
         )
-        say("NOT VALID", *wrap(why))
+        say("NOT VALID", *wrap(reason))
         return FAILED
     lacking = _why_uncertified(report.counts)
     say("NOT TRUSTED" if not found.is_trusted else "NOT CERTIFIED" if lacking else "VALID")

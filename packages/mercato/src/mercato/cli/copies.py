@@ -151,10 +151,10 @@ async def _copy(source: str, target: str) -> list[Content]:
     return contents
 
 
-def _show(what: str, done: int) -> None:
+def _show(label: str, done: int) -> None:
     """Show on a terminal how far it is."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{what}: {done:,}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{label}: {done:,}", end="", file=sys.stderr, flush=True)
 
 
 def _show_end() -> None:

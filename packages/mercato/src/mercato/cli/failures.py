@@ -42,11 +42,11 @@ _NOT_MIGRATED: Final = (
 
 def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
     """Return the error for a data directory that can't be created."""
-    why = (
+    reason = (
         "is not a directory" if isinstance(error, FileExistsError) else f"can't be created: {error.strerror}"
     )
     return UnusableError(
-        f"The data directory {data_dir} {why}. Name another with --data-dir or MERCATO_DATA_DIR."
+        f"The data directory {data_dir} {reason}. Name another with --data-dir or MERCATO_DATA_DIR."
     )
 
 
@@ -103,8 +103,8 @@ def explain(error: Exception) -> Failure | None:
         case ConnectionError() | TimeoutError():
             return Failure(_UNAVAILABLE)
         case OSError():
-            what = error.strerror or str(error) or type(error).__name__
-            return Failure(_sentence(f"{error.filename}: {what}" if error.filename else what))
+            cause_text = error.strerror or str(error) or type(error).__name__
+            return Failure(_sentence(f"{error.filename}: {cause_text}" if error.filename else cause_text))
     return _of_database(error)
 
 
@@ -139,19 +139,22 @@ def _of_database(error: Exception) -> Failure | None:
         named = f" {_NAMED}" if "MERCATO_DATABASE_URL" in os.environ else ""
         return Failure(f"{_sentence(str(error))}{named} {_UNAVAILABLE}")
     # Only the first line: the rest may quote a row's values.
-    what = (str(cause).splitlines() or [type(cause).__name__])[0]
-    if isinstance(cause, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) or "no such " in what:
+    cause_text = (str(cause).splitlines() or [type(cause).__name__])[0]
+    if (
+        isinstance(cause, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError)
+        or "no such " in cause_text
+    ):
         return Failure(_NOT_MIGRATED)
     if isinstance(cause, sqlite3.IntegrityError | asyncpg.IntegrityConstraintViolationError):
         return None
     # The driver's error decides, not a DatabaseUnavailable around it: a server goes on trying whatever kept it
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
-    if is_unavailable(cause) and "unable to open" not in what:
+    if is_unavailable(cause) and "unable to open" not in cause_text:
         return Failure(_UNAVAILABLE)
-    message = f"The database cannot be used: {_sentence(what)}"
-    if "readonly" in what or "unable to open" in what:
+    message = f"The database cannot be used: {_sentence(cause_text)}"
+    if "readonly" in cause_text or "unable to open" in cause_text:
         message += " This user must be allowed to read and to write its file and its directory."
-    if "not a database" in what or "malformed" in what:
+    if "not a database" in cause_text or "malformed" in cause_text:
         message += " Restore a backup: mercato restore FILE --replace"
     return Failure(message)
 

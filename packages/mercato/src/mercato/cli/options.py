@@ -54,14 +54,14 @@ def _until(_type: Any, tokens: Sequence[Token]) -> datetime:
     return _instant(tokens, "for how long", +1)
 
 
-def _instant(tokens: Sequence[Token], what: str, sign: int) -> datetime:
+def _instant(tokens: Sequence[Token], example: str, sign: int) -> datetime:
     """Return the instant that is written, or that is a duration away from now."""
     text = tokens[0].value
     if _DURATION.fullmatch(text):
         return clock.now() + sign * _duration(None, tokens)
     instant = parse_instant(text)
     if instant is None:
-        raise ValueError(f"write {what}, as 2h or 3d, or an instant as 2026-01-31T18:30:00Z")
+        raise ValueError(f"write {example}, as 2h or 3d, or an instant as 2026-01-31T18:30:00Z")
     return instant
 
 

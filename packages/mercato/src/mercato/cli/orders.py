@@ -188,8 +188,8 @@ def _print(found: OrderDetail) -> None:
             say(*wrap(f"{error.code}: {error.message}", first="  ", indent="    "))
     say("", "Timeline:")
     for entry in found.timeline:
-        what = "call" if entry.type == ATTEMPT else entry.type
-        say(f"  {format_instant(entry.at)}  {entry.actor:<10}  {what}")
+        label = "call" if entry.type == ATTEMPT else entry.type
+        say(f"  {format_instant(entry.at)}  {entry.actor:<10}  {label}")
         if words := describe(entry):
             say(*wrap(words, first="    ", indent="    "))
         if "deliveryId" in entry.detail:

@@ -48,7 +48,7 @@ def migrate(**given: Any) -> int:
     return _run(_migrate_alone, **given)
 
 
-def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
+def _run(work: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
     """Load the settings and run until it ends or a signal asks it to. Errors are reported by `report_failure`."""
     # Modules imported from here on stay loaded: the garbage collector need not walk them.
     gc.disable()
@@ -60,12 +60,12 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     settings = load(os.environ, **overrides)
     allow_open_files()
     configure_logs(level=settings.log_level, form=settings.log_format)
-    uvloop.run(_until_signalled(what, settings))
+    uvloop.run(_until_signalled(work, settings))
     return 0
 
 
 async def _until_signalled(
-    what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], settings: Settings
+    work: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], settings: Settings
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,7 +74,7 @@ async def _until_signalled(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
         # A closed terminal sends it more than once; that isn't impatience.
         loop.add_signal_handler(signal.SIGHUP, stop.set)
-    await what(settings, stop)
+    await work(settings, stop)
 
 
 def _request_stop(stop: asyncio.Event) -> None:

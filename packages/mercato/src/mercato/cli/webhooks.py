@@ -171,9 +171,9 @@ async def _replay_named(core: Core, named: Sequence[UUID], *, yes: bool) -> int:
             note(f"There is no delivery {name}. See: mercato webhooks list")
             code = FAILED
             continue
-        what = f"{row.type} to {row.partner or row.partner_id}"
+        description = f"{row.type} to {row.partner or row.partner_id}"
         if not yes:
-            note(f"{what} would be sent again: {row.id}")
+            note(f"{description} would be sent again: {row.id}")
             would = True
             continue
         try:
@@ -183,7 +183,7 @@ async def _replay_named(core: Core, named: Sequence[UUID], *, yes: bool) -> int:
             note(f"{row.id}: {refused.detail}")
             code = FAILED
         else:
-            note(f"{what} is sent again: {row.id}")
+            note(f"{description} is sent again: {row.id}")
     if would:
         note("Nothing was sent. Do it with --yes")
     return code

@@ -332,5 +332,7 @@ async def _deliveries(tx: Read) -> Check:
     addresses, partners = await count_failing(tx, since=clock.now() - FAILING)
     if not addresses:
         return _check("deliveries", "none fails for an hour")
-    what = f"{count_of(addresses, 'address', 'addresses')} of {count_of(partners, 'partner')}"
-    return _check("deliveries", f"Failing for an hour or longer: {what}.", Remedy.LIST_DELIVERIES, State.NOTE)
+    affected = f"{count_of(addresses, 'address', 'addresses')} of {count_of(partners, 'partner')}"
+    return _check(
+        "deliveries", f"Failing for an hour or longer: {affected}.", Remedy.LIST_DELIVERIES, State.NOTE
+    )

@@ -78,16 +78,16 @@ def listen(host: str, port: int) -> socket.socket:
         # TypeError and UnicodeError are of an invalid host name.
         listener.close()
         fault = error if isinstance(error, OSError) else OSError(errno.EINVAL, "this isn't a host name")
-        why = (
+        reason = (
             f"Can't listen on {host}:{port}: {fault.strerror}. "
             "Choose another address with --port or --host (MERCATO_PORT, MERCATO_HOST)."
         )
         if fault.errno == errno.EADDRINUSE:
-            why = (
+            reason = (
                 f"Can't listen on {host}:{port}: another program listens there, perhaps another mercato serve. "
                 f"Stop it, or choose another port with --port (MERCATO_PORT); --port 0 takes a free one."
             )
-        raise PortTakenError(fault.errno, why) from None
+        raise PortTakenError(fault.errno, reason) from None
     listener.setblocking(False)
     return listener
 

@@ -307,8 +307,8 @@ class UrlDoctor:
         try:
             parsed = check_url(url, _ANY_ADDRESS, https_only=False)
         except UrlRefused as refused:
-            what = f"{printable}: The URL {refused.fault.value}."
-            self.findings.append(_fail("url", what, "Write the URL as a browser shows it."))
+            summary = f"{printable}: The URL {refused.fault.value}."
+            self.findings.append(_fail("url", summary, "Write the URL as a browser shows it."))
             return False
         if parsed.scheme == "https":
             self.findings.append(_ok("url", f"{printable}{' (redirected there)' if redirected else ''}"))
@@ -318,18 +318,18 @@ class UrlDoctor:
         try:
             addresses, ms = await resolve(parsed, resolver, self.policy)
         except OSError:
-            what = f"The name {parsed.host} has no address."
-            self.findings.append(_fail("dns", what, "Check its spelling, and its A and AAAA records."))
+            summary = f"The name {parsed.host} has no address."
+            self.findings.append(_fail("dns", summary, "Check its spelling, and its A and AAAA records."))
             return False
         for resolved in addresses:
             literal = parsed.address is not None
             address = resolved.address if literal else f"{parsed.host} is at {resolved.address}"
-            what = f"{address}: {DESCRIPTIONS[resolved.verdict]}"
+            summary = f"{address}: {DESCRIPTIONS[resolved.verdict]}"
             if resolved.verdict.allowed:
-                self.findings.append(_ok("dns", what, None if literal else ms))
+                self.findings.append(_ok("dns", summary, None if literal else ms))
             else:
                 advice = self._address_advice(resolved.verdict, others=len(addresses) > 1)
-                self.findings.append(_fail("dns", what, advice))
+                self.findings.append(_fail("dns", summary, advice))
         if not all(resolved.verdict.allowed for resolved in addresses):
             return False
         tests = [
@@ -359,9 +359,9 @@ class UrlDoctor:
                 continue
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
                 source, target = without_query(response.url.text), without_query(response.location)
-                what = f"{response.status}: {source} leads to {target}"
+                summary = f"{response.status}: {source} leads to {target}"
                 advice = "Give the final URL: each redirect costs a connection, and at most 3 are followed."
-                redirects.append(_warn("redirect", what, advice, response.ms))
+                redirects.append(_warn("redirect", summary, advice, response.ms))
             try:
                 target = urljoin(response.url.text, response.location)
                 origin = check_url(target, _ANY_ADDRESS, https_only=False).origin
@@ -389,34 +389,34 @@ def _connection(test: ConnectionTest, *, https: bool, others: bool, at: datetime
         if failure.fault is Fault.TLS:
             name = "tls"
             yield accepts
-        what, _, advice = failure.message.partition(". ")
+        summary, _, advice = failure.message.partition(". ")
         certified = f" It is {described}." if described else ""
-        yield (_warn if others else _fail)(name, f"{test.address}: {what}.{certified}", advice)
+        yield (_warn if others else _fail)(name, f"{test.address}: {summary}.{certified}", advice)
         return
     yield accepts
-    what = f"{test.tls_version or 'TLS'}, a certificate {described}" if described else "TLS"
+    summary = f"{test.tls_version or 'TLS'}, a certificate {described}" if described else "TLS"
     if ends is not None and ends - at < EXPIRES_SOON:
         advice = "Renew the certificate, or check why it was not renewed automatically."
-        yield _warn("tls", what, advice, test.tls_ms)
+        yield _warn("tls", summary, advice, test.tls_ms)
     elif https:
-        yield _ok("tls", what, test.tls_ms)
+        yield _ok("tls", summary, test.tls_ms)
 
 
 def _time(pulled: PulledDocument, limits: PullLimits) -> UrlFinding:
-    what = f"read in {pulled.elapsed_ms / 1000:.1f} s; {limits.total:g} s are allowed"
+    summary = f"read in {pulled.elapsed_ms / 1000:.1f} s; {limits.total:g} s are allowed"
     if pulled.elapsed_ms <= limits.total * 1000 * SLOW:
-        return _ok("time", what)
+        return _ok("time", summary)
     advice = "Serve a file that is generated beforehand, compressed, and behind a CDN."
-    return _warn("time", what, advice, pulled.elapsed_ms)
+    return _warn("time", summary, advice, pulled.elapsed_ms)
 
 
 def _size(pulled: PulledDocument, limits: PullLimits) -> UrlFinding:
     sent, whole = pulled.raw_size, len(pulled.body)
     sizes = (sent, limits.max_raw, whole, limits.max_decoded)
-    what = "{} sent of {}, {} unpacked of {}".format(*map(_size_of, sizes))
+    summary = "{} sent of {}, {} unpacked of {}".format(*map(_size_of, sizes))
     if sent * 2 <= limits.max_raw and whole * 2 <= limits.max_decoded:
-        return _ok("size", what)
-    return _warn("size", what, "It is close to the limit: compress it, or shorten it.")
+        return _ok("size", summary)
+    return _warn("size", summary, "It is close to the limit: compress it, or shorten it.")
 
 
 def _encoding(pulled: PulledDocument) -> UrlFinding:
@@ -432,25 +432,25 @@ def _content_type(pulled: PulledDocument) -> UrlFinding:
     media_type = (pulled.content_type or "").partition(";")[0].strip().lower()
     if media_type == "application/json" or media_type.endswith("+json"):
         return _ok("content type", pulled.content_type or media_type)
-    what = f"{pulled.content_type or 'no Content-Type'}; it is read as JSON all the same"
-    return _warn("content type", what, "Send Content-Type: application/json.")
+    summary = f"{pulled.content_type or 'no Content-Type'}; it is read as JSON all the same"
+    return _warn("content type", summary, "Send Content-Type: application/json.")
 
 
 def _etag(pulled: PulledDocument, again: PulledDocument | NotModified | RequestFailed | None) -> UrlFinding:
     if isinstance(again, NotModified):
         return _ok("etag", f"{pulled.etag}, and 304 on a second request", again.elapsed_ms)
     if pulled.etag is None:
-        what = "no ETag, or an invalid one"
+        summary = "no ETag, or an invalid one"
     elif isinstance(again, PulledDocument):
         same = again.etag == pulled.etag
         document = "the whole document" if same else "another ETag and the whole document"
-        what = f"{pulled.etag}, but {document} on a second request"
+        summary = f"{pulled.etag}, but {document} on a second request"
     else:
-        what = f"{pulled.etag}, but on a second request: {again.message if again else 'none was made'}"
+        summary = f"{pulled.etag}, but on a second request: {again.message if again else 'none was made'}"
     advice = (
         "Send an ETag, and 304 to If-None-Match: an unchanged document is not downloaded and checked again."
     )
-    return _warn("etag", what, advice)
+    return _warn("etag", summary, advice)
 
 
 def without_query(url: str) -> str:
@@ -466,13 +466,13 @@ def _size_of(count: int) -> str:
     return f"{count / _MEBI:.1f} MiB" if count >= _MEBI else f"{count:,} bytes"
 
 
-def _ok(name: str, what: str, ms: int | None = None) -> UrlFinding:
-    return UrlFinding(name=name, level=Level.OK, message=what, ms=ms)
+def _ok(name: str, summary: str, ms: int | None = None) -> UrlFinding:
+    return UrlFinding(name=name, level=Level.OK, message=summary, ms=ms)
 
 
-def _warn(name: str, what: str, advice: str, ms: int | None = None) -> UrlFinding:
-    return UrlFinding(name=name, level=Level.WARN, message=what, advice=advice, ms=ms)
+def _warn(name: str, summary: str, advice: str, ms: int | None = None) -> UrlFinding:
+    return UrlFinding(name=name, level=Level.WARN, message=summary, advice=advice, ms=ms)
 
 
-def _fail(name: str, what: str, advice: str, ms: int | None = None) -> UrlFinding:
-    return UrlFinding(name=name, level=Level.FAIL, message=what, advice=advice, ms=ms)
+def _fail(name: str, summary: str, advice: str, ms: int | None = None) -> UrlFinding:
+    return UrlFinding(name=name, level=Level.FAIL, message=summary, advice=advice, ms=ms)

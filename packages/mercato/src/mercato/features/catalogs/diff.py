@@ -57,8 +57,8 @@ def _currency(before: CompiledCatalog, after: CompiledCatalog) -> CurrencyChange
 def _items(before: CompiledCatalog, after: CompiledCatalog) -> ItemDiff:
     kept = [(key, before.items[key], item) for key, item in after.items.items() if key in before.items]
 
-    def differing(what: Callable[[CompiledItem], object]) -> DiffList:
-        return _listed((key, new) for key, old, new in kept if what(old) != what(new))
+    def differing(attribute: Callable[[CompiledItem], object]) -> DiffList:
+        return _listed((key, new) for key, old, new in kept if attribute(old) != attribute(new))
 
     return ItemDiff(
         added=_listed((key, item) for key, item in after.items.items() if key not in before.items),

@@ -53,9 +53,9 @@ P = TypeVar("P", EventPage, StoreChangePage)
 class CursorExpired(Problem):
     kind = problems.CURSOR_EXPIRED
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, entries: str) -> None:
         super().__init__(
-            f"{what} after this cursor are no longer kept. Read on without `after`: from the oldest that is. "
+            f"{entries} after this cursor are no longer kept. Read on without `after`: from the oldest that is. "
             "What happened between is lost to this list, so compare with the resources themselves."
         )
 

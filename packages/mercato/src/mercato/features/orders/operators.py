@@ -180,8 +180,8 @@ def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
         return select(newest.subquery().c.id)
     columns = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
     sides = [columns[side] for side in (Surface if wanted.surface is None else (wanted.surface,))]
-    its = (newest.where(side == wanted.partner_id) for side in sides)
-    return select(union(*(select(side.subquery().c.id) for side in its)).subquery().c.id)
+    selects = (newest.where(side == wanted.partner_id) for side in sides)
+    return select(union(*(select(side.subquery().c.id) for side in selects)).subquery().c.id)
 
 
 def _summary(row: Row[Any]) -> OrderSummary:

@@ -220,8 +220,8 @@ async def list_orders(
 
 async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
     """Return whether it is an order of the caller's stores, or placed by the caller."""
-    its = (orders.c.id == order_id, _side(caller) == caller.partner_id)
-    return await tx.scalar(select(orders.c.id).where(*its)) is not None
+    conditions = (orders.c.id == order_id, _side(caller) == caller.partner_id)
+    return await tx.scalar(select(orders.c.id).where(*conditions)) is not None
 
 
 _EVENT_URL: Final = (

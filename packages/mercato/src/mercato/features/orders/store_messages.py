@@ -373,8 +373,8 @@ def _read(status: int, body: bytes) -> _Reply | Rejection | InvalidReply:
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return InvalidReply(f"The store answered {status}.")
     if reply is None:
-        what = "with something that isn't a JSON object" if body.strip() else "without a body"
-        return InvalidReply(f"The store answered {status} {what}. A JSON object is expected.")
+        content = "with something that isn't a JSON object" if body.strip() else "without a body"
+        return InvalidReply(f"The store answered {status} {content}. A JSON object is expected.")
     return reply
 
 

@@ -236,8 +236,8 @@ async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock
     return [secret for secret, _ in await queries.list_secrets(tx, partner_id, now=now())]
 
 
-async def _record_change(tx: Write, partner_id: UUID, what: str) -> None:
-    await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": [what]})
+async def _record_change(tx: Write, partner_id: UUID, change: str) -> None:
+    await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": [change]})
     await announce(tx, TOPIC, str(partner_id))
 
 

@@ -425,8 +425,8 @@ async def prune_stored_bytes(tx: Write, *, now: datetime, limit: int) -> int:
     some = select(*_KEY).where(stored_bytes.c.day < _day_of(now) - 1).limit(limit)
     rows = await tx.all(some)
     for row in rows:
-        its = (stored_bytes.c.partner_id == row.partner_id, stored_bytes.c.day == row.day)
-        await tx.execute(delete(stored_bytes).where(*its))
+        conditions = (stored_bytes.c.partner_id == row.partner_id, stored_bytes.c.day == row.day)
+        await tx.execute(delete(stored_bytes).where(*conditions))
     return len(rows)
 
 

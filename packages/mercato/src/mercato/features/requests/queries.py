@@ -115,8 +115,8 @@ def _newest(
 
 async def find_refused(tx: Read, wanted: Filter, refusal_id: UUID) -> Refusal | None:
     """Return the refused request of the id if the filter includes it."""
-    its = (column == value for column, value in _values(wanted).items())
-    row = await tx.first(select(refused_requests).where(refused_requests.c.id == refusal_id, *its))
+    conditions = (column == value for column, value in _values(wanted).items())
+    row = await tx.first(select(refused_requests).where(refused_requests.c.id == refusal_id, *conditions))
     return None if row is None else _refusal(row, wanted)
 
 

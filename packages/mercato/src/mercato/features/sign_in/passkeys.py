@@ -283,7 +283,7 @@ async def verify(
 
 async def _find(tx: Read, credential_id: bytes) -> tuple[AnyRow, Person | None]:
     """Return a passkey with the person whose it is, if it is one's. Raises Forbidden."""
-    of_account, its = console_passkeys.c, console_person_passkeys.c
+    of_account, of_person = console_passkeys.c, console_person_passkeys.c
     row = await tx.first(select(console_passkeys).where(of_account.credential_id == credential_id))
     if row is not None:
         return row, None
@@ -297,11 +297,11 @@ async def _find(tx: Read, credential_id: bytes) -> tuple[AnyRow, Person | None]:
             partners.c.suspended_at,
         )
         .select_from(
-            console_person_passkeys.join(console_people, whose.id == its.person_id).outerjoin(
-                partners, partners.c.id == its.partner_id
+            console_person_passkeys.join(console_people, whose.id == of_person.person_id).outerjoin(
+                partners, partners.c.id == of_person.partner_id
             )
         )
-        .where(its.credential_id == credential_id)
+        .where(of_person.credential_id == credential_id)
     )
     if row is None:
         raise Forbidden("This passkey is unknown: it was removed, or it belongs to another service.")

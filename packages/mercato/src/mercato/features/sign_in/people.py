@@ -136,11 +136,11 @@ async def invite_again(tx: Write, person: Person, *, now: datetime) -> NewLink:
 
 async def find_invitation(tx: Read, token: str, *, now: datetime) -> Invitation | None:
     """Return the invitation of the token, None if there is none. Raises LinkRefused for one that ended."""
-    its = console_people.c
+    columns = console_people.c
     row = await tx.first(
         select(console_people, partners.c.name.label("account"), partners.c.suspended_at)
-        .select_from(console_people.outerjoin(partners, partners.c.id == its.partner_id))
-        .where(its.invitation_hash == digest(token))
+        .select_from(console_people.outerjoin(partners, partners.c.id == columns.partner_id))
+        .where(columns.invitation_hash == digest(token))
     )
     if row is None:
         return None
@@ -173,7 +173,7 @@ async def accept(tx: Write, token: str, *, now: datetime) -> Person:
 
 async def list_people(tx: Read, partner_id: UUID | None) -> Sequence[ListedPerson]:
     """Return the account's people by their names."""
-    its, used = console_people.c, console_person_passkeys.c
+    columns, used = console_people.c, console_person_passkeys.c
     last = (
         select(used.person_id, func.max(used.used_at).label("used_at"))
         .where(used.partner_id.is_(None) if partner_id is None else used.partner_id == partner_id)
@@ -182,9 +182,9 @@ async def list_people(tx: Read, partner_id: UUID | None) -> Sequence[ListedPerso
     )
     rows = await tx.all(
         select(console_people, last.c.used_at)
-        .select_from(console_people.outerjoin(last, last.c.person_id == its.id))
+        .select_from(console_people.outerjoin(last, last.c.person_id == columns.id))
         .where(_account(partner_id))
-        .order_by(its.name)
+        .order_by(columns.name)
         .limit(MAX_PEOPLE)
     )
     return [
@@ -214,9 +214,9 @@ async def find_named(tx: Read, partner_id: UUID | None, name: str) -> Person | N
 
 async def list_invited_with(tx: Read, partner_id: UUID, key_ids: Collection[UUID]) -> list[Person]:
     """Return the people who were invited in sessions of these keys, and by those people."""
-    its = console_people.c
+    columns = console_people.c
     rows = await tx.all(
-        select(console_people).where(_account(partner_id), its.key_id.in_(key_ids)).order_by(its.name)
+        select(console_people).where(_account(partner_id), columns.key_id.in_(key_ids)).order_by(columns.name)
     )
     return [_person(row) for row in rows]
 
@@ -240,8 +240,8 @@ async def delete_of_partner(tx: Write, partner_id: UUID) -> None:
 
 
 def _account(partner_id: UUID | None) -> ColumnElement[bool]:
-    its = console_people.c.partner_id
-    return its.is_(None) if partner_id is None else its == partner_id
+    columns = console_people.c.partner_id
+    return columns.is_(None) if partner_id is None else columns == partner_id
 
 
 def _person(row: AnyRow) -> Person:

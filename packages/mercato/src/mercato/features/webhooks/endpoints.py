@@ -322,8 +322,10 @@ class WebhookEndpoints(Struct, frozen=True):
         row = await self._lock(tx, caller, endpoint_id)
         reason = await endpoint_health.find_disabled_reason(tx, caller.partner_id, row.url)
         if reason is not None or not row.enabled:
-            why = "" if reason is None else f" ({reason})"
-            raise Conflict(f"The endpoint is disabled{why}. Enable it first: change it with enabled: true.")
+            explanation = "" if reason is None else f" ({reason})"
+            raise Conflict(
+                f"The endpoint is disabled{explanation}. Enable it first: change it with enabled: true."
+            )
         delivery_id, webhook_id, now = self.new_id(), self.new_id(), self.now()
         partition = partition_of(webhook_id)
         job = DeliverJob(partner_id=caller.partner_id, url=row.url, partition=partition)

@@ -201,10 +201,10 @@ async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
 
 async def find_partner(tx: Read, delivery_id: UUID) -> tuple[UUID, str | None] | None:
     """Return the id and the name of the delivery's partner; None if there is no such delivery."""
-    its = select(deliveries.c.partner_id, partners.c.name).join(
+    of_partner = select(deliveries.c.partner_id, partners.c.name).join(
         partners, partners.c.id == deliveries.c.partner_id, isouter=True
     )
-    row = await tx.first(its.where(deliveries.c.id == delivery_id))
+    row = await tx.first(of_partner.where(deliveries.c.id == delivery_id))
     return None if row is None else (row.partner_id, row.name)
 
 

@@ -95,8 +95,12 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
             types = self.types.removesuffix(".*")
             found.append(or_(c.type == types, c.type.startswith(f"{types}.", autoescape=True)))
         if self.http_status is not None:
-            its = delivery_attempts.c
-            found.append(exists().where(its.delivery_id == c.id, its.status == self.http_status))
+            attempt_columns = delivery_attempts.c
+            found.append(
+                exists().where(
+                    attempt_columns.delivery_id == c.id, attempt_columns.status == self.http_status
+                )
+            )
         if self.since is not None:
             found.append(c.id >= first_id(self.since))
         if self.not_before is not None:
@@ -305,11 +309,11 @@ async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> list[Delivery
 
 async def list_attempts(tx: Read, delivery_id: UUID) -> list[AttemptRow]:
     """Return all attempts, oldest first. Unbounded, but each redelivery adds only a few."""
-    its = delivery_attempts.c
+    attempt_columns = delivery_attempts.c
     rows = await tx.all(
-        select(*(its[name] for name in AttemptRow._fields))
-        .where(its.delivery_id == delivery_id)
-        .order_by(its.number)
+        select(*(attempt_columns[name] for name in AttemptRow._fields))
+        .where(attempt_columns.delivery_id == delivery_id)
+        .order_by(attempt_columns.number)
     )
     return [AttemptRow(*row) for row in rows]
 

@@ -42,8 +42,8 @@ class DatabaseUnavailable(Exception):  # noqa: N818  # a state of the world, as 
 
 def no_connection(error: BaseException) -> DatabaseUnavailable:
     """Return the error for a connection that wasn't made; it says why, and a timeout has no text of its own."""
-    why = getattr(error, "strerror", None) or str(error)
-    return DatabaseUnavailable(f"no connection to PostgreSQL: {why or 'it did not answer in time'}")
+    reason = getattr(error, "strerror", None) or str(error)
+    return DatabaseUnavailable(f"no connection to PostgreSQL: {reason or 'it did not answer in time'}")
 
 
 def is_unavailable(error: BaseException) -> bool:

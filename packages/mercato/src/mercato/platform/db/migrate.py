@@ -242,10 +242,10 @@ def _run_steps(connection: Connection, revision: str, schema: Schema) -> None:
         if is_unavailable(error):
             raise
         # What the steps would have added is a difference, too, so the step's own error comes first.
-        why = (str(getattr(error, "orig", error)).splitlines() or [type(error).__name__])[0]
-        why = why.rpartition("'>: ")[2]
+        reason = (str(getattr(error, "orig", error)).splitlines() or [type(error).__name__])[0]
+        reason = reason.rpartition("'>: ")[2]
         raise SchemaDiffers(
-            revision, [f"a step fails ({why})", *list_differences(connection, schema)]
+            revision, [f"a step fails ({reason})", *list_differences(connection, schema)]
         ) from error
 
 

@@ -342,9 +342,9 @@ def _status_advice(status: int) -> str:
 def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: int) -> RequestFailed:
     """Return the failure of a body that was refused."""
     too_large = fault in {BodyFault.TOO_MUCH_SENT, BodyFault.TOO_MUCH_DECODED}
-    what = fault.value.format(max_raw=_mebibytes(max_raw), max_decoded=_mebibytes(max_decoded))
+    description = fault.value.format(max_raw=_mebibytes(max_raw), max_decoded=_mebibytes(max_decoded))
     kind = Fault.REPLY_TOO_LARGE if too_large else Fault.ENCODING
-    return RequestFailed(kind, f"The server of the {subject} {what}")
+    return RequestFailed(kind, f"The server of the {subject} {description}")
 
 
 def _mebibytes(size: int) -> str:
@@ -369,18 +369,18 @@ def connection_failure(
     match error:
         case aiohttp.ServerTimeoutError():
             fault, advice, at_once = Fault.CONNECT, CHECK_SERVER, True
-            what = f"accepted no connection within {connect_seconds:g} seconds"
+            description = f"accepted no connection within {connect_seconds:g} seconds"
         case aiohttp.ClientConnectorError():
             fault, advice, at_once = Fault.CONNECT, CHECK_SERVER, True
             refused = _cause(error, ConnectionRefusedError)
-            what = "refused the connection" if refused else "could not be reached"
+            description = "refused the connection" if refused else "could not be reached"
         case aiohttp.ClientPayloadError():
-            what = "closed the connection or sent broken chunks before the body was complete"
+            description = "closed the connection or sent broken chunks before the body was complete"
         case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
-            what, at_once = "closed the connection without answering", True
+            description, at_once = "closed the connection without answering", True
         case _:
-            what = "sent an answer that is not valid HTTP"
-    message = f"The server of the {subject} {what}. {advice}"
+            description = "sent an answer that is not valid HTTP"
+    message = f"The server of the {subject} {description}. {advice}"
     return RequestFailed(fault, message, retryable=True, at_once=at_once)
 
 
@@ -415,8 +415,8 @@ def _tls_message(error: ssl.SSLError, subject: str) -> str:
             f"No TLS connection to the server of the {subject} could be made. "
             "Check that it speaks TLS 1.2 or later on that port."
         )
-    what = _CERTIFICATE_FAULTS.get(getattr(error, "verify_code", 0), "could not be verified")
+    description = _CERTIFICATE_FAULTS.get(getattr(error, "verify_code", 0), "could not be verified")
     return (
-        f"The TLS certificate of the {subject} {what}. "
+        f"The TLS certificate of the {subject} {description}. "
         "Install one that a public authority issued for this host, with its intermediate certificates."
     )
