@@ -40,6 +40,20 @@ async def test_the_next_statement_sees_deferred_statements_which_are_committed(d
     assert await found(db) == [("a", 10), ("c", 3), ("d", 4)]
 
 
+async def test_a_statement_that_goes_with_the_deferred_ones_says_how_many_rows_it_changed(
+    db: Database,
+) -> None:
+    async with db.write() as tx:
+        tx.defer(INSERT, {"name": "c", "value": 3})
+        tx.defer(DELETE, {"where_name": "b"})
+        moved = await tx.execute_with_deferred(MOVE, {"where_name": "a", "value": 10})
+        assert moved.rowcount == 1
+        tx.defer(INSERT, {"name": "d", "value": 4})
+        assert (await tx.execute_with_deferred(MOVE, {"where_name": "z", "value": 10})).rowcount == 0
+        assert (await tx.execute_with_deferred(DELETE, {"where_name": "c"})).rowcount == 1
+    assert await found(db) == [("a", 10), ("d", 4)]
+
+
 async def test_deferred_statements_are_rolled_back_with_their_transaction(db: Database) -> None:
     with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
         async with db.write() as tx:
@@ -63,15 +77,15 @@ async def test_several_deferred_statements_are_one_round_trip(
     import asyncpg
 
     sent: list[str] = []
-    fetch = asyncpg.Connection.fetch
+    execute = asyncpg.Connection.execute
 
     async def recorded(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
         sent.append(query)
-        return await fetch(self, query, *arguments, **options)
+        return await execute(self, query, *arguments, **options)
 
-    monkeypatch.setattr(asyncpg.Connection, "fetch", recorded)
+    monkeypatch.setattr(asyncpg.Connection, "execute", recorded)
     async with db.write() as tx:
         for number in range(5):
             tx.defer(INSERT, {"name": f"n{number}", "value": number})
-    assert len(sent) == 1
+    assert [query.partition(" ")[0] for query in sent] == ["BEGIN", "WITH", "COMMIT"]
     assert len(await found(db)) == 7

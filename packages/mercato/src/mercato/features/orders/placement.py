@@ -335,7 +335,6 @@ class Placements(Struct, frozen=True):
             traceparent=context.trace,
             now=now,
         )
-        await queries.insert_order(tx, order, store_version=store.version)
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
@@ -345,6 +344,7 @@ class Placements(Struct, frozen=True):
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
+            await queries.insert_order(tx, order, store_version=store.version)
             order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
             return Decided(await self._decide(tx, context, claim, order))
         submission = await self.submitter.store(
@@ -355,6 +355,7 @@ class Placements(Struct, frozen=True):
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
+        await queries.insert_order(tx, order, store_version=store.version)
         processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 

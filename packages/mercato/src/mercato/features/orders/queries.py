@@ -140,11 +140,11 @@ async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> Non
 
     The version is the committed one when the statement starts, so that every acknowledged change counts. A change that
     commits at the same moment comes after the order: the row needn't be locked, and a store's orders don't wait for
-    each other. The unique index refuses a second order of the same token.
+    each other. The unique index refuses a second order of the same token. What is deferred goes with it.
     """
     values = _to_columns(asdict(order))
     values |= {"where_store": order.store_id, "where_version": store_version}
-    if (await tx.execute(_INSERT_ORDER, values)).rowcount != 1:
+    if (await tx.execute_with_deferred(_INSERT_ORDER, values)).rowcount != 1:
         raise StoreChanged
 
 

@@ -65,11 +65,12 @@ class Read:
 class Write(Read):
     """A transaction: it commits at the end of its block, or rolls back if the block raises."""
 
-    __slots__ = ("_callbacks", "defer")
+    __slots__ = ("_callbacks", "defer", "execute_with_deferred")
 
     def __init__(self, database: "Database", connection: WritingConnection) -> None:
         super().__init__(database, connection)
         self.defer = connection.defer
+        self.execute_with_deferred = connection.execute_with_deferred
         self._callbacks: list[Callable[[], None]] = []
 
     def after_commit(self, callback: Callable[[], None]) -> None:

@@ -111,20 +111,27 @@ class Connection:
         assert made.is_short, "only prepared statements can be deferred"
         self._deferred.append((made.sql, made.values(parameters)))
 
-    async def flush(self) -> None:
-        """Run the deferred statements in one round trip."""
+    async def execute_with_deferred(self, statement: Executable, parameters: Parameters) -> Result:
+        """Run a prepared statement and the deferred ones in one round trip."""
+        self.defer(statement, parameters)
+        return await self.flush()
+
+    async def flush(self) -> Result:
+        """Run the deferred statements in one round trip; return the result of the last."""
         deferred, self._deferred = self._deferred, []
-        if deferred:
-            sql = _joined(tuple(sql for sql, _ in deferred))
-            await self._call(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
+        if not deferred:
+            return Result([], -1)
+        sql = _joined(tuple(sql for sql, _ in deferred))
+        status = await self._call(
+            sql, self._driver.execute, sql, *chain.from_iterable(v for _, v in deferred)
+        )
+        return Result([], _changed(status))
 
     async def _run(self, made: CompiledStatement, values: list[Any]) -> Result:
         if made.returns_rows or (made.is_textual and _ROWS.match(made.sql)):
             found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
-        status = await self._call(made.sql, self._driver.execute, made.sql, *values)
-        number = status.rpartition(" ")[2]  # as in `UPDATE 3`; other statements end with a word
-        return Result([], int(number) if number.isdecimal() else -1)
+        return Result([], _changed(await self._call(made.sql, self._driver.execute, made.sql, *values)))
 
     async def command(self, sql: str) -> None:
         """Run a statement without values, such as BEGIN."""
@@ -160,16 +167,21 @@ class Connection:
                 self._driver.terminate()
 
 
+def _changed(status: str) -> int:
+    """Return how many rows a statement changed; -1 if that isn't known."""
+    number = status.rpartition(" ")[2]  # as in `UPDATE 3`; other statements end with a word
+    return int(number) if number.isdecimal() else -1
+
+
 @lru_cache(maxsize=200)
 def _joined(texts: tuple[str, ...]) -> str:
-    """Return one statement that runs all of these; it takes their parameters in order."""
-    if len(texts) == 1:
-        return texts[0]
+    """Return one statement that runs all of these; it takes their parameters in order, and its status is the last's."""
+    *earlier, last = texts
     parts, before = [], 0
-    for number, text in enumerate(texts):
+    for number, text in enumerate(earlier):
         parts.append(f"deferred_{number} AS ({_renumbered(text, after=before)})")
         before += len(set(_PARAMETER.findall(text)))
-    return f"WITH {', '.join(parts)} SELECT 1"
+    return f"WITH {', '.join(parts)} {_renumbered(last, after=before)}" if parts else last
 
 
 def _renumbered(sql: str, *, after: int) -> str:

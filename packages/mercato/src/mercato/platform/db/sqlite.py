@@ -121,6 +121,10 @@ class Connection:
         except sqlite3.Error as error:
             raise database_error(error, made.sql) from error
 
+    async def execute_with_deferred(self, statement: Executable, parameters: Parameters) -> Result:
+        """Run a prepared statement: the deferred ones have run."""
+        return await self.execute(statement, parameters)
+
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
         return await result_of_thread(submit(self._thread, function, *arguments), self.plain.interrupt)

@@ -339,6 +339,9 @@ class WritingConnection(Connection, Protocol):
         so no two of them may change the same row.
         """
 
+    async def execute_with_deferred(self, statement: Executable, parameters: Parameters) -> Result:
+        """Run a prepared statement that returns no rows as the last of the deferred ones; return its `rowcount`."""
+
 
 class Handle(Protocol):
     """What a transaction's block works with. The backend calls `committed` after the commit."""
