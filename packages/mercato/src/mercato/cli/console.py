@@ -62,7 +62,7 @@ async def link(
         read_only: The session changes nothing.
 
     """
-    _check_account(operator, partner)
+    _check_account(operator=operator, partner=partner)
     async with opened(data_dir) as core, core.db.write() as tx:
         context = current_context()
         assert context is not None, "a command says who typed it"
@@ -98,7 +98,7 @@ async def end_sessions(
         operator: Those of the operators' account.
 
     """
-    _check_account(operator, partner)
+    _check_account(operator=operator, partner=partner)
     async with opened(data_dir) as core, core.db.write() as tx:
         partner_id = await find_partner_id(tx, partner)
         ended = await sessions.end_all_sessions(tx, partner_id, now=clock.now())
@@ -157,7 +157,7 @@ async def invite(
         operator: To the operators' account.
 
     """
-    _check_account(operator, partner)
+    _check_account(operator=operator, partner=partner)
     async with opened(data_dir) as core, core.db.write() as tx:
         context = current_context()
         assert context is not None, "a command says who typed it"
@@ -193,7 +193,7 @@ async def list_people(
         operator: Those of the operators' account.
 
     """
-    _check_account(operator, partner)
+    _check_account(operator=operator, partner=partner)
     async with opened(data_dir) as core, core.db.read() as tx:
         partner_id = await find_partner_id(tx, partner)
         found = await people.list_people(tx, partner_id)
@@ -227,7 +227,7 @@ async def remove_person(
         operator: From the operators' account.
 
     """
-    _check_account(operator, partner)
+    _check_account(operator=operator, partner=partner)
     async with opened(data_dir) as core, core.db.write() as tx:
         partner_id = await find_partner_id(tx, partner)
         person = await people.find_named(tx, partner_id, name)
@@ -237,7 +237,7 @@ async def remove_person(
     note(f"{person.name} was removed.")
 
 
-def _check_account(operator: bool, partner: str | None) -> None:  # noqa: FBT001  # both options as they are typed
+def _check_account(*, operator: bool, partner: str | None) -> None:
     """Raise UnusableError unless exactly one account is named."""
     if operator == (partner is not None):
         raise UnusableError("Say which account: --operator, or --partner NAME.")

@@ -1,4 +1,4 @@
-"""From a request below `/console` to an answer: the session, the screen, and what every answer has in common.
+"""Answers a request below `/console`: finds its session and its screen, and adds what every answer has in common.
 
 `pages` declares the paths that need no session. The screens have separate routes, and a session sees only some of them.
 """

@@ -1,1 +1,1 @@
-"""Commerce: partners, stores, catalogs, carts, discovery, orders and webhooks. Nothing here knows HTTP or commands."""
+"""Commerce: partners, sign-in, stores, catalogs, carts, orders, webhooks. Nothing here knows HTTP or commands."""

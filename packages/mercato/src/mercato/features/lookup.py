@@ -1,4 +1,4 @@
-"""What people search for, and ids of what people write: names, numbers, ids, and the beginnings and ends of ids.
+"""Finds orders, stores, partners and webhooks by names, numbers, ids, and the beginnings and ends of ids.
 
 `find_all` is for the text of the search field, `find_ids` for one kind of thing. A reader finds what
 its account can see, and doesn't learn whether there is anything else.

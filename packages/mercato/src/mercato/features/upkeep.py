@@ -1,4 +1,4 @@
-"""Deletes what has passed its retention, and has rewritten what searches need of an earlier release.
+"""Deletes rows whose retention is over, and enqueues the rewriting of search rows of an earlier release.
 
 Retention: superseded catalogs and their history, ended deliveries and runs, customers, used keys.
 """

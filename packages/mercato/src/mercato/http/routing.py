@@ -1,4 +1,4 @@
-"""Find what a method and a path lead to, and the ids in the path: one router for operations and for screens."""
+"""The one router of operations and screens: finds the endpoint of a method and a path, and the ids in the path."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What any service needs: settings, errors, wire, telemetry, database, jobs, outbound calls. No word of commerce."""
+"""What any service needs: errors, wire, telemetry, database, jobs, cache, outbound calls. No word of commerce."""

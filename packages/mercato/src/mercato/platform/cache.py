@@ -1,4 +1,4 @@
-"""Keep in memory what was read: bounded by weight, the least recently used evicted, kept right by the change feed."""
+"""Keeps read values in memory: bounded by weight, least recently used evicted first, invalidated by the change feed."""
 
 import asyncio
 from collections import OrderedDict

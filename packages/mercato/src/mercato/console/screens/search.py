@@ -1,4 +1,4 @@
-"""Search: from the words that people have to the pages of what they stand for. The field is on every page.
+"""Search: finds pages by names, numbers and ids. The field is on every page.
 
 It is a form that is posted: what is typed may be a customer's phone number or a key, which belong in no address.
 """

@@ -1,4 +1,4 @@
-"""What the store of a stored order is sent, and what stores answer. Pure: nothing here calls one.
+"""The bodies of calls to stores, and the parsing of stores' replies. Pure: nothing here makes a call.
 
 The payment goes to the store unchanged, and into nothing that is stored or shown in plain text. No reply raises an
 exception: it is an acceptance, a rejection with errors, or invalid. Its texts are bounded and lose their control

@@ -1,1 +1,1 @@
-"""The request log: a line for each notable request, and the refused requests of the last days."""
+"""The request log: a log line for each notable request, and the refused requests of the last days."""

@@ -1,4 +1,4 @@
-"""Onboardings and stores as they are stored, what changes of them, and what is refused."""
+"""Stored onboardings and stores, their changes, and their refusals."""
 
 from collections.abc import Sequence
 from datetime import datetime

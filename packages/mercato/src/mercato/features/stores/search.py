@@ -1,4 +1,4 @@
-"""A store in the search index: what storefronts find it by, the card that they get, and whether it is open.
+"""A store in the search index: its words and place, the card that storefronts get, and whether it is open.
 
 When the shape of the card changes, a background job rewrites the stored cards. Until it has, a search returns cards of
 both shapes; a server of the previous release, which may run beside it, leaves cards of a later version alone.

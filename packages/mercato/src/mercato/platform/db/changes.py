@@ -1,4 +1,4 @@
-"""The change feed: a row in the writer's transaction, for which every process polls, tells caches what is outdated."""
+"""The change feed: writers insert a row for each change, and every process polls them to invalidate its caches."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The PostgreSQL servers of a URL: which of them is connected to, and what may not stand before it.
+"""The PostgreSQL servers of a URL: chooses the one to connect to, and refuses poolers in front of it.
 
 A pooler in transaction mode gives a session's server to others after each transaction. Prepared statements, LISTEN,
 read-only sessions and their timeouts belong to a session: through such a pooler they would fail one by one, some

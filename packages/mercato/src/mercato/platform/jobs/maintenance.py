@@ -1,4 +1,4 @@
-"""Polling, and what changes with time alone: due jobs, expired leases, old dead jobs. And the queue for operators."""
+"""Polls: makes jobs due, ends expired leases, deletes old dead jobs. Also lists and counts the queue for operators."""
 
 import asyncio
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""What calls to other servers are made with, and what they return and raise. Cheap to import: aiohttp isn't needed."""
+"""Options, results and exceptions of calls to other servers. Cheap to import: without aiohttp."""
 
 import asyncio
 import ssl

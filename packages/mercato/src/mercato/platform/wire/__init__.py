@@ -1,4 +1,4 @@
-"""Decoding that names every fault, and the refusals of what is sent."""
+"""Decoding that reports every fault, and the representation of refusals."""
 
 from mercato.platform.wire.decode import Decoder as Decoder
 from mercato.platform.wire.decode import QueryDecoder as QueryDecoder

@@ -1,4 +1,4 @@
-"""A webhook receiver that is certified: signed requests to it, correct or wrong in one way, and what it answers."""
+"""The webhook receiver under certification: signed requests to it, correct or with one fault, and its answers."""
 
 import asyncio
 import contextlib

@@ -1,1 +1,1 @@
-"""The screens of operators, which partners do not find."""
+"""The screens of operators, which don't exist for partners."""
