@@ -56,6 +56,24 @@ async def test_a_run_that_fails_keeps_the_old_catalog_and_says_where(
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
 
 
+async def test_a_page_of_runs_with_many_faults_ends_early_and_leads_on(
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
+):
+    item = {"name": "", "basePrice": "1,00" + "9" * 80, "modifierGroupIds": ["x" * 200]}
+    url = shop.host({"items": {f"{place}".rjust(200, "k"): item for place in range(100)}}, "/broken.json")
+    runs = [(await mercato.run(pos, store["storeId"], url))["catalogIngestId"] for _ in range(30)]
+    found: list[str] = []
+    query: dict[str, str] = {"limit": "100"}
+    pages = 0
+    while pages == 0 or query["cursor"] is not None:
+        reply = await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest", params=query)
+        assert len(reply.body) < 3_000_000
+        found += [run["catalogIngestId"] for run in reply.json()["runs"]]
+        query["cursor"], pages = reply.json()["nextCursor"], pages + 1
+    assert pages > 1
+    assert found == runs[::-1]
+
+
 async def test_identical_content_succeeds_without_a_new_set(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):

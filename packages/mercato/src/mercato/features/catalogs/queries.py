@@ -206,10 +206,27 @@ async def find_excerpts(tx: Read, run_id: UUID) -> tuple[str, ...]:
     return () if stored is None else _texts.decode(decompress(stored))
 
 
-async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit: int) -> list[Run]:
-    """Return the runs that a partner requested, newest first, at most `limit`, older than the run `before`."""
-    given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit}
-    return [_run(row) for row in await tx.all(_LIST_NOTIFIED, given)]
+MAX_PAGE_CHARS: Final = 1024 * 1024
+"""Characters of faults, as they are stored, after which a page of runs ends: everybody waits while one is made."""
+
+
+async def list_notified(
+    tx: Read, owner_id: UUID, *, before: UUID | None, limit: int
+) -> tuple[list[Run], bool]:
+    """Return the runs that a partner requested, newest first, older than the run `before`, and whether there are more.
+
+    They are at most `limit`, and fewer if they have many faults: a page ends after MAX_PAGE_CHARS.
+    """
+    given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit + 1}
+    rows = await tx.all(_LIST_NOTIFIED, given)
+    page: list[Run] = []
+    size = 0
+    for row in rows[:limit]:
+        if size >= MAX_PAGE_CHARS:
+            break
+        page.append(_run(row))
+        size += len(row.errors) + len(row.warnings)
+    return page, len(rows) > len(page)
 
 
 async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:

@@ -39,6 +39,7 @@ from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
 from mercato_contract.feeds import StoreChangeKind
+from mercato_contract.pages import cursor_of
 from mercato_contract.stores import (
     AddressRequest,
     ItemAvailabilityRequest,
@@ -295,8 +296,8 @@ class Stores(Struct, frozen=True):
         """Return the runs that the partner requested, newest first, and the next cursor."""
         store = await self.cache.get_own(caller, store_id)
         async with self.db.read() as tx:
-            rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
-        page, cursor = page_of(rows, limit, lambda run: run.id)
+            page, has_more = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit)
+        cursor = cursor_of(page[-1].id) if has_more else None
         return [_with_store_warnings(run, store) for run in page], cursor
 
 
