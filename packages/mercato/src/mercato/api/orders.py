@@ -260,7 +260,7 @@ async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStat
     happen. Updates of the same order are applied one after the other. The request counts as one write.
     """
     updates = call.body.updates
-    outcomes = await call.app.orders.update_many(call.caller, [(one.order_id, one) for one in updates])
+    outcomes = await call.app.orders.update_many(call.caller, [(item.order_id, item) for item in updates])
     origin, now = call.head.origin(), call.app.clock()
     results = []
     for index, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):

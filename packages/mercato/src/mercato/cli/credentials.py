@@ -210,7 +210,7 @@ async def revoke(
         old = await credentials.get_key(tx, str(old.id))
     if json:
         entries = [_entry(api_key) for api_key in found]
-        names = [one.name for one in invited]
+        names = [invitee.name for invitee in invited]
         print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries, people=names))
         return
     note(f"The key {old.prefix} {'is revoked' if revoked else 'was revoked already'}.")
@@ -227,7 +227,7 @@ async def revoke(
             if with_descendants
             else "These people, who were invited with it, can still sign in. Remove them, too, with --with-descendants:"
         )
-        print_table(("Name", "Role"), [(one.name, one.role.words) for one in invited], empty="")
+        print_table(("Name", "Role"), [(invitee.name, invitee.role.words) for invitee in invited], empty="")
 
 
 def _only_surface(owner: Partner) -> Surface:

@@ -59,7 +59,7 @@ async def list_(
     if is_capped(counted, most=MAX_MEASURED):
         note(f"There are more jobs: at most {MAX_MEASURED:,} of a kind and state are counted.")
     if json:
-        jobs = [members_of(one, without=("attempt",), attempts=one.attempt) for one in dead]
+        jobs = [members_of(listed, without=("attempt",), attempts=listed.attempt) for listed in dead]
         print_json({"kinds": [members_of(depth, without=("oldest",)) for depth in depths], "dead": jobs})
         return
     print_objects(

@@ -177,10 +177,12 @@ def _print(found: OrderDetail) -> None:
     say("", "Lines:", *_lines(found.lines, "  "))
     if found.adjustments:
         say("", "Adjusted:")
-        for one in found.adjustments:
-            reason = "" if one.reason is None else f": {one.reason}"
-            amount = f"{one.type.value} of {one.amount} {found.currency}"
-            say(*wrap(f"{format_instant(one.created_at)}  {amount}{reason}", first="  ", indent="    "))
+        for adjustment in found.adjustments:
+            reason = "" if adjustment.reason is None else f": {adjustment.reason}"
+            amount = f"{adjustment.type.value} of {adjustment.amount} {found.currency}"
+            say(
+                *wrap(f"{format_instant(adjustment.created_at)}  {amount}{reason}", first="  ", indent="    ")
+            )
         say(f"  Total after adjustments: {found.total_after_adjustments} {found.currency}")
     if found.errors:
         say("", "Refused because:")

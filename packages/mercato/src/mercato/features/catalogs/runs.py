@@ -131,10 +131,10 @@ def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
         share = max((MAX_WARNINGS - 1) // len({fault.rule for fault in found}), 1)
         counted: Counter[str] = Counter()
         kept = []
-        for one in found:
-            counted[one.rule] += 1
-            if counted[one.rule] <= share and len(kept) < MAX_WARNINGS - 1:
-                kept.append(one)
+        for finding in found:
+            counted[finding.rule] += 1
+            if counted[finding.rule] <= share and len(kept) < MAX_WARNINGS - 1:
+                kept.append(finding)
         more = f"{len(found) - len(kept)} more warnings are not listed."
         more += " Lint the document to see more of them."
         kept.append(Finding(Rule.NOT_LISTED.id, more, ""))

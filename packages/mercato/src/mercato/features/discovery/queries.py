@@ -487,6 +487,6 @@ def _words(tx: Read, text_query: TextQuery | None) -> Parameters:
 
 def _tiers(tx: Read, text_query: TextQuery) -> Parameters:
     return {
-        name: render_query(tx.dialect, one)
-        for name, one in (("best", text_query.best), ("whole", text_query.whole))
+        name: render_query(tx.dialect, variant)
+        for name, variant in (("best", text_query.best), ("whole", text_query.whole))
     }

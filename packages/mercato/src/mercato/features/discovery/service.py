@@ -172,7 +172,7 @@ def _items(sold_out: str) -> bytes:
     ids = sorted(sold_out.split(","))
     if "-" not in sold_out:
         # As SQLite stores them.
-        ids = [f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}" for one in ids]
+        ids = [f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}" for digits in ids]
     return b'["%b"]' % '","'.join(ids).encode()
 
 

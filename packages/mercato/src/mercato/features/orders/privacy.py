@@ -401,10 +401,10 @@ def mask_text(text: str | None, private: Sequence[str]) -> str | None:
         return None
     words = _words(text)
     run = words.replace(" ", "")
-    for one in private:
-        short = one.replace(" ", "")
+    for private_text in private:
+        short = private_text.replace(" ", "")
         is_run = len(short) >= _MIN_RUN or not short.isascii()
-        if f" {one} " in f" {words} " or (is_run and short in run):
+        if f" {private_text} " in f" {words} " or (is_run and short in run):
             return HIDDEN
     return text
 

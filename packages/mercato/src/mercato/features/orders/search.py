@@ -108,7 +108,7 @@ class ContactKeys(Struct, frozen=True):
             wanted.append((SearchKind.EMAIL, normal_email(text)))
         elif may_be_phone(text):
             found = dict.fromkeys(normal_phone(text, country) for country in (*countries, None))
-            wanted += [(SearchKind.PHONE, one) for one in found]
+            wanted += [(SearchKind.PHONE, normal_number) for normal_number in found]
         for kind, normal in wanted:
             for number in range(len(self.secrets)):
                 yield kind, self._hash(kind, normal, number)

@@ -178,15 +178,15 @@ def _is_too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_PAYMENT_DEPTH):
         below: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                below += one.values()
-            elif isinstance(one, list):
-                below += one
+        for node in level:
+            if isinstance(node, dict):
+                below += node.values()
+            elif isinstance(node, list):
+                below += node
         if not below:
             return False
         level = below
-    return any(isinstance(one, dict | list) for one in level)
+    return any(isinstance(node, dict | list) for node in level)
 
 
 def canonical_payment(payment: msgspec.Raw | UnsetType) -> bytes:

@@ -220,7 +220,7 @@ async def list_descendants(tx: Read, key: ApiKey, *, now: datetime) -> list[ApiK
     # A key that has ended can have active descendants.
     return sorted(
         (descendant for descendant in found if descendant.state(now) is KeyState.ACTIVE),
-        key=lambda one: one.id,
+        key=lambda descendant: descendant.id,
     )
 
 
@@ -229,7 +229,7 @@ async def revoke_descendants(tx: Write, key: ApiKey, *, now: Clock = clock.now) 
     revoked: list[ApiKey] = []
     # One that is being revoked may have made another key in the meantime.
     while found := await list_descendants(tx, key, now=now()):
-        for one in found:
-            await revoke_key(tx, one, now=now)
+        for descendant in found:
+            await revoke_key(tx, descendant, now=now)
         revoked += found
     return revoked

@@ -81,7 +81,7 @@ async def invite(
             "/name", f"A name has 1 to {MAX_NAME} characters that can be seen, in one line."
         )
     if role not in roles_of(partner_id):
-        words = ", ".join(one.words for one in roles_of(partner_id))
+        words = ", ".join(option.words for option in roles_of(partner_id))
         raise ValidationFailed.at("/role", f"This account has the roles {words}.")
     # Two at once would otherwise both find that there is room: here they wait for each other.
     first = select(console_people.c.id).where(_account(partner_id)).order_by(console_people.c.id).limit(1)

@@ -201,7 +201,7 @@ def places_of(menu: Menu, catalog: CompiledCatalog) -> list[Place]:
     listed: set[Key] = set()
     seen: set[str] = set()
     sections = menu.sections or {}
-    times = {one.catalog_id: one for one in catalog.catalogs}
+    times = {entry.catalog_id: entry for entry in catalog.catalogs}
     # Depth first, with an explicit stack: sections may be nested deeply.
     rest: list[tuple[tuple[str, ...], str | None, Node]] = [
         (

@@ -119,12 +119,12 @@ async def _list_others(
         kind = WebhookEndpointKind.WEBHOOK_URL
         suffixes = frozenset(suffix for type_, suffix in SUFFIXES.items() if type_ not in STORE_CALLS)
     addresses = {
-        row.id: [target(row.url, suffixe) for suffixe in sorted(suffixes)] or [row.url] for row in rows
+        row.id: [target(row.url, suffix) for suffix in sorted(suffixes)] or [row.url] for row in rows
     }
     called = sorted({url for urls in addresses.values() for url in urls})
     disabled = {
-        one.url: one.disabled_reason
-        for one in await tx.all(
+        row.url: row.disabled_reason
+        for row in await tx.all(
             select(failing_endpoints.c.url, failing_endpoints.c.disabled_reason).where(
                 failing_endpoints.c.partner_id == caller.partner_id,
                 failing_endpoints.c.url.in_(called),
@@ -400,13 +400,13 @@ async def check_stores(tx: Read, caller: Caller, store_ids: Sequence[UUID] | Non
     """Refuse stores that don't exist; on the Commerce surface also those of others. Raises UnknownStore."""
     if store_ids is None:
         return
-    which: list[ColumnElement[bool]] = [stores.c.id.in_(sorted(set(store_ids)))]
+    conditions: list[ColumnElement[bool]] = [stores.c.id.in_(sorted(set(store_ids)))]
     if caller.surface is Surface.COMMERCE:
-        which.append(stores.c.partner_id == caller.partner_id)
-    known = {row.id for row in await tx.all(select(stores.c.id).where(*which))}
-    for one in store_ids:
-        if one not in known:
-            raise UnknownStore(one)
+        conditions.append(stores.c.partner_id == caller.partner_id)
+    known = {row.id for row in await tx.all(select(stores.c.id).where(*conditions))}
+    for store_id in store_ids:
+        if store_id not in known:
+            raise UnknownStore(store_id)
 
 
 async def _refuse_event_url(tx: Read, caller: Caller, url: str) -> None:

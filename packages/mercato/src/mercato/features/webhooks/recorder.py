@@ -78,8 +78,8 @@ class ResultRecorder(Struct, frozen=True):
                 raise
             if not isinstance(error, BatchConflict):
                 log.exception("webhooks recorded one by one")
-            for one in sent:
-                await self._record_alone(job, one)
+            for attempt in sent:
+                await self._record_alone(job, attempt)
             await self._write(job, [], settle)
 
     async def _record_alone(self, job: Job[DeliverJob], sent: Attempt) -> None:

@@ -110,7 +110,9 @@ async def _compare(source: "_Side", target: "_Side") -> list[Content]:
         return contents
     copies = [await _content(target, table) for table in metadata.sorted_tables]
     if copies != contents:
-        different = [one.table for one, copied in zip(contents, copies, strict=True) if one != copied]
+        different = [
+            content.table for content, copied in zip(contents, copies, strict=True) if content != copied
+        ]
         await target.empty()
         raise CopyError(
             f"The databases differ in {', '.join(different)}: the source was changed after the copy had begun. "

@@ -74,8 +74,8 @@ async def shorten(tx: Read, ids: Column[UUID], shown: Iterable[UUID]) -> dict[UU
     return {id_: str(id_)[:length] for id_ in wanted}
 
 
-def _shared_digits(one: UUID, other: UUID) -> int:
-    return (128 - (one.int ^ other.int).bit_length()) // 4
+def _shared_digits(first: UUID, second: UUID) -> int:
+    return (128 - (first.int ^ second.int).bit_length()) // 4
 
 
 ESCAPE: Final = "\\"

@@ -118,9 +118,9 @@ def server_urls(url: str, default_target: str) -> list[str]:
         port = {"port": ports[number]} if ports else {}
         urls.append(parsed.update_query_dict({"host": host, **port}))
     return [
-        _driver_url(one.update_query_dict({"target_session_attrs": session}))
+        _driver_url(address.update_query_dict({"target_session_attrs": session}))
         for session in targets
-        for one in urls
+        for address in urls
     ]
 
 

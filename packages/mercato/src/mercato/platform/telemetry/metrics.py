@@ -115,7 +115,7 @@ class Traffic:
             self._wanted.set()
             await self._sample()
         samples = list(self._samples)
-        return [interval_of(one, other) for one, other in pairwise(samples)]
+        return [interval_of(earlier, later) for earlier, later in pairwise(samples)]
 
     async def recent(self) -> Interval | None:
         """Return the last minute in one interval, None before the second sample."""

@@ -111,7 +111,9 @@ class _Reader:
 
     def read(self, name: str | None) -> None:
         products = self._products()
-        categories = [self._category(one, index) for index, one in enumerate(self._data.categories or ())]
+        categories = [
+            self._category(entity, index) for index, entity in enumerate(self._data.categories or ())
+        ]
         self._draft.menu(categories, products, name=name, at=self._at, listed_at=f"{self._at}/products")
         for index, options in enumerate(self._data.option_lists or ()):
             self._group(options, index, f"{self._at}/option_lists/{index}")
@@ -207,19 +209,19 @@ class _Reader:
         return minor
 
 
-def _key(one: Any, kind: str, index: int) -> str:
-    return f"{kind}:{one.id or one.ref or index}"
+def _key(entity: Any, kind: str, index: int) -> str:
+    return f"{kind}:{entity.id or entity.ref or index}"
 
 
 def _keys(entities: Sequence[msgspec.Struct], kind: str) -> dict[str | None, str]:
     """Return the key of each id and each ref."""
     found: dict[str | None, str] = {}
-    for index, one in enumerate(entities):
-        for name in (getattr(one, "id", None), getattr(one, "ref", None)):
+    for index, entity in enumerate(entities):
+        for name in (getattr(entity, "id", None), getattr(entity, "ref", None)):
             if name:
-                found.setdefault(name, _key(one, kind, index))
+                found.setdefault(name, _key(entity, kind, index))
     return found
 
 
-def _same(one: Sequence[Ref], other: Sequence[Ref]) -> bool:
-    return [ref.to for ref in one] == [ref.to for ref in other]
+def _same(refs: Sequence[Ref], others: Sequence[Ref]) -> bool:
+    return [ref.to for ref in refs] == [ref.to for ref in others]

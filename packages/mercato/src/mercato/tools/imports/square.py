@@ -131,23 +131,23 @@ def shape_of(untyped: Any) -> Any:
 def _objects(document: Document) -> Iterator[tuple[Object, str]]:
     match document:
         case list():
-            yield from ((one, f"/{index}") for index, one in enumerate(document))
+            yield from ((entity, f"/{index}") for index, entity in enumerate(document))
             return
         case SingleObject():
             yield document.object, "/object"
         case Objects():
-            yield from ((one, f"/objects/{index}") for index, one in enumerate(document.objects))
+            yield from ((entity, f"/objects/{index}") for index, entity in enumerate(document.objects))
     yield from (
-        (one, f"/related_objects/{index}") for index, one in enumerate(document.related_objects or ())
+        (entity, f"/related_objects/{index}") for index, entity in enumerate(document.related_objects or ())
     )
 
 
 def currency_of(document: Document) -> str | None:
     amounts = (
         variation.item_variation_data.price_money
-        for one, _ in _objects(document)
-        if one.item_data is not None
-        for variation in one.item_data.variations or ()
+        for entity, _ in _objects(document)
+        if entity.item_data is not None
+        for variation in entity.item_data.variations or ()
         if variation.item_variation_data is not None
     )
     named = (money.currency for money in amounts if money is not None and money.currency)
@@ -166,33 +166,38 @@ class _Reader(Struct):
     made: set[str] = set()
 
     def read(self, objects: Sequence[tuple[Object, str]]) -> None:
-        live = [(one, at) for one, at in objects if self._is_live(one, at)]
+        live = [(entity, at) for entity, at in objects if self._is_live(entity, at)]
         self.images = {
-            one.id: one.image_data.url for one, _ in live if one.image_data is not None and one.image_data.url
+            entity.id: entity.image_data.url
+            for entity, _ in live
+            if entity.image_data is not None and entity.image_data.url
         }
         self.lists = {
-            one.id: (one.modifier_list_data, at) for one, at in live if one.modifier_list_data is not None
+            entity.id: (entity.modifier_list_data, at)
+            for entity, at in live
+            if entity.modifier_list_data is not None
         }
-        categories = [(one, at) for one, at in live if one.category_data is not None]
-        known = {one.id for one, _ in categories}
+        categories = [(entity, at) for entity, at in live if entity.category_data is not None]
+        known = {entity.id for entity, _ in categories}
         for key, (data, at) in self.lists.items():
             self._group(key, data, at)
-        for one, at in live:
-            if one.item_data is not None:
-                self._item(one.id, one.item_data, at, known)
+        for entity, at in live:
+            if entity.item_data is not None:
+                self._item(entity.id, entity.item_data, at, known)
         products = {
-            key: [ref for _, ref in sorted(refs, key=lambda one: one[0])] for key, refs in self.sold.items()
+            key: [ref for _, ref in sorted(refs, key=lambda entity: entity[0])]
+            for key, refs in self.sold.items()
         }
-        sections = [self._section(one, at, known) for one, at in categories]
+        sections = [self._section(entity, at, known) for entity, at in categories]
         self.draft.menu(sections, products, name=None, at="", listed_at="")
 
-    def _is_live(self, one: Object, at: str) -> bool:
-        if one.is_deleted:
+    def _is_live(self, entity: Object, at: str) -> bool:
+        if entity.is_deleted:
             self.draft.losses.dropped(at, "It is deleted.")
-        elif one.item_data is not None and one.item_data.is_archived:
+        elif entity.item_data is not None and entity.item_data.is_archived:
             self.draft.losses.dropped(at, "It is archived.")
-        elif one.type not in _TYPES:
-            self.draft.losses.dropped(at, f"Objects of the type {one.type} have no counterpart.")
+        elif entity.type not in _TYPES:
+            self.draft.losses.dropped(at, f"Objects of the type {entity.type} have no counterpart.")
         else:
             return True
         return False
@@ -202,9 +207,9 @@ class _Reader(Struct):
     def _item(self, key: str, data: ItemData, at: str, known: set[str]) -> None:
         here = f"{at}/item_data"
         variants = [
-            self._variant(one, f"{here}/variations/{index}", alone=len(data.variations or ()) == 1)
-            for index, one in _ordered(data.variations, lambda one: one.item_variation_data)
-            if not one.is_deleted
+            self._variant(entity, f"{here}/variations/{index}", alone=len(data.variations or ()) == 1)
+            for index, entity in _ordered(data.variations, lambda entity: entity.item_variation_data)
+            if not entity.is_deleted
         ]
         text = data.description_plaintext or data.description
         row = ItemRow(
@@ -225,8 +230,8 @@ class _Reader(Struct):
         if not any(category in known for category, _ in named):
             self.sold.setdefault(None, []).append((0, Ref(key, at)))
 
-    def _variant(self, one: Variation, at: str, *, alone: bool) -> Variant:
-        data = one.item_variation_data or VariationData()
+    def _variant(self, entity: Variation, at: str, *, alone: bool) -> Variant:
+        data = entity.item_variation_data or VariationData()
         if alone and (data.name or "").lower() not in _DEFAULT_NAMES:
             self.draft.losses.dropped(
                 f"{at}/item_variation_data/name", "The name of an item's only variation is left out."
@@ -234,13 +239,13 @@ class _Reader(Struct):
         if data.pricing_type == "VARIABLE_PRICING":
             self.draft.losses.dropped(at, "The price is entered at checkout, so the item can't be sold.")
         price = self._amount(data.price_money, f"{at}/item_variation_data/price_money")
-        row = ItemRow(name=data.name, base_price=price, partner_item_id=one.id, is_available=data.sellable)
-        return Variant(id=one.id, at=at, row=row)
+        row = ItemRow(name=data.name, base_price=price, partner_item_id=entity.id, is_available=data.sellable)
+        return Variant(id=entity.id, at=at, row=row)
 
     def _groups(self, infos: Sequence[ListInfo] | None, at: str) -> list[Ref]:
         return [
             Ref(self._group_for(info), f"{at}/{index}")
-            for index, info in _ordered(infos, lambda one: one)
+            for index, info in _ordered(infos, lambda entity: entity)
             if info.enabled is not False
         ]
 
@@ -262,24 +267,24 @@ class _Reader(Struct):
         return key
 
     def _group(self, key: str, data: ModifierListData, at: str) -> None:
-        for index, one in enumerate(data.modifiers or ()):
+        for index, entity in enumerate(data.modifiers or ()):
             where = f"{at}/modifier_list_data/modifiers/{index}"
-            modifier = one.modifier_data or ModifierData()
-            if one.is_deleted:
+            modifier = entity.modifier_data or ModifierData()
+            if entity.is_deleted:
                 self.draft.losses.dropped(where, "It is deleted.")
                 continue
             price = self._amount(modifier.price_money, f"{where}/modifier_data/price_money") or 0
-            row = ItemRow(name=modifier.name, base_price=price, partner_item_id=one.id)
-            self.draft.item(one.id, row, at=where)
+            row = ItemRow(name=modifier.name, base_price=price, partner_item_id=entity.id)
+            self.draft.item(entity.id, row, at=where)
         self._write_group(key, data, at, _bounds(data))
 
     def _write_group(
         self, key: str, data: ModifierListData, at: str, bounds: tuple[int | None, int | None]
     ) -> None:
         choices = [
-            Ref(one.id, f"{at}/modifier_list_data/modifiers/{index}")
-            for index, one in _ordered(data.modifiers, lambda one: one.modifier_data)
-            if not one.is_deleted
+            Ref(entity.id, f"{at}/modifier_list_data/modifiers/{index}")
+            for index, entity in _ordered(data.modifiers, lambda entity: entity.modifier_data)
+            if not entity.is_deleted
         ]
         per_item = None if data.allow_quantities else 1
         row = GroupRow(
@@ -294,26 +299,28 @@ class _Reader(Struct):
         return money.amount
 
     def _image(self, ids: Sequence[str] | None, at: str) -> str | None:
-        for index, one in enumerate(ids or ()):
-            if one not in self.images:
+        for index, entity in enumerate(ids or ()):
+            if entity not in self.images:
                 self.draft.losses.dropped(f"{at}/{index}", "The image isn't in the document.")
             elif index:
                 self.draft.losses.dropped(f"{at}/{index}", "Only the first image is kept.")
         return next((self.images[id_] for id_ in ids or () if id_ in self.images), None)
 
-    def _section(self, one: Object, at: str, known: set[str]) -> Category:
-        data = one.category_data
+    def _section(self, entity: Object, at: str, known: set[str]) -> Category:
+        data = entity.category_data
         assert data is not None
         above = None if data.parent_category is None else data.parent_category.id
         row = SectionRow(
             name=data.name, image_url=self._image(data.image_ids, f"{at}/category_data/image_ids")
         )
-        return Category(id=one.id, row=row, parent=above if above in known else None, at=at)
+        return Category(id=entity.id, row=row, parent=above if above in known else None, at=at)
 
 
 def _ordered(objects: Sequence[Any] | None, data_of: Any) -> list[tuple[int, Any]]:
     """Return objects with their index, in the order that their ordinals say."""
-    return sorted(enumerate(objects or ()), key=lambda one: getattr(data_of(one[1]), "ordinal", None) or 0)
+    return sorted(
+        enumerate(objects or ()), key=lambda entity: getattr(data_of(entity[1]), "ordinal", None) or 0
+    )
 
 
 def _bounds(data: ModifierListData) -> tuple[int | None, int | None]:

@@ -206,24 +206,24 @@ class _Reader(Struct, frozen=True):
         self.draft.item(item.id, row, refs(groups.ids, f"{at}/modifier_group_ids/ids"), at=at)
 
     def _prices(self, item: Item, price: PriceInfo, at: str) -> None:
-        for index, one in enumerate(price.overrides or ()):
-            if one.context_type != _IN_GROUP:
+        for index, entry in enumerate(price.overrides or ()):
+            if entry.context_type != _IN_GROUP:
                 self.draft.losses.dropped(f"{at}/{index}", "Prices can differ only by modifier group.")
-            elif one.price is not None:
-                self.draft.override(one.context_value, item.id, one.price, f"{at}/{index}/price")
+            elif entry.price is not None:
+                self.draft.override(entry.context_value, item.id, entry.price, f"{at}/{index}/price")
 
     def _maximums(
         self, item: Item, quantity: QuantityInfo, at: str, maximums: dict[str, dict[str, int]]
     ) -> None:
         """Collect the item's maximum by group."""
-        for index, one in enumerate(quantity.overrides or ()):
-            of_choice = one.quantity or Quantity()
-            if one.context_type != _IN_GROUP:
+        for index, entry in enumerate(quantity.overrides or ()):
+            of_choice = entry.quantity or Quantity()
+            if entry.context_type != _IN_GROUP:
                 self.draft.losses.dropped(f"{at}/{index}", "Quantities can differ only by modifier group.")
                 continue
             self._check_quantity(of_choice, f"{at}/{index}/quantity")
             if of_choice.max_permitted is not None:
-                maximums[one.context_value][item.id] = of_choice.max_permitted
+                maximums[entry.context_value][item.id] = of_choice.max_permitted
 
     def _check_quantity(self, quantity: Quantity, at: str) -> None:
         if quantity.min_permitted:
