@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -340,6 +341,18 @@ def test_the_command_says_what_it_did_and_how_to_serve_the_copy(shell: Shell, ot
         "same database"
         in (shell("db", "copy", "--to", os.environ["MERCATO_DATABASE_URL"], code=1), shell.err)[1]
     )
+
+
+async def test_doctor_says_that_a_copy_is_unfinished(
+    database_url: str, other_url: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+):
+    await fill(database_url)
+    with pytest.raises(StopCopyError):
+        await copied(database_url, other_url, progress=Interruption(batches=8))
+    monkeypatch.setenv("MERCATO_DATABASE_URL", other_url)
+    shown = await asyncio.to_thread(partial(shell, "doctor", code=2))
+    assert "The database is an unfinished copy of another one." in shown
+    assert "mercato db copy" in shown
 
 
 def test_a_directory_that_does_not_exist_is_named_in_full(

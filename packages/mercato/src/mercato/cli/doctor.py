@@ -19,6 +19,7 @@ from mercato_contract.wire import Wire
 _REMEDIES: Final = {
     Remedy.CREATE_TABLES: "Create them with: mercato migrate",
     Remedy.MIGRATE: "Run mercato migrate: it changes the tables, or says why it can't and what to do.",
+    Remedy.FINISH_COPY: "Finish it with the same mercato db copy, or name another database.",
     Remedy.REPLACE_DATABASE: DIFFERS_ADVICE,
     Remedy.START_WORKER: "Start one: mercato serve, or mercato worker.",
     Remedy.REVIVE_JOBS: "mercato job list says why; once that is fixed: mercato job revive. "

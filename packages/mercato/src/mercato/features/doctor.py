@@ -22,7 +22,7 @@ from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.health import find_replication
-from mercato.platform.db.migrate import SchemaDiffers, find_revision
+from mercato.platform.db.migrate import UNFINISHED, SchemaDiffers, find_revision
 from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
@@ -66,6 +66,7 @@ class Remedy(StrEnum):
 
     CREATE_TABLES = "create tables"
     MIGRATE = "migrate"
+    FINISH_COPY = "finish copy"
     REPLACE_DATABASE = "replace database"
     START_WORKER = "start worker"
     REVIVE_JOBS = "revive jobs"
@@ -126,6 +127,8 @@ async def _schema(tx: Read) -> Check:
         return _check("schema", f"revision {found}")
     if found is None:
         message, advice = "The database has no tables of Mercato.", Remedy.CREATE_TABLES
+    elif found.startswith(UNFINISHED):
+        message, advice = "The database is an unfinished copy of another one.", Remedy.FINISH_COPY
     else:
         message = f"The database is at revision {found}, this version at {SCHEMA.head}."
         advice = Remedy.MIGRATE

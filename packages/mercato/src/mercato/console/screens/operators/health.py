@@ -35,6 +35,7 @@ _PLACES: Final = {
 _REMEDIES: Final = {
     Remedy.CREATE_TABLES: "Create them with: mercato migrate",
     Remedy.MIGRATE: "Run mercato migrate: it changes the tables, or says why it can't and what to do.",
+    Remedy.FINISH_COPY: "Finish it with the same mercato db copy, or name another database.",
     Remedy.REPLACE_DATABASE: "Stop the service: it needs the version that made the database. See: mercato doctor",
     Remedy.START_WORKER: "Start one: mercato serve, or mercato worker.",
     Remedy.REVIVE_JOBS: "The page says why. Revive them once that is fixed. They are deleted after 30 days.",
