@@ -104,6 +104,16 @@ def test_faults_of_a_document_are_reported_by_pointer(tmp_path: Path, capsys: py
     assert "at /data/products/0/skus" in capsys.readouterr().err
 
 
+def test_a_catalogset_is_not_a_menu_to_import_and_its_reader_learns_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    document = {"items": {"tea": {"name": "Tea", "basePrice": "3.25"}}}
+    assert cli.run(["catalog", "import", "--from", "uber", written(tmp_path, document)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "items must be a list, not an object." in said
+    assert "A CatalogSet needs no import: mercato catalog lint checks it." in said
+
+
 def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent(tmp_path: Path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

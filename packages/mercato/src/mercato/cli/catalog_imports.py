@@ -93,6 +93,9 @@ def _convert(document: bytes, form: Format, options: ImportOptions) -> Imported:
             lines += [f"  at {sanitize(fault.pointer)}"] if fault.pointer else []
         if len(problem.errors) > MAX_FAULTS:
             lines.append(f"  and {len(problem.errors) - MAX_FAULTS} more.")
+        lines += wrap(
+            "Name the menu's own format with --from. A CatalogSet needs no import: mercato catalog lint checks it."
+        )
         raise UnusableError("\n".join(lines)) from None
 
 
