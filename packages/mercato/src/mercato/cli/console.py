@@ -147,7 +147,7 @@ async def invite(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Invite somebody: print a link by which they add a passkey of their own, once, within 3 days.
+    """Invite somebody: print a link with which they add a passkey, once, within 3 days.
 
     Passkeys belong to the host name of MERCATO_PUBLIC_URL, or without it to localhost on this machine.
 
@@ -187,7 +187,7 @@ async def list_people(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """List the people who sign in to an account with passkeys of their own.
+    """List the people who sign in to an account with their own passkeys.
 
     Args:
         operator: Those of the operators' account.

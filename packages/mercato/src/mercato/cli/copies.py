@@ -114,7 +114,7 @@ def copy_database(
 ) -> None:
     """Copy everything to an empty database of either kind, and compare both. Stop all servers first.
 
-    If it is interrupted, the same command goes on with it. Servers start on the copy once it is complete.
+    If it is interrupted, the same command continues it. Servers start on the copy once it is complete.
 
     Args:
         to: The other database: postgresql://user:password@host/name, or sqlite:/// and a path, which is absolute

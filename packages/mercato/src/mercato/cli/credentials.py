@@ -186,8 +186,8 @@ async def revoke(
 ) -> None:
     """Revoke a key permanently: every server refuses it within 2 seconds.
 
-    Lists the keys that descend from it: those that were made in its console sessions, and in sessions of those. So it
-    does with the people who were invited there.
+    Lists the keys that descend from it, which were made in its console sessions or in sessions of such keys, and the
+    people who were invited there.
 
     Args:
         with_descendants: Revoke the keys that descend from it, too, and remove the people.
@@ -315,7 +315,7 @@ async def rotate(
 async def reseal(*, data_dir: DataDir = None) -> None:
     """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
 
-    A job hashes customers' phone numbers and e-mail addresses anew, too, by which the console finds orders.
+    A job also hashes customers' phone numbers and e-mail addresses again; the console finds orders by these hashes.
 
     Servers must know that key already. You can run it again at any time.
     """

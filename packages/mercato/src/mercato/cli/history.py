@@ -151,7 +151,7 @@ async def list_(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """List the requests of the last 7 days that were refused, of all partners and without a valid key, newest first.
+    """List the refused requests of the last 7 days, newest first: of all partners, and without a valid key.
 
     Args:
         code: Only requests refused with this errorCode, such as VALIDATION_FAILED.

@@ -183,7 +183,7 @@ async def update(
     discovery: int | None = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Change what is given; an empty token or URL removes it. It takes effect within a second, without a restart.
+    """Change the given values; an empty token or URL removes it. It takes effect within a second, without a restart.
 
     Args:
         event_url: Where order events go (marketfront partners).

@@ -79,7 +79,7 @@ async def show(
 ) -> None:
     """Show a webhook: headers without secrets, body, every attempt with its response, and the next attempt.
 
-    Of an order's webhook the customer isn't shown, nor the responses, which may repeat it.
+    For an order's webhook, neither the customer is shown nor the responses, which may repeat their data.
 
     Args:
         delivery: A delivery's id, or its webhook-id.
