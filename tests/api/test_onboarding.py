@@ -284,3 +284,26 @@ async def test_activating_an_active_onboarding_again_returns_its_store_unchanged
     assert again.status == 200
     assert again.json() == (await pos.get(f"/v1/commerce/stores/{first['storeId']}")).json()
     assert (again.json()["storeId"], again.json()["status"]) == (first["storeId"], "paused")
+
+
+async def test_a_page_of_onboardings_with_many_faults_ends_early_and_leads_on(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
+    item = {"name": "", "basePrice": "1,00" + "9" * 80, "modifierGroupIds": ["x" * 200]}
+    url = shop.host({"items": {f"{place}".rjust(200, "k"): item for place in range(100)}}, "/broken.json")
+    made = []
+    for number in range(30):
+        reply = await pos.post(PATH, request(url, f"store-{number}"))
+        made.append(reply.json()["onboardingId"])
+    for onboarding in made:
+        await mercato.until(pos, f"{PATH}/{onboarding}", lambda s: s["status"] == "catalog_failed")
+    found: list[str] = []
+    query: dict[str, str] = {"limit": "100"}
+    pages = 0
+    while pages == 0 or query["cursor"] is not None:
+        reply = await pos.get(PATH, params=query)
+        assert len(reply.body) < 3_000_000
+        found += [one["onboardingId"] for one in reply.json()["onboardings"]]
+        query["cursor"], pages = reply.json()["nextCursor"], pages + 1
+    assert pages > 1
+    assert found == made[::-1]

@@ -17,8 +17,9 @@ from mercato.features.catalogs.tables import catalog_runs as runs
 from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.compression import compress, decompress
 from mercato.platform.cache import Cache
-from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.engine import AnyRow, Database, Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
+from mercato.platform.wire.decode import take_bounded
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import as_json
 
@@ -219,18 +220,16 @@ async def list_notified(
     """
     given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit + 1}
     rows = await tx.all(_LIST_NOTIFIED, given)
-    page: list[Run] = []
-    size = 0
-    for row in rows[:limit]:
-        if size >= MAX_PAGE_CHARS:
-            break
-        page.append(_run(row))
-        size += len(row.errors) + len(row.warnings)
-    return page, len(rows) > len(page)
+    page = take_bounded(rows[:limit], _fault_chars, most=MAX_PAGE_CHARS)
+    return [_run(row) for row in page], len(rows) > len(page)
+
+
+def _fault_chars(row: AnyRow) -> int:
+    return len(row.errors) + len(row.warnings)
 
 
 async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
-    """Return each owner's newest run."""
+    """Return each owner's newest run: of the first owners, if theirs have more faults than MAX_PAGE_CHARS."""
     other = runs.alias()
     # PostgreSQL before version 18 has no max() of UUIDs.
     newest = (
@@ -239,7 +238,9 @@ async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
     rows = await tx.all(
         select(*_RUN).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
     )
-    return {row.owner_id: _run(row) for row in rows}
+    found = {row.owner_id: row for row in rows}
+    newest_runs = take_bounded((found[owner] for owner in owner_ids), _fault_chars, most=MAX_PAGE_CHARS)
+    return {row.owner_id: _run(row) for row in newest_runs}
 
 
 async def move_run(tx: Write, run_id: UUID, *, to: RunStatus, now: datetime) -> bool:

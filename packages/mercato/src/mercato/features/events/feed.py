@@ -29,6 +29,7 @@ from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import InvalidCursor, Problem, ValidationFailed
 from mercato.platform.texts import shown
+from mercato.platform.wire.decode import take_bounded
 from mercato_contract import problems
 from mercato_contract.events import NOT_IN_FEEDS, Envelope, EventType
 from mercato_contract.feeds import (
@@ -357,18 +358,12 @@ class Feeds(Struct, frozen=True):
         if query.store_id is not None:
             statement = statement.where(_p.store_id == query.store_id)
         rows = await tx.all(statement.limit(query.limit + 1), {**key, "upto": upto})
-        page: list[FeedEvent] = []
-        size = 0
-        for row in rows[: query.limit]:
-            if size >= MAX_PAGE_BYTES:
-                break
-            body = decompress(row.body, base=row.content)
-            page.append(_event(row, body))
-            size += len(body)
+        bodies = ((row, decompress(row.body, base=row.content)) for row in rows[: query.limit])
+        page = take_bounded(bodies, lambda event: len(event[1]), most=MAX_PAGE_BYTES)
         is_full = len(rows) > len(page)
         following = rows[len(page) - 1].position if is_full else max(after, upto)
         return EventPage(
-            events=page,
+            events=[_event(row, body) for row, body in page],
             next_cursor=self.cursors.write(following, feed=name),
             has_more=is_full or not scanned_all,
         )

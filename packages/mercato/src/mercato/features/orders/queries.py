@@ -51,6 +51,7 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import Instant
+from mercato.platform.wire.decode import take_bounded
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
 from mercato_contract.placements import ClientContext, Customer, Fulfillment
@@ -208,13 +209,7 @@ async def list_orders(
     if before is not None:
         query = query.where(orders.c.id < before)
     rows = await tx.all(query.order_by(orders.c.id.desc()).limit(limit + 1))
-    page: list[OrderRow] = []
-    size = 0
-    for row in rows[:limit]:
-        if size >= MAX_PAGE_BYTES:
-            break
-        page.append(_order(row))
-        size += len(page[-1].content)
+    page = take_bounded(map(_order, rows[:limit]), lambda order: len(order.content), most=MAX_PAGE_BYTES)
     return page, len(rows) > len(page)
 
 

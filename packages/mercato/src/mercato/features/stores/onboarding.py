@@ -42,7 +42,7 @@ from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.wire.checks import refuse, uri_fault
-from mercato.platform.wire.decode import page_of
+from mercato_contract.pages import cursor_of
 from mercato_contract.stores import (
     OnboardingPage,
     OnboardingRequest,
@@ -92,9 +92,11 @@ class Onboardings(Struct, frozen=True):
         """Return the caller's onboardings, newest first."""
         async with self.db.read() as tx:
             rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
-            page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
-            statuses = await _statuses(tx, page, policy=self.policy)
-        return OnboardingPage(onboardings=statuses, next_cursor=cursor)
+            statuses = await _statuses(tx, rows[:limit], policy=self.policy)
+        has_more = len(rows) > len(statuses)
+        return OnboardingPage(
+            onboardings=statuses, next_cursor=cursor_of(rows[len(statuses) - 1].id) if has_more else None
+        )
 
     async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
         """Cancel the onboarding and abandon its pull. Raises OnboardingNotFound, OnboardingActive."""
@@ -244,12 +246,13 @@ def _status(
 
 
 async def _statuses(tx: Read, page: Sequence[Onboarding], *, policy: AddressPolicy) -> list[OnboardingStatus]:
+    """Return the statuses of the first onboardings: of all, unless they have very many faults."""
     newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
     active = [onboarding.store_id for onboarding in page if onboarding.activated_at is not None]
     stores = {store.onboarding_id: store for store in await queries.list_stores_by_id(tx, active)}
     return [
         _status(onboarding, newest[onboarding.id], stores.get(onboarding.id, onboarding), policy=policy)
-        for onboarding in page
+        for onboarding in page[: len(newest)]
     ]
 
 

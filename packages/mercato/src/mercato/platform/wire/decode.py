@@ -4,7 +4,7 @@ The cursor of a list is read here, too, and the rows of a query divided into a p
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from sys import maxsize
@@ -249,3 +249,18 @@ def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[
     if len(rows) <= limit:
         return rows, None
     return rows[:limit], cursor_of(id_of(rows[limit - 1]))
+
+
+def take_bounded(items: Iterable[T], size_of: Callable[[T], int], *, most: int) -> list[T]:
+    """Return the first items of a page, which ends with the one that brings their sizes to `most`.
+
+    Everybody waits while a page is made. No further item is taken, so the items may be made one by one.
+    """
+    taken: list[T] = []
+    size = 0
+    for item in items:
+        taken.append(item)
+        size += size_of(item)
+        if size >= most:
+            break
+    return taken
