@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from tests.databases import sqlite_template
 from tests.service import MerchantServer, Service, merchant, service
+from tests.waiting import PATIENCE
 
 CHROMIUM: Final = os.environ.get("MERCATO_TEST_CHROMIUM") or shutil.which("chromium")
 
@@ -88,7 +89,7 @@ def look(request: pytest.FixtureRequest) -> tuple[str, int]:
 async def context(chromium: Any) -> AsyncIterator[Any]:
     """A browser's context without cookies, whose pages must neither raise nor be stopped by their policy."""
     context = await chromium.new_context()
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE * 1000)
     await context.add_init_script(REPORTS)
     faults: list[str] = []
     context.on("weberror", lambda error: faults.append(str(error.error)))
