@@ -75,7 +75,7 @@ COMPARED = {
     "api_keys.c.hash == digest": "by the database, of a hash, which reveals no key",
     "console_links.c.hash == digest(token)": "by the database, of a hash",
     "console_people.c.invitation_hash == digest(token)": "by the database, of a hash",
-    "its.invitation_hash == digest(token)": "by the database, of a hash",
+    "columns.invitation_hash == digest(token)": "by the database, of a hash",
     "console_sessions.c.hash == digest(token)": "by the database, of a hash",
     "digest == request.previous_hash": "of a catalog",
     "encoded == secret": "whether a prefix was removed",

@@ -47,13 +47,14 @@ _words: Final = msgspec.json.Decoder(tuple[str, ...])
 
 # --- stores ---------------------------------------------------------------------------------------
 
-_STORE: Final = (
+_ANY_STORE: Final = (
     select(*stores.c, owners.c.current_set_id, sets.c.currency)
     .join(owners, owners.c.id == stores.c.onboarding_id)
     .join(sets, sets.c.id == owners.c.current_set_id)
-    # The stores of a suspended partner are hidden.
-    .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
-    .where(partners.c.suspended_at.is_(None))
+)
+# The stores of a suspended partner are hidden.
+_STORE: Final = _ANY_STORE.join(partners, partners.c.id == stores.c.partner_id, isouter=True).where(
+    partners.c.suspended_at.is_(None)
 )
 _AT_ONCE: Final = tuple(f"id_{number}" for number in range(8))
 """The parameters of a statement that reads versions: one store's is read as fast as eight stores' are."""
@@ -92,6 +93,13 @@ async def find_store(tx: Read, store_id: UUID, *, with_items: bool = True) -> St
     # Read after the version: a comparison of versions then detects a change in between.
     sold_out = await _sold_out(tx, [store_id])
     return _store(row, sold_out.get(store_id, ()))
+
+
+async def get_any_store(tx: Read, store_id: UUID) -> StoreRow:
+    """Return a store that is locked, also one that is hidden, without its sold-out items."""
+    row = await tx.first(_ANY_STORE.where(stores.c.id == store_id))
+    assert row is not None, "its caller has locked the store"
+    return _store(row, ())
 
 
 async def find_name_and_timezone(tx: Read, store_id: UUID) -> tuple[str, str] | None:
@@ -244,16 +252,15 @@ async def lock_stores(tx: Write, partner_id: UUID, store_ids: Collection[UUID]) 
     await tx.all(mine.order_by(stores.c.id).with_for_update())
 
 
-async def lock_store(
-    tx: Write, partner_id: UUID, store_id: UUID, *, with_items: bool = True
-) -> StoreRow | None:
+async def lock_own(tx: Write, partner_id: UUID, store_id: UUID) -> bool:
+    """Lock the row of the partner's store until the transaction ends; return whether it exists."""
+    own = select(stores.c.id).where(stores.c.id == store_id, stores.c.partner_id == partner_id)
+    return await tx.first(own.with_for_update()) is not None
+
+
+async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
     """Return the partner's store, as `find_store` does, and lock its row until the transaction ends."""
-    held = await tx.first(
-        select(stores.c.id)
-        .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
-        .with_for_update()
-    )
-    return None if held is None else await find_store(tx, store_id, with_items=with_items)
+    return await find_store(tx, store_id) if await lock_own(tx, partner_id, store_id) else None
 
 
 # --- sold out -------------------------------------------------------------------------------------

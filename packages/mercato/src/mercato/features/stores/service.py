@@ -312,13 +312,12 @@ async def set_status(
     """Pause or resume the partner's store; return it without its items. Raises ValidationFailed, StoreNotFound."""
     change = rules.status_change_of(request, now)
     # Locked: else it could differ from what a change at the same time has left, and that would go unnoticed.
-    before = await queries.lock_store(tx, partner_id, store_id, with_items=False)
-    if before is None:
+    if not await queries.lock_own(tx, partner_id, store_id):
         raise StoreNotFound(store_id)
+    before = await queries.get_any_store(tx, store_id)
     await queries.update_store(tx, partner_id, store_id, change, now=now)
     await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
-    after = await queries.find_store(tx, store_id, with_items=False)
-    assert after is not None
+    after = await queries.get_any_store(tx, store_id)
     # Storefronts see no reason of a pause, and what has ended by itself is no change.
     is_changed = _pause_of(after, now) != _pause_of(before, now)
     await publish_change(tx, store_id, (StoreChangeKind.STATUS,) if is_changed else (), at=now)
