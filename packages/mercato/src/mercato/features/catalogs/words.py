@@ -174,7 +174,7 @@ def variants_of(word: str, *, most: int = MAX_VARIANTS) -> tuple[str, ...]:
     if len(word) >= MIN_FORGIVEN:
         found += [start + end[1:] for start, end in at_each[:-1]]
         found += [start + letter + end[1:] for start, end in at_each[:-1] for letter in letters]
-    return tuple(fromkey for fromkey in dict.fromkeys(found) if fromkey != word)
+    return tuple(variant for variant in dict.fromkeys(found) if variant != word)
 
 
 def _alphabet_of(word: str) -> str:

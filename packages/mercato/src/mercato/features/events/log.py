@@ -169,7 +169,7 @@ async def rewrite_of_orders(
 
 async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
     """Delete at most `limit` of the partner's events. Return how many."""
-    # Whoever numbers events now would leave the positions and sequences that it commits after this has looked for them.
+    # Without the lock, a process that numbers events now would commit positions and sequences after these statements.
     await tx.scalar(select(sequencer.c.last).where(sequencer.c.id == STATE_ID).with_for_update())
     await tx.execute(delete(store_sequences).where(store_sequences.c.partner_id == partner_id))
     mine = event_positions.c.partner_id == partner_id

@@ -220,8 +220,8 @@ class _Reader(Struct):
         )
         groups = self._groups(data.modifier_list_info, f"{here}/modifier_list_info")
         self.draft.product(key, row, groups, variants, at=at)
-        belongs = data.categories or ([CategoryRef(id=data.category_id)] if data.category_id else [])
-        named = [(belong.id or "", belong.ordinal or 0) for belong in belongs]
+        categories = data.categories or ([CategoryRef(id=data.category_id)] if data.category_id else [])
+        named = [(ref.id or "", ref.ordinal or 0) for ref in categories]
         for index, (category, ordinal) in enumerate(named):
             if category in known:
                 self.sold.setdefault(category, []).append((ordinal, Ref(key, f"{here}/categories/{index}")))
