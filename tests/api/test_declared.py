@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.api.responses import responses_of
 from tests.api.table import body_for, headers_for, takes_store, target
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
@@ -23,7 +24,8 @@ from mercato_client.testing.caller import Answer
 pytestmark = only_sqlite  # independent of the database
 
 SHOP = "https://shop.example.com"
-PATHS: Any = json.loads(document())["paths"]
+DOCUMENT: Any = json.loads(document())
+PATHS: Any = DOCUMENT["paths"]
 TRANSPORT = {"content-type", "content-length", "date", "server", "connection", "transfer-encoding"}
 """Headers that belong to HTTP itself."""
 
@@ -59,7 +61,7 @@ class Declared:
         self.statuses: set[tuple[str, int]] = set()
 
     def compare(self, operation: Operation, reply: Answer) -> None:
-        responses = PATHS[operation.path][operation.method.lower()]["responses"]
+        responses = responses_of(PATHS[operation.path][operation.method.lower()], DOCUMENT)
         where = (operation.id, reply.status, reply.body[:200])
         assert str(reply.status) in responses, where
         declared = responses[str(reply.status)]

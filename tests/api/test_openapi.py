@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from openapi_spec_validator import validate
+from tests.databases import only_sqlite
+from tests.service import Service
 
 from mercato.asgi import document, operations
 from mercato.http.operations import Access
@@ -70,3 +72,27 @@ def test_every_code_of_the_contract_is_a_class():
 def test_every_operation_is_described(operation: Any):
     assert operation.summary
     assert operation.description
+
+
+@pytest.mark.parametrize("status", ["400", "401", "403", "413", "415", "422", "429", "500", "503"])
+def test_a_refusal_that_operations_share_is_written_once(status: str):
+    whole = [
+        json.dumps(response, sort_keys=True)
+        for methods in decoded()["paths"].values()
+        for operation in methods.values()
+        for at, response in operation["responses"].items()
+        if at == status and "$ref" not in response
+    ]
+    # What an operation writes out is special: no other with the same credentials has it more than three times.
+    assert all(whole.count(response) <= 3 for response in whole)
+
+
+@only_sqlite
+async def test_the_document_is_served_without_white_space_and_compressed(mercato: Service):
+    for coding, encoded in (("identity", None), ("gzip", "gzip"), ("br", None), ("gzip;q=0", None)):
+        reply = await mercato.anonymous().get("/openapi.json", headers={"Accept-Encoding": coding})
+        assert reply.json() == decoded(), coding
+        assert reply.headers.get("Content-Encoding") == encoded, coding
+        assert reply.headers["Vary"] == "Accept-Encoding"
+    assert len(document()) < 400_000
+    assert document() == json.dumps(decoded(), separators=(",", ":"), ensure_ascii=False).encode()

@@ -20,6 +20,8 @@ from mercato.api.webhooks import (
     marketfront_webhooks,
 )
 from mercato.console.pages import pages
+from mercato.features.stores.catalogs import IDENTITY
+from mercato.http.body import GZIP, best_coding, gzipped
 from mercato.http.browsers import own_address_headers
 from mercato.http.edge import Edge, Traced
 from mercato.http.openapi import document as openapi
@@ -44,10 +46,18 @@ LLMS_INTRODUCTION: Final = """\
 - Webhooks are signed as Standard Webhooks: verify the bytes as received."""
 
 
-@about.get("/openapi.json", summary="OpenAPI document", answer_headers=("Cache-Control",))
+@about.get(
+    "/openapi.json",
+    summary="OpenAPI document",
+    answer_headers=("Cache-Control", "Content-Encoding", "Vary"),
+)
 async def get_openapi(call: Call[None, None]) -> Answer[dict[str, Any]]:
-    """Return this API's OpenAPI 3.1 document."""
-    return Answer(raw=document(call.app.settings.public_url), headers=((b"cache-control", b"no-cache"),))
+    """Return this API's OpenAPI 3.1 document, without white space."""
+    public_url = call.app.settings.public_url
+    headers = ((b"cache-control", b"no-cache"), (b"vary", b"Accept-Encoding"))
+    if best_coding(call.headers.get(b"accept-encoding", b""), (GZIP,)) == IDENTITY:
+        return Answer(raw=document(public_url), headers=headers)
+    return Answer(raw=_gzipped_document(public_url), headers=(*headers, (b"content-encoding", b"gzip")))
 
 
 @about.get(
@@ -93,6 +103,11 @@ def operations() -> list[Operation]:
 def document(public_url: str | None = None) -> bytes:
     """Return the OpenAPI document as it is served below a public URL."""
     return document_bytes(openapi.document(operations(), version=version(), public_url=public_url))
+
+
+@cache
+def _gzipped_document(public_url: str | None) -> bytes:
+    return gzipped(document(public_url))
 
 
 def application(app: Services) -> Edge | Traced:

@@ -149,8 +149,8 @@ async def get_catalog_set_schema(call: Call[None, None]) -> Answer[dict[str, Any
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:
-    """Return the OpenAPI document as it is served."""
-    return msgspec.json.format(as_json(document), indent=2)
+    """Return the OpenAPI document as it is served: without white space."""
+    return as_json(document)
 
 
 def version() -> str:

@@ -73,8 +73,11 @@ def document(
         + [ProblemDetail, *sent_events],
     )
     paths: dict[str, dict[str, Any]] = {}
+    shared: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, schemas, shared
+        )
     for query in {op.query.__name__ for op in operations if op.query is not None}:
         schemas.pop(query, None)
     return {
@@ -93,6 +96,7 @@ def document(
         "webhooks": _webhooks(),
         "components": {
             "schemas": schemas,
+            "responses": dict(sorted(shared.items())),
             "headers": _header_definitions(),
             "securitySchemes": {
                 "commerceKey": {"type": "http", "scheme": "bearer", "description": "A Commerce API key."},
@@ -130,7 +134,7 @@ def problems_of(operation: Operation) -> list[type[Problem]]:
     return list(dict.fromkeys(kinds))
 
 
-def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+def _operation(operation: Operation, schemas: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {
         "operationId": operation.id,
         "tags": [operation.tag],
@@ -138,7 +142,7 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         "description": operation.description,
         "security": _security(operation),
         "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
-        "responses": _responses(operation),
+        "responses": _responses(operation, shared),
     }
     out["parameters"] += [_header_parameter(name) for name in operation.request_headers]
     if operation.takes is not None:
@@ -193,7 +197,8 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     return schema | options[0] if len(options) == 1 else schema | ({"anyOf": options} if options else {})
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _responses(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
+    """Return the answers of an operation by status. Refusals that operations have in common are added to `shared`."""
     success: dict[str, Any] = {"description": operation.summary}
     if operation.returns is not None:
         media_types = (operation.media_type, *operation.other_media_types)
@@ -209,12 +214,29 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for kind in problems_of(operation):
         by_status.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(by_status.items()):
-        responses[str(status)] = {
+        response = {
             "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
-            "headers": _refusal_headers(operation, status, kinds),
+            "headers": _references([*_own_headers(operation, status, kinds), *_common(operation, status)]),
             "content": _refusal_content(operation),
         }
+        name = _shared_name(operation, status, kinds)
+        if name is not None:
+            assert shared.setdefault(name, response) == response, name
+            response = {"$ref": f"#/components/responses/{name}"}
+        responses[str(status)] = response
     return responses
+
+
+def _shared_name(operation: Operation, status: int, kinds: list[type[Problem]]) -> str | None:
+    """Return the name of a refusal that is the same at every operation with this access, or None.
+
+    It is the same if the status has one code, and no header depends on the operation.
+    """
+    if len(kinds) > 1 or operation.refusals is not PROBLEM_DETAILS:
+        return None
+    if not _BY_OPERATION.isdisjoint(_own_headers(operation, status, kinds)):
+        return None
+    return _ACCESS_PREFIXES.get(operation.access, "") + kinds[0].code.title().replace("_", "")
 
 
 def _refusal_content(operation: Operation) -> dict[str, Any]:
@@ -347,6 +369,12 @@ REQUEST: Final[dict[str, dict[str, Any]]] = {
 _LIMITS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 _CORS: Final = ("Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary")
 
+_BY_OPERATION: Final = frozenset({"Location", "Idempotent-Replayed"})
+"""Headers that a refusal has at some operations alone."""
+
+_ACCESS_PREFIXES: Final = {Access.MARKETFRONT: "Marketfront", Access.PUBLIC: "Public"}
+"""What the names of shared refusals begin with where their common headers differ: CORS, and no limits."""
+
 _UNCOUNTED: Final = frozenset({errors.Unauthenticated.status, errors.Forbidden.status})
 """Statuses of refusals that come before a request counts against a limit."""
 
@@ -370,8 +398,8 @@ def _answer_headers(operation: Operation, *, bodiless: bool = False) -> dict[str
     return _references([*own, *_common(operation, operation.status)])
 
 
-def _refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Problem]]) -> dict[str, Any]:
-    """Return the headers of an operation's refusals with one status."""
+def _own_headers(operation: Operation, status: int, kinds: Iterable[type[Problem]]) -> list[str]:
+    """Return the headers that an operation's refusals with one status have beside the common ones."""
     own = {
         "WWW-Authenticate": errors.Unauthenticated in kinds,
         "Retry-After": any(kind.retryable for kind in kinds) and status != _BUG,
@@ -383,8 +411,7 @@ def _refusal_headers(operation: Operation, status: int, kinds: Iterable[type[Pro
         own["Vary"] = True
     else:
         own |= {"Cache-Control": True, "Pragma": True}
-    names = [name for name, there in own.items() if there]
-    return _references([*names, *_common(operation, status)])
+    return [name for name, there in own.items() if there]
 
 
 _BUG: Final = errors.InternalError.status
