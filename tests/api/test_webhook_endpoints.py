@@ -32,8 +32,17 @@ async def here(mercato: Service, shop: MerchantServer) -> Trade:
 
 async def register(client: Client, url: str, path: str = FRONT, **members: Any) -> Any:
     reply = await client.post(path, {"url": url} | members)
-    assert reply.status == 200, reply.body
+    assert reply.status == 201, reply.body
     return reply.json()
+
+
+async def test_creating_an_endpoint_answers_201_and_where_it_is(here: Trade):
+    for client, path in ((here.front, FRONT), (here.pos, POS)):
+        made = await client.post(path, {"url": here.shop.base + "/mine"})
+        assert made.status == 201
+        assert made.headers["Location"] == f"{path}/{made.json()['endpointId']}"
+        there = await client.get(made.headers["Location"])
+        assert there.json().items() <= made.json().items()
 
 
 async def put(client: Client, endpoint: Any, path: str = FRONT, **members: Any) -> Any:
@@ -252,7 +261,7 @@ async def test_unknown_members_are_ignored(here: Trade):
 async def test_stores_of_others_can_not_be_named_on_the_commerce_surface(here: Trade):
     stranger = (await here.mercato.partner())[1]
     body = {"url": here.shop.base + "/mine", "storeIds": [here.store["storeId"]]}
-    assert (await here.pos.post(POS, body)).status == 200
+    assert (await here.pos.post(POS, body)).status == 201
     refused = await stranger.post(POS, body)
     assert (refused.status, refused.json()["errorCode"]) == (404, "STORE_NOT_FOUND")
     unknown = body | {"storeIds": [str(clock.new_id())], "url": here.shop.base + "/b"}
@@ -283,7 +292,7 @@ async def test_an_account_has_at_most_ten_endpoints_each_with_its_own_url(here: 
     two = await asyncio.gather(
         *(here.front.post(FRONT, {"url": f"{here.shop.base}/more/{number}"}) for number in range(2))
     )
-    assert sorted(reply.status for reply in two) == [200, 409]
+    assert sorted(reply.status for reply in two) == [201, 409]
     last = (await here.front.get(FRONT)).json()["endpoints"]
     assert len(last) == 10
     moved = await here.front.call("PUT", f"{FRONT}/{last[1]['endpointId']}", {"url": f"{here.shop.base}/0"})

@@ -9,7 +9,7 @@ from mercato.features.events.feed import CursorExpired
 from mercato.features.requests.log import list_own_requests
 from mercato.features.webhooks import deliveries, endpoints
 from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound, UnknownStore
-from mercato.http.operations import Access, Call, Operations
+from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.platform import errors
 from mercato_contract.debugger.findings import SignatureExplanation
 from mercato_contract.feeds import EventPage, EventsQuery, FeedQuery, StoreChangePage
@@ -76,7 +76,7 @@ async def get_endpoint(call: Call[None, None]) -> WebhookEndpoint:
         return await endpoints.get_endpoint(tx, call.app.vault, call.caller, call.ids["endpointId"])
 
 
-async def create_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEndpointWithSecret:
+async def create_endpoint(call: Call[WebhookEndpointRequest, None]) -> Answer[WebhookEndpointWithSecret]:
     """Register an address for events. Only this answer has its `secret`, which verifies its webhooks' signatures.
 
     It gets the events that happen from now on, with their own retries: another address that fails doesn't delay it. An
@@ -84,7 +84,9 @@ async def create_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEn
     `order.cancel` go to the store's webhook URL alone.
     """
     async with call.app.db.write() as tx:
-        return await call.app.endpoints.create(tx, call.caller, call.body)
+        created = await call.app.endpoints.create(tx, call.caller, call.body)
+    location = f"{_endpoints_path(call.caller.surface)}/{created.endpoint_id}"
+    return Answer(created, headers=((b"location", location.encode()),))
 
 
 async def update_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEndpoint:
@@ -125,13 +127,22 @@ async def rotate_secret(call: Call[RotateEndpointSecretRequest | None, None]) ->
         )
 
 
+def _endpoints_path(surface: str) -> str:
+    return f"/v1/{surface}/webhook-endpoints"
+
+
 def _declare_endpoints(operations: Operations, surface: str) -> None:
-    base, name = f"/v1/{surface}/webhook-endpoints", f"{surface.title()}WebhookEndpoint"
+    base, name = _endpoints_path(surface), f"{surface.title()}WebhookEndpoint"
     one = base + "/{endpointId}"
     conflict = (errors.Conflict,)
     operations.get(base, id=f"list{name}s", summary="List Webhook Endpoints")(list_endpoints)
     operations.post(
-        base, id=f"create{name}", summary="Create Webhook Endpoint", problems=(UnknownStore, *conflict)
+        base,
+        id=f"create{name}",
+        summary="Create Webhook Endpoint",
+        status=201,
+        answer_headers=("Location",),
+        problems=(UnknownStore, *conflict),
     )(create_endpoint)
     operations.get(one, id=f"get{name}", summary="Get Webhook Endpoint")(get_endpoint)
     operations.put(
