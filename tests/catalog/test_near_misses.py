@@ -7,7 +7,7 @@ from tests.calibration import cpu_within
 from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
 
-from mercato.features.catalogs.validation.document import MAX_NEAR, price_hint
+from mercato.features.catalogs.validation.document import MAX_NEAR
 from mercato.features.catalogs.validation.findings import Rule
 
 
@@ -77,30 +77,6 @@ def test_a_price_below_zero_is_warned_of():
         f"/items/{CAKE}/basePrice",
         f"/modifierGroups/{EXTRAS}/priceOverrides",
     ]
-
-
-@pytest.mark.parametrize(
-    ("price", "hint"),
-    [
-        ("$4.50", ' Did you mean "4.50"?'),
-        ("4,50 €", ' Did you mean "4.50"?'),
-        ("USD 1,234.50", ' Did you mean "1234.50"?'),
-        ("Rs. 120", ' Did you mean "120"?'),
-        (" 4.50 ", ' Did you mean "4.50"?'),
-        ("12%", " A price is an amount, not a percentage."),
-        ("three", ""),
-        ("4.50.1", ""),
-        ("1" * 5_000 + "$", ""),
-    ],
-)
-def test_an_unreadable_price_has_a_suggestion(price: str, hint: str):
-    assert price_hint(price) == hint
-
-
-def test_the_suggestion_is_in_the_error_of_the_price():
-    document = cafe()
-    document["items"][TEA]["basePrice"] = "$2.50"
-    assert outcome(document).faults[0].message.endswith('Did you mean "2.50"?')
 
 
 def test_names_without_end_cost_little_and_are_warned_of_within_bounds():

@@ -253,14 +253,6 @@ _ALIASES: Final[dict[str, dict[str, str]]] = {
 }
 """Names of members in other formats, folded, by table."""
 
-_AFFIXES: Final = re.compile(r"[\s\u00a0]|[^\W\d_]+\.?|[$\u00a2-\u00a5\u20a0-\u20cf]")
-"""Characters around an amount: spaces, a currency's letters or symbol."""
-
-_AMOUNT: Final = re.compile(r"-?\d{1,12}(\.\d{1,4})?", re.ASCII)
-_COMMA: Final = re.compile(r"(-?\d{1,12}),(\d{1,2})", re.ASCII)
-_THOUSANDS: Final = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d{1,4})?", re.ASCII)
-_MAX_PRICE: Final = 40
-
 
 def warn_near_misses(source: Source, findings: Findings) -> None:
     """Warn of members whose names are close to a known one that is missing."""
@@ -269,20 +261,6 @@ def warn_near_misses(source: Source, findings: Findings) -> None:
             findings.warn(Rule.MISNAMED_MEMBER, _message("The document", name, meant), f"/{escape(name)}")
     for table in source.tables:
         _warn_table(table, findings)
-
-
-def price_hint(price: str) -> str:
-    """Return a suggestion for an unreadable price, as a sentence to append; empty without one."""
-    if len(price) > _MAX_PRICE:
-        return ""
-    if price.rstrip().endswith("%"):
-        return " A price is an amount, not a percentage."
-    bare = _AFFIXES.sub("", price)
-    if decimal := _COMMA.fullmatch(bare):
-        bare = f"{decimal[1]}.{decimal[2]}"
-    elif _THOUSANDS.fullmatch(bare):
-        bare = bare.replace(",", "")
-    return f' Did you mean "{bare}"?' if bare != price and _AMOUNT.fullmatch(bare) else ""
 
 
 def _warn_table(table: Table[Any], findings: Findings) -> None:

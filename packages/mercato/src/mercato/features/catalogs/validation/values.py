@@ -7,8 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, Windows
-from mercato.features.catalogs.validation.document import Form, Source, price_hint
+from mercato.features.catalogs.validation.document import Form, Source
 from mercato.features.catalogs.validation.findings import Findings, Rule, shorten
+from mercato.features.catalogs.validation.price_hints import price_hint
 from mercato.platform.wire.checks import json_type
 from mercato.platform.wire.walk import escape
 from mercato_contract.catalog_documents import MAX_WINDOWS
@@ -34,8 +35,9 @@ Written = str | bytes | _NotAPrice | None
 class _ReadPrices(dict[Written, tuple[int | None, str | None]]):
     """Prices as written → in minor units, and as served. Each is read at its first lookup."""
 
-    def __init__(self, scale: int) -> None:
+    def __init__(self, currency: str, scale: int) -> None:
         super().__init__()
+        self._currency = currency
         self._scale = scale
         self.refused: dict[Written, str] = {}
 
@@ -56,7 +58,8 @@ class _ReadPrices(dict[Written, tuple[int | None, str | None]]):
                 else number_to_minor(price.decode(), self._scale)
             )
         except MoneyError as fault:
-            self.refused[price] = str(fault) + (price_hint(price) if isinstance(price, str) else "")
+            hint = price_hint(price, self._currency) if isinstance(price, str) else ""
+            self.refused[price] = f"{fault}{hint}"
             return None, None
         return minor, minor_to_decimal(minor, self._scale)
 
@@ -67,7 +70,7 @@ class Prices:
     def __init__(self, source: Source, findings: Findings) -> None:
         self._source = source
         self._findings = findings
-        self._read = _ReadPrices(source.scale)
+        self._read = _ReadPrices(source.currency, source.scale)
 
     def items(self) -> list[int | None]:
         """Return each item's base price in document order; serve it at scale."""
