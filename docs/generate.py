@@ -9,12 +9,14 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 from client_reference import client_page
+from cyclopts import App
 from llms import llms
 from postman import collection
 
 from mercato import settings
 from mercato.asgi import document, operations
 from mercato.cli.commands import app as command
+from mercato.cli.commands import describe_in_full
 from mercato.features.metrics import CommerceMetrics
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.http.openapi.document import problems_of
@@ -356,7 +358,14 @@ def _default(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _describe_all(group: App) -> None:
+    for name in group:
+        describe_in_full(group[name])
+        _describe_all(group[name])
+
+
 def _cli_page() -> str:
+    _describe_all(command)
     _, listed, rest = command.generate_docs(usage_name="mercato").partition("**Commands**:")
     assert listed, "the help has another form than before"
     intro = (

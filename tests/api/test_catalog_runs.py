@@ -270,7 +270,9 @@ async def test_a_dry_run_names_the_ids_that_are_served_and_none_that_are_not(pos
     path = "/v1/commerce/catalogset-validation"
     document = {"items": {"tea": {"name": "Tea", "basePrice": "1.00"}}}
     [without] = (await pos.post(path, document)).json()["warnings"]
-    assert without["message"].endswith("one is derived when it is served, and differs from store to store.")
+    assert without["message"].endswith(
+        "one is derived for each store that serves it, so no two stores have the same."
+    )
     [of_store] = (await pos.post(f"{path}?storeId={store['storeId']}", document)).json()["warnings"]
     assert of_store["message"].endswith(f"it is served as {uuid5(UUID(store['onboardingId']), 'tea')}.")
 

@@ -154,6 +154,8 @@ async def test_any_other_preflight_is_answered_as_an_ordinary_request(
     reply = await open_to.anonymous().call("OPTIONS", path, headers=headers)
     assert reply.status == 405
     assert "Access-Control-Allow-Methods" not in reply.headers
+    is_preflight = "Access-Control-Request-Method" in headers
+    assert ("MERCATO_CORS_ORIGINS" in reply.json()["detail"]) is is_preflight
 
 
 async def test_answers_and_refusals_can_be_read_by_the_allowed_origin_alone(open_to: Service):
@@ -199,3 +201,4 @@ async def test_without_the_setting_no_origin_is_allowed(mercato: Service):
         "OPTIONS", PLACE, headers=preflight("POST")
     )
     assert refused.status == 405
+    assert "MERCATO_CORS_ORIGINS" in refused.json()["detail"]

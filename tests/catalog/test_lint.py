@@ -429,7 +429,9 @@ def test_ids_are_printed_as_they_are_served_where_the_store_is_known_and_not_at_
     onboarding = uuid4()
     assert cli.run(["catalog", "lint", path, "--json"]) == 0
     [warning] = json.loads(capsys.readouterr().out)["warnings"]
-    assert warning["message"].endswith("one is derived when it is served, and differs from store to store.")
+    assert warning["message"].endswith(
+        "one is derived for each store that serves it, so no two stores have the same."
+    )
     assert cli.run(["catalog", "lint", path, "--json", "--onboarding", str(onboarding)]) == 0
     [warning] = json.loads(capsys.readouterr().out)["warnings"]
     assert warning["message"].endswith(f"it is served as {uuid5(onboarding, 'tea')}.")

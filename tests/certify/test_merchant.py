@@ -104,6 +104,29 @@ async def test_a_merchant_that_never_answers_does_not_delay_the_certifier():
     assert ids(outcomes, Verdict.PASS) == set()
 
 
+async def test_a_merchant_that_ends_during_the_checks_fails_one_of_them():
+    class Ends(CorrectMerchant):
+        ended: asyncio.Task[None] | None = None
+
+        async def take(self, request: Any) -> Any:
+            if self.ended is None and sum(self.times.values()) > 30:
+                self.ended = asyncio.create_task(self.stop())
+            if self.ended is not None:
+                request.transport.abort()
+            return await super().take(request)
+
+    async with Ends(secret=SECRET, catalog=menu()) as merchant:
+        outcomes = await certified(merchant)
+        assert merchant.ended is not None
+        await merchant.ended
+    (failed,) = ids(outcomes, Verdict.FAIL)
+    assert "nothing listens any more" in outcomes[failed].seen
+    assert failed in outcomes[failed].seen
+    skipped = [one for one in outcomes.values() if one.verdict is Verdict.SKIPPED and failed in one.seen]
+    assert len(skipped) > 10
+    assert all("Start it again" in (one.advice or "") for one in skipped)
+
+
 async def test_an_unreachable_merchant_is_reported_before_any_check():
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         url = merchant.webhook_url

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import structlog
 from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
+from mercato.cli.commands import app as commands
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.callers import Callers, Tokens
 from mercato.features.partners.model import is_whole
@@ -93,6 +95,33 @@ def test_partner_create_prints_exactly_the_contracts_json(shell: Shell, kind: st
             assert value.startswith(f"mk_{name.removesuffix('Key')}_")
             assert is_whole(value.encode())
     assert made["signingSecret"].startswith("whsec_")
+
+
+@pytest.mark.parametrize("command", [("secret", "list"), ("secret", "rotate"), ("key", "create")])
+def test_a_partner_is_named_with_or_without_the_option(shell: Shell, command: tuple[str, str]) -> None:
+    partner = shell.json("partner", "create", "Acme", "--kind", "commerce")["partnerId"]
+    for named in (("Acme",), ("--partner", "Acme")):
+        assert shell.json(*command, *named)["partnerId"] == partner
+
+
+def help_of(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    assert run([*command, "--help"]) == 0
+    return capsys.readouterr().out
+
+
+def test_no_command_is_listed_without_a_description(capsys: pytest.CaptureFixture[str]) -> None:
+    names = {name for name in commands if not name.startswith("-")}
+    groups = [name for name in names if commands[name].default_command is None]
+    assert len(groups) > 10
+    for group in ([], *([name] for name in groups)):
+        listed = re.findall(r"^│ ([a-z-]+) *(.*?) *│$", help_of(capsys, *group), re.MULTILINE)
+        assert listed
+        assert [name for name, words in listed if not words] == []
+
+
+@pytest.mark.parametrize("command", ["doctor", "webhooks explain", "certify verify"])
+def test_a_commands_own_help_has_its_exit_codes(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert "Exit code 0" in help_of(capsys, *command.split())
 
 
 def test_a_webhook_token_is_refused_for_a_partner_without_stores(shell: Shell) -> None:

@@ -110,6 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Secret | None,
         _doc(
             "Keys (32 bytes, base64url, comma-separated) for secrets at rest: the first encrypts, all decrypt. "
+            "A new key goes behind the old one first, and in front once every process has it. "
             "Without it one is generated into the data directory: enough for one machine."
         ),
     ] = None

@@ -106,9 +106,11 @@ def _call(arguments: Sequence[str]) -> Any:
     """Return what the command of the arguments returned."""
     from cyclopts import CycloptsError, UnusedCliTokensError
 
-    from mercato.cli.commands import app
+    from mercato.cli.commands import app, describe_in_full
 
     try:
+        for command in app.parse_commands(arguments)[1]:
+            describe_in_full(command)
         return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         summary = str(error)

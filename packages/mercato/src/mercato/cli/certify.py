@@ -53,7 +53,11 @@ IDLE_SECONDS: Final = 3.0
 MANUAL_SECONDS: Final = 3600.0
 
 certify = group("certify", "Certify an implementation: merchant, storefront; verify a report.")
-certify.command("mercato.cli.certify_report:verify", name="verify")
+certify.command(
+    "mercato.cli.certify_report:verify",
+    name="verify",
+    help="Check the signature of a report, and say who signed it.",
+)
 
 Only = Annotated[
     list[str] | None,

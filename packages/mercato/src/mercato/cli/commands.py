@@ -43,3 +43,9 @@ for name, function, text in (
     ("demo", "demo:demo", "Run a whole network in one process, and prove each step."),
 ):
     app.command(f"mercato.cli.{function}", name=name, help=text)
+
+
+def describe_in_full(command: App) -> None:
+    """Let a command's own help be all of its docstring: the line in its group's list is only for that list."""
+    if command.default_command is not None and command is not app:
+        command.help = None

@@ -105,7 +105,6 @@ COLUMNS: Final[dict[str, Column]] = {
 @key.command
 async def create(
     partner: PartnerName,
-    /,
     *,
     surface: Surface | None = None,
     description: str | None = None,
@@ -290,7 +289,6 @@ class SecretEntry(Wire):
 @secret.command
 async def rotate(
     partner: PartnerName,
-    /,
     *,
     overlap: Duration = OVERLAP,
     out: OutFile = None,
@@ -334,7 +332,7 @@ async def reseal(*, data_dir: DataDir = None) -> None:
 
 @secret.command(name="list")
 async def list_secrets(
-    partner: PartnerName, /, *, reveal: bool = False, json: Json = False, data_dir: DataDir = None
+    partner: PartnerName, *, reveal: bool = False, json: Json = False, data_dir: DataDir = None
 ) -> None:
     """List the secrets that sign a partner's webhooks now, the newest first.
 

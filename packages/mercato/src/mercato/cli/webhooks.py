@@ -42,7 +42,9 @@ from mercato_contract.webhooks import DeliveryAttempt, DeliveryStatus
 from mercato_contract.wire import Instant, Wire, redacted
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
-webhooks.command("mercato.cli.signatures:explain", name="explain")
+webhooks.command(
+    "mercato.cli.signatures:explain", name="explain", help="Explain why a webhook's signature fails."
+)
 
 
 @webhooks.command(name="list")
@@ -201,7 +203,7 @@ async def _replay_all(core: Core, criteria: DeliveryFilter, expected: int) -> in
 
 
 @webhooks.command
-async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None) -> None:
+async def enable(partner: PartnerName, url: str, *, data_dir: DataDir = None) -> None:
     """Enable an endpoint that was disabled after days of failures or a 410 response.
 
     Args:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import Match
-from mercato.platform.errors import Forbidden, NotFound, Problem, UnsupportedMediaType
+from mercato.platform.errors import Forbidden, MethodNotAllowed, NotFound, Problem, UnsupportedMediaType
 from mercato.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
@@ -81,6 +81,22 @@ class Cors:
     def _origin(self, head: Head) -> bytes | None:
         origin = head.headers.get(b"origin")
         return origin if origin in self._origins else None
+
+
+_NOT_ALLOWED: Final = (
+    "A browser sent it before the call of a page. Pages may call only the operations of the Marketfront surface, and "
+    "only if the operator lists their origin in MERCATO_CORS_ORIGINS."
+)
+
+
+def explain_preflight(problem: Problem, method: str, head: Head) -> Problem:
+    """Return the refusal of a preflight with its reason; any other problem as it is."""
+    is_preflight = (
+        method == "OPTIONS" and b"origin" in head.headers and b"access-control-request-method" in head.headers
+    )
+    if is_preflight and isinstance(problem, MethodNotAllowed):
+        return MethodNotAllowed(method, problem.allow.split(", "), reason=_NOT_ALLOWED)
+    return problem
 
 
 # --- links below a path ------------------------------------------------------------------------------------------

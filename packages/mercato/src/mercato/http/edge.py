@@ -23,7 +23,7 @@ from mercato.features.partners.limits import Limiter, network_of
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.requests.log import RequestRecord
 from mercato.http.body import Body, BodyBudget, Message, Receive
-from mercato.http.browsers import Cors, prefix_location
+from mercato.http.browsers import Cors, explain_preflight, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
 from mercato.http.operations import PROBLEM_DETAILS, Answer, BodyForm, Call, Operation, Rate, ReadBody, Upload
 from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
@@ -191,7 +191,11 @@ class Edge:
             reason = None if refusal is None else reason_of_stored(refusal)
         except Problem as problem:
             preflight = self._preflight(problem, scope, head, extra) if operation_id == NO_OPERATION else None
-            status, headers, body = (204, preflight, b"") if preflight else render(problem, head.context)
+            status, headers, body = (
+                (204, preflight, b"")
+                if preflight
+                else render(explain_preflight(problem, scope["method"], head), head.context)
+            )
             reason = None if preflight else reason_of(problem)
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             fault = self._fault(bug, head)

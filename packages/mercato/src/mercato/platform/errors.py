@@ -73,9 +73,11 @@ class ValidationFailed(Problem):
 class MethodNotAllowed(Problem):
     kind = problems.METHOD_NOT_ALLOWED
 
-    def __init__(self, method: str, allowed: Iterable[str]) -> None:
+    def __init__(self, method: str, allowed: Iterable[str], *, reason: str = "") -> None:
         self.allow = ", ".join(sorted(allowed))
-        super().__init__(f"{method} is not supported here. Use one of: {self.allow}.")
+        super().__init__(
+            f"{method} is not supported here. Use one of: {self.allow}.{reason and f' {reason}'}"
+        )
 
 
 class MethodNotImplemented(Problem):

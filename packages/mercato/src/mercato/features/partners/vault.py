@@ -121,7 +121,7 @@ def _parse(texts: Sequence[str], source: str) -> list[bytes]:
     if not good or len(good) != len(keys):
         raise VaultError(
             f"{source} holds a malformed key or none. It must hold keys of {KEY_BYTES} bytes in base64url, "
-            "the newest first."
+            "of which the first encrypts and all decrypt."
         )
     return good
 

@@ -196,6 +196,15 @@ class ReceiverContext(ABC):
         point = "before a response arrived" if size is None else "in the middle of the body"
         self.record(shown, f"The connection was closed {point}.", began)
 
+    async def is_gone(self) -> bool:
+        """Return whether nothing listens at the receiver's address."""
+        try:
+            writer = await _connect(self.receiver.url)
+        except NoAnswer:
+            return True
+        writer.close()
+        return False
+
     def url(self, message: Message) -> str:
         return target(self.receiver.url, message.suffix) if message.suffix else self.receiver.url
 

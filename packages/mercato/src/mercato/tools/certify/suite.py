@@ -25,6 +25,11 @@ Run = Callable[[C_contra], Awaitable[str]]
 CONCURRENCY: Final = 4
 """Checks at a time: an implementation has to serve more requests than that."""
 
+_GONE_ADVICE: Final = (
+    "Find in its log why it ended: one of these requests ended it, or something else did. Start it again, and run the "
+    "checks that were skipped."
+)
+
 _OUT_OF_TIME: Final = "The certification ended before this check did."
 _TOO_SLOW: Final = (
     "Responses take so long that the checks don't finish in time. Find out what makes them slow, or run one group at "
@@ -153,6 +158,10 @@ class Context(Protocol):
     @property
     def exchanges(self) -> Sequence[Exchange]: ...
 
+    async def is_gone(self) -> bool:
+        """Return whether nothing listens any more where the check found no answer."""
+        ...
+
 
 C = TypeVar("C", bound=Context)
 
@@ -176,6 +185,9 @@ class Runner(Generic[C]):
         self._seconds = seconds
         self._slots = asyncio.Semaphore(concurrency)
         self._tasks: dict[str, asyncio.Task[CheckOutcome]] = {}
+        self._running: dict[str, None] = {}
+        self._ended_by: str | None = None
+        """The check during which the implementation ended: it alone fails for that."""
 
     async def run(self, report: Report) -> tuple[CheckOutcome, ...]:
         """Return the outcomes in the order of the checks; each is reported as soon as those before it are."""
@@ -210,13 +222,36 @@ class Runner(Generic[C]):
                 return _outcome(check, Verdict.SKIPPED, needed.seen, needed.advice)
         async with self._slots:
             context = self._context()
+            self._running[check.id] = None
             try:
                 verdict, seen, advice = Verdict.PASS, await check.run(context), None
+            except NoAnswer as failure:
+                verdict, seen, advice = await self._unanswered(check, str(failure), context)
             except Failed as failure:
                 verdict, seen, advice = Verdict.FAIL, str(failure), check.advice
             except Skipped as why:
                 verdict, seen, advice = Verdict.SKIPPED, str(why), str(why)
+            finally:
+                del self._running[check.id]
             return _outcome(check, verdict, seen, advice, tuple(context.exchanges))
+
+    async def _unanswered(self, check: Check[C], seen: str, context: C) -> tuple[Verdict, str, str]:
+        """Return what a missing answer means: a failure of the check, or the end of the implementation."""
+        running = list(self._running)
+        if self._ended_by is None and not await context.is_gone():
+            return Verdict.FAIL, seen, check.advice
+        if self._ended_by is not None:
+            return (
+                Verdict.SKIPPED,
+                f"Nothing listened any more: it ended during {self._ended_by}.",
+                _GONE_ADVICE,
+            )
+        self._ended_by = check.id
+        return (
+            Verdict.FAIL,
+            f"It ended: nothing listens any more. Running were {', '.join(running)}.",
+            _GONE_ADVICE,
+        )
 
 
 def _outcome(

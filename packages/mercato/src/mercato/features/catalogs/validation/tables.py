@@ -147,7 +147,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         if served == text or is_uuid(text):
             return members
         becomes = (
-            "one is derived when it is served, and differs from store to store"
+            "one is derived for each store that serves it, so no two stores have the same"
             if self.onboarding_id == NO_ONBOARDING
             else f"it is served as {served}"
         )

@@ -40,6 +40,7 @@ from mercato.tools.certify.sample_store import EXAMPLE, SampleStore, sample_stor
 from mercato.tools.certify.suite import (
     Check,
     Failed,
+    NoAnswer,
     Redactor,
     Report,
     Run,
@@ -157,7 +158,7 @@ async def _pull(context: MerchantContext, *, etag: str | None = None) -> PulledD
         pulled = await pull(url, etag=etag)
     except RequestFailed as failure:
         context.record(sent, failure.message, began)
-        raise Failed(failure.message) from None
+        raise NoAnswer(failure.message) from None
     context.record(sent, _shown(pulled), began)
     return pulled
 
