@@ -14,7 +14,9 @@ NO_NAME = {"items": {str(UUID(int=1)): {"basePrice": "1.00"}}}
 
 
 def codes(answer: Any) -> list[tuple[str, str]]:
-    return [(warning["code"], warning["pointer"]) for warning in answer["warnings"]]
+    """Return the warnings but that of a store without a webhookUrl, which none of these stores has."""
+    found = [(warning["code"], warning["pointer"]) for warning in answer["warnings"]]
+    return [one for one in found if one[0] != "ORDERS_UNSEEN"]
 
 
 async def register(pos: Client, url: str, address: object, **more: object) -> Any:
@@ -70,7 +72,7 @@ async def test_a_store_outside_the_united_states_has_its_place_and_its_time_zone
     path = f"{ONBOARDINGS}/{status['onboardingId']}"
     await mercato.until(pos, path, lambda it: it["status"] == "ready_to_activate")
     store = (await pos.post(path + "/activate")).json()
-    assert (store["timezone"], store["warnings"]) == ("Asia/Tokyo", [])
+    assert (store["timezone"], codes(store)) == ("Asia/Tokyo", [])
 
 
 async def test_a_warning_of_the_place_ends_when_the_merchant_sends_coordinates(

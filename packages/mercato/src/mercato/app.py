@@ -55,6 +55,7 @@ from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
+from mercato.features.webhooks.store_health import StoreHealth
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform import clock
 from mercato.platform.clock import Clock
@@ -163,6 +164,7 @@ async def running(
             "event log": app.event_log.run,
             "request log": app.request_log.run,
             "validation log": app.validation_log.run,
+            "store health": app.store_health.run,
             "callers": app.callers.run,
             "metrics": app.metrics.run,
             "traffic": app.traffic.run,
@@ -299,7 +301,10 @@ def build(
         metrics=metrics,
     )
     menus = Menus(db, cache, compiled)
-    calls = StoreCalls(outbound=outbound, credentials=credentials, clock=now, metrics=metrics)
+    store_health = StoreHealth(db)
+    calls = StoreCalls(
+        outbound=outbound, credentials=credentials, clock=now, metrics=metrics, record=store_health.record
+    )
     ordering = _ordering(core, vault=vault, menus=menus, calls=calls, quota=quota, metrics=metrics)
     limiter = limiter_of(settings, now)
     waiters = Waiters(db)
@@ -368,6 +373,7 @@ def build(
         request_log=RequestLog(
             db, core.event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
         ),
+        store_health=store_health,
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
         hourly_orders=HourlyOrders(now),

@@ -29,6 +29,7 @@ from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
 from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
+from mercato.features.webhooks.store_health import StoreHealth
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.changes import ChangeFeed
@@ -98,6 +99,7 @@ class Services(Core):
     write_probe: WriteProbe
     request_log: RequestLog
     validation_log: ValidationLog
+    store_health: StoreHealth
     feeds: Feeds
     sequencer: Sequencer
     endpoints: WebhookEndpoints

@@ -27,6 +27,8 @@ _REMEDIES: Final = {
     Remedy.ENABLE_ENDPOINTS: "Ask their partners; then: mercato webhooks enable PARTNER URL",
     Remedy.LIST_PLACEMENTS: "The stores don't answer; such an order is cancelled after "
     "MERCATO_PLACE_RESEND_SECONDS. See why: mercato webhooks list --type order.place",
+    Remedy.LIST_STORES: "Tell their merchants. See them with mercato store list --in-trouble, and why with "
+    "mercato webhooks list --status failed. The first call that succeeds ends it.",
     Remedy.LIST_DELIVERIES: "See them with mercato webhooks list, and tell their partners: "
     "after 5 days they are disabled.",
 }

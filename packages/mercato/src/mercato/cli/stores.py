@@ -16,8 +16,9 @@ from mercato.cli.output import (
 )
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.stores import operators
-from mercato.features.stores.operators import StoreDetail, StoreFilter, StoreSummary
+from mercato.features.stores.operators import CallFailures, StoreDetail, StoreFilter, StoreSummary
 from mercato.features.stores.tables import stores as stores_table
+from mercato.features.stores.views import ORDERS_UNSEEN, ORDERS_UNSEEN_MESSAGE
 from mercato.platform import clock
 from mercato.platform.db.search import shorten
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
@@ -33,6 +34,7 @@ async def list_(
     partner: OnlyPartner = None,
     since: Since | None = None,
     before: UUID | None = None,
+    in_trouble: bool = False,
     limit: Limit = PAGE,
     json: Json = False,
     data_dir: DataDir = None,
@@ -43,12 +45,13 @@ async def list_(
         status: Only stores with this status.
         since: Only stores created in the last 2h, 3d, …, or since an instant.
         before: Only stores created before this one.
+        in_trouble: Only stores whose last calls failed.
         limit: How many stores to list (50; at most 1000).
 
     """
     async with opened(data_dir) as core, core.db.read() as tx:
         owner = await find_partner_id(tx, partner)
-        wanted = StoreFilter(partner_id=owner, status=status, since=since, before=before)
+        wanted = StoreFilter(partner_id=owner, status=status, since=since, before=before, failing=in_trouble)
         found = await operators.list_stores(tx, wanted, limit=limit + 1, now=clock.now())
         names = (
             {} if json else await shorten(tx, stores_table.c.id, (summary.id for summary in found[:limit]))
@@ -57,7 +60,9 @@ async def list_(
         "Id": lambda summary: names[summary.id],
         "Name": "name",
         "Merchant's id": "partner_store_id",
-        "Status": _status,
+        "Status": lambda summary: (
+            _status(summary) + ("" if summary.is_called else "; orders unseen: no webhookUrl")
+        ),
         "Partner": lambda summary: summary.partner or summary.partner_id,
     }
     print_table_page(
@@ -132,16 +137,25 @@ async def _change(
 
 
 def _members(store: StoreSummary) -> dict[str, Any]:
-    return members_of(store, without=("id",), store_id=store.id)
+    """Return the members for programs: `warnings` are the codes that the merchant's own Store has."""
+    warnings = () if store.is_called else (ORDERS_UNSEEN,)
+    failing = None if store.failing is None else members_of(store.failing)
+    return members_of(
+        store, without=("id", "is_called"), store_id=store.id, failing=failing, warnings=warnings
+    )
 
 
 def _status(summary: StoreSummary) -> str:
     if summary.suspended:
         return "hidden: its partner is suspended"
     if summary.status is StoreStatusValue.ONLINE:
-        return "online"
+        return "online" if summary.failing is None else _failing(summary.failing)
     until = "" if summary.resume_at is None else f" until {format_instant(summary.resume_at)}"
     return f"paused{until}" + (f": {summary.pause_reason}" if summary.pause_reason else "")
+
+
+def _failing(failing: CallFailures) -> str:
+    return f"unreachable: its last {failing.calls} calls failed, since {format_instant(failing.since)}"
 
 
 def _print(found: StoreDetail) -> None:
@@ -156,7 +170,8 @@ def _print(found: StoreDetail) -> None:
         ("Sold out", f"{found.sold_out:,}"),
         ("Catalog set", found.catalog_set_id),
         ("Time zone", found.timezone),
-        ("Webhooks go to", found.webhook_origin or "nowhere: it has no webhookUrl"),
+        ("Webhooks go to", found.webhook_origin or f"nowhere. {ORDERS_UNSEEN_MESSAGE}"),
+        ("Last error", None if found.failing is None else found.failing.error),
         ("Onboarding", found.onboarding_id),
         ("Created", found.created_at),
         ("Changed", found.updated_at),

@@ -45,6 +45,7 @@ class OrderFacts(Struct, frozen=True, kw_only=True):
     now: datetime
     placed_at: datetime
     accepted_at: datetime | None = None
+    accepted_by: Actor | None = None
     status_at: datetime | None = None
     closed_by: Actor | None = None
     promised_for: datetime | None = None
@@ -70,6 +71,7 @@ def facts_of(
         now=now,
         placed_at=row.created_at,
         accepted_at=None if accepted is None else parse_instant(accepted.at),
+        accepted_by=None if accepted is None else Actor(accepted.actor),
         status_at=None if last is None else parse_instant(last.at),
         closed_by=None if last is None or row.state is OrderState.OPEN else Actor(last.actor),
         promised_for=row.estimated_ready_at,
@@ -113,6 +115,11 @@ def _open(order: OrderFacts) -> str:
     match order.status:
         case OrderStatus.PENDING:
             begun = order.accepted_at or order.placed_at
+            if order.accepted_by is Actor.SERVICE:
+                return (
+                    f"Accepted {ago(begun, order.now)} by the service: {order.store} has no webhookUrl, so nobody was "
+                    "called. Not started yet."
+                )
             return f"Accepted {ago(begun, order.now)} by {order.store}{_promise(order)}; not started yet."
         case OrderStatus.CONFIRMED:
             return f"Confirmed{since} by {order.store}{_promise(order)}; not started yet."
@@ -161,7 +168,13 @@ def _cancelling(order: OrderFacts) -> Iterator[str]:
             requested = ago(wish.requested_at, order.now)
             yield f"The storefront asked to cancel it {requested}; the store hasn't answered yet."
         case CancellationStatus.REFUSED:
-            yield f"The store refused to cancel it {ago(wish.at, order.now)}{_reason(wish.refusal)}"
+            # A store without a webhookUrl isn't asked: the service refused, and the reason says so.
+            refused = (
+                "It wasn't cancelled"
+                if order.accepted_by is Actor.SERVICE
+                else "The store refused to cancel it"
+            )
+            yield f"{refused} {ago(wish.at, order.now)}{_reason(wish.refusal)}"
         case CancellationStatus.UNANSWERED:
             yield "The storefront asked to cancel it, but the store never answered: it goes on."
         case CancellationStatus.ACCEPTED:

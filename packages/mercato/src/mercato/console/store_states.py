@@ -7,38 +7,54 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from mercato.features.doctor import FAILING_WINDOW
+from mercato.console.screen import Visit
+from mercato.features.partners.model import Surface
 from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening, find_openings
-from mercato.features.webhooks.endpoint_health import list_failing_stores
+from mercato.features.stores.views import ORDERS_UNSEEN_MESSAGE
 from mercato.platform.db.engine import Read
 from mercato_contract.stores import StoreStatusValue
 
 MAX_REASON: Final = 120
 """Characters of a merchant's reason for a pause that a list shows."""
 
-MIN_CALLS: Final = 3
-"""With fewer calls in the last minutes a store isn't called unreachable: one time-out isn't a dead store."""
-
 _WEEK: Final = 7
 
 
 class StoreState(Struct, frozen=True):
-    """The state of a store: its words, their colour, why, and what to do about it if there is something to do."""
+    """The state of a store: its words, their colour, why, and what to do about it if there is something to do.
+
+    `warning` is what its merchant should know even if nothing is wrong.
+    """
 
     words: str
     kind: str
     why: str
     advice: str | None = None
+    warning: str | None = None
 
     @property
     def is_trouble(self) -> bool:
         return self.kind in {"bad", "waiting"}
 
 
-def state_of(store: StoreSummary, opening: Opening | None, *, failing: bool, now: datetime) -> StoreState:
-    """Return the state of a store. `failing` is whether the calls to it fail; without `opening` it is hidden."""
+def state_of(
+    store: StoreSummary, opening: Opening | None, *, shows_calls: bool = True, now: datetime
+) -> StoreState:
+    """Return the state of a store; without `opening` it is hidden.
+
+    How its calls go, and whether there are any, is its merchant's and the operators': `shows_calls`.
+    """
+    state = _state_of(store, opening, shows_calls=shows_calls, now=now)
+    unseen = shows_calls and not store.is_called
+    return replace(state, warning=ORDERS_UNSEEN_MESSAGE) if unseen else state
+
+
+def _state_of(
+    store: StoreSummary, opening: Opening | None, *, shows_calls: bool, now: datetime
+) -> StoreState:
     if store.suspended:
         return StoreState("hidden", "bad", "Its partner is suspended.", "An operator resumes the partner.")
     if store.status is StoreStatusValue.PAUSED:
@@ -47,13 +63,14 @@ def state_of(store: StoreSummary, opening: Opening | None, *, failing: bool, now
         reason = (store.pause_reason or "no reason was given")[:MAX_REASON]
         advice = f"It takes orders again once it is resumed{', which it is by itself then' if until else ''}."
         return StoreState(f"paused{until}", "waiting", reason, advice)
-    if failing:
-        why = "Its webhook address didn't answer most calls of the last 10 minutes."
+    if shows_calls and store.failing is not None:
+        zone = "UTC" if opening is None else opening.timezone
         return StoreState(
             "unreachable",
             "bad",
-            why,
-            "Its failed webhooks say why: its merchant fixes the address or the server.",
+            f"Its last {store.failing.calls} calls failed, since {_clock(store.failing.since, zone, now)}.",
+            "Its failed webhooks say why: its merchant fixes the address or the server. "
+            "The first call that succeeds ends this.",
         )
     if opening is None:
         return StoreState("closed", "bad", "Searches don't find it.", "Its merchant activates it.")
@@ -79,19 +96,32 @@ def _clock(at: datetime, timezone: str, now: datetime) -> str:
     local, today = at.astimezone(zone), now.astimezone(zone)
     if local.date() == today.date():
         return f"{local:%H:%M}"
-    near = (local.date() - today.date()).days < _WEEK
+    near = abs((local.date() - today.date()).days) < _WEEK
     return f"{local:%A %H:%M}" if near else f"{local:%Y-%m-%d %H:%M}"
 
 
 async def find_states(
-    tx: Read, rows: Sequence[StoreSummary], now: datetime, *, failing: Collection[UUID]
+    tx: Read, rows: Sequence[StoreSummary], now: datetime, *, shows_calls_of: Collection[UUID] | None = None
 ) -> dict[UUID, StoreState]:
-    """Return the state of each store that still exists, by its id. The calls to `failing` stores fail."""
+    """Return the state of each store that still exists, by its id.
+
+    How calls go is shown of the stores of these partners, by default of all.
+    """
     openings = await find_openings(tx, [row.id for row in rows], now=now)
-    return {row.id: state_of(row, openings.get(row.id), failing=row.id in failing, now=now) for row in rows}
+    return {
+        row.id: state_of(
+            row,
+            openings.get(row.id),
+            shows_calls=shows_calls_of is None or row.partner_id in shows_calls_of,
+            now=now,
+        )
+        for row in rows
+    }
 
 
-async def find_failing(tx: Read, now: datetime) -> Collection[UUID]:
-    """Return the stores to which most calls of the last minutes failed, those with the most failures first."""
-    found = await list_failing_stores(tx, since=now - FAILING_WINDOW, min_calls=MIN_CALLS)
-    return {state.store_id: None for state in found}
+def calls_shown(visit: Visit) -> Collection[UUID] | None:
+    """Return whose stores' calls a visitor may know about: a merchant its own, operators those of all (None)."""
+    if visit.is_operator:
+        return None
+    partner = visit.session.partner
+    return () if partner is None or Surface.COMMERCE not in visit.surfaces else (partner.id,)

@@ -15,8 +15,8 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
-from mercato.features.webhooks.calls import MIN_CALLS
-from mercato.features.webhooks.endpoint_health import count_disabled, count_failing, list_failing_stores
+from mercato.features.webhooks.endpoint_health import count_disabled, count_failing
+from mercato.features.webhooks.store_health import count_failing_stores, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database
@@ -31,6 +31,7 @@ from mercato.platform.processes import WANTED_FILES, max_open_files
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
 from mercato.platform.texts import count_of
 from mercato.settings import MiB, Settings
+from mercato_contract.wire import rfc3339
 
 MIN_FREE: Final = 512 * MiB
 """Bytes that must be free on an embedded database's disk: for a backup and the log of a busy hour."""
@@ -46,7 +47,6 @@ MAX_CONNECTIONS: Final = 0.9
 MAX_SECRETS: Final = 1000
 """Secrets and tokens that are tried with the encryption keys, the newest."""
 
-FAILING_WINDOW: Final = timedelta(minutes=10)
 FAILING: Final = timedelta(hours=1)
 SHOWN: Final = 3
 """Stores listed by name."""
@@ -73,6 +73,7 @@ class Remedy(StrEnum):
     ENABLE_ENDPOINTS = "enable endpoints"
     LIST_PLACEMENTS = "list placements"
     LIST_DELIVERIES = "list deliveries"
+    LIST_STORES = "list stores"
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -319,16 +320,16 @@ async def _orders(tx: Read) -> Check:
 
 
 async def _stores(tx: Read) -> Check:
-    found = await list_failing_stores(tx, since=clock.now() - FAILING_WINDOW, min_calls=MIN_CALLS)
+    found = await list_failing_stores(tx, limit=SHOWN)
     if not found:
         return _check("stores", "none is failing")
-    named = ", ".join(f"{store.store_id} ({store.failed} of {store.calls} calls)" for store in found[:SHOWN])
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    message = f"Order calls are suspended after failures in the last 10 minutes: {named}{more}."
-    advice = (
-        "Tell the merchants. One call is tried every 10 seconds, and calls resume after the first success."
+    named = ", ".join(
+        f"{store.store_id} ({store.calls} calls since {rfc3339(store.since)})" for store in found
     )
-    return _check("stores", message, advice, State.NOTE)
+    count = await count_failing_stores(tx)
+    more = f" and {count - len(found)} more" if count > len(found) else ""
+    message = f"The last calls to {count_of(count, 'store')} failed: {named}{more}."
+    return _check("stores", message, Remedy.LIST_STORES, State.NOTE)
 
 
 async def _deliveries(tx: Read) -> Check:

@@ -16,10 +16,11 @@ from mercato.features.orders.operators import OrderFilter, count_orders, list_or
 from mercato.features.partners.model import Surface
 from mercato.features.requests.queries import Filter, count_by_code
 from mercato.features.stores import operators as stores
-from mercato.features.stores.operators import StoreFilter, StoreSummary
+from mercato.features.stores.operators import CallFailures, StoreFilter, StoreSummary
 from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
+from mercato.features.webhooks.store_health import list_failing_stores_of
 from mercato.platform.db.engine import Read
 from mercato_contract.orders import OrderState
 from mercato_contract.problems import PROBLEMS
@@ -31,9 +32,6 @@ screens: Final = Screens(PARTNERS)
 _TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
 
 RECENT: Final = timedelta(days=1)
-RECENT_CALLS: Final = timedelta(hours=1)
-"""How long ago a failed call to a store may be to be named as a reason."""
-
 SHOWN: Final = 10
 MAX_COUNTED: Final = 1000
 """A count ends here: how many more there are changes nothing for the reader."""
@@ -99,7 +97,7 @@ async def _refusals(
 
 
 async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
-    """Return a merchant's catalog runs that failed, its paused stores, and those whose calls failed last."""
+    """Return a merchant's catalog runs that failed, its paused stores, and those in trouble."""
     if Surface.COMMERCE not in visit.surfaces:
         return {"is_merchant": False, "runs": [], "stores": [], "closed": []}
     partner_id, now = visit.caller(Surface.COMMERCE).partner_id, visit.app.clock()
@@ -108,22 +106,14 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
     found = [
         _paused(store, visit.timezone) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)
     ]
-    calls = DeliveryFilter(
-        partner_id=partner_id,
-        surface=Surface.COMMERCE,
-        store_id=visit.store_id,
-        status=DeliveryStatus.FAILED,
-        since=now - RECENT_CALLS,
-    )
-    known = {store.store_id for store in found}
-    for call in await operators.list_rows(tx, calls, limit=SHOWN):
-        if call.store_id is None or call.store_id in known:
-            continue
-        known.add(call.store_id)
-        its_store = StoreFilter(partner_id=partner_id, store_id=call.store_id)
-        for store in await stores.list_stores(tx, its_store, limit=1, now=now):
-            why = f"A call to it failed. {call.type}: {call.error}"
-            found.append(Closed(store.id, store.name, why, call.created_at))
+    failing = await list_failing_stores_of(tx, partner_id, limit=SHOWN)
+    own = [one.store_id for one in failing if visit.store_id in {None, one.store_id}]
+    paused_ids = {store.store_id for store in found}
+    found += [
+        _failing(store, store.failing)
+        for store in await stores.list_stores_of(tx, own, now=now)
+        if store.failing is not None and store.id not in paused_ids
+    ]
     runs = await catalogs.list_runs(tx, failed, limit=SHOWN)
     closed, more = await list_closed(tx, partner_id, store_id=visit.store_id, now=now)
     return {
@@ -134,6 +124,11 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
         "closed_count": len(closed),
         "searched": MAX_SEARCHED if more else None,
     }
+
+
+def _failing(store: StoreSummary, failing: CallFailures) -> Closed:
+    why = f"Its last {failing.calls} calls failed. The last one: {failing.error or 'it was not called'}"
+    return Closed(store.id, store.name, why, failing.since)
 
 
 def _paused(store: StoreSummary, timezone: str) -> Closed:

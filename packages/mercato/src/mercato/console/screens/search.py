@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mercato.console.filters import scope_of
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.console.store_states import calls_shown, find_states
 from mercato.features.catalogs.operators import RunFilter, list_runs
 from mercato.features.lookup import MAX_MATCHES, MAX_TEXT, Found, find_all
 from mercato.features.orders.operators import list_orders_of
@@ -62,10 +63,13 @@ def _page(visit: Visit, text: str, found: Found | None, rows: dict[str, Any]) ->
 
 
 async def _rows(tx: Read, visit: Visit, found: Found) -> dict[str, Any]:
+    now = visit.app.clock()
+    stores = await list_stores_of(tx, found.stores, now=now)
     requests = [await find_refused(tx, Filter(), request_id) for request_id in found.requests]
     return {
         "orders": await list_orders_of(tx, found.orders),
-        "stores": await list_stores_of(tx, found.stores, now=visit.app.clock()),
+        "stores": stores,
+        "states": await find_states(tx, stores, now, shows_calls_of=calls_shown(visit)),
         "partners": await find_names(tx, found.partners),
         "runs": await list_runs(tx, RunFilter(ids=found.runs), limit=MAX_MATCHES) if found.runs else (),
         "deliveries": await list_rows_of(tx, found.deliveries),

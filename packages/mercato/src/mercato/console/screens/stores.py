@@ -1,7 +1,7 @@
 """Stores: whether they can be ordered from and why, pausing them, and what is sold out."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final
 from urllib.parse import urlencode
 from uuid import UUID
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from mercato.console.filters import Filters, partner_of, read_filters, scope_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
-from mercato.console.store_states import StoreState, find_failing, find_states
+from mercato.console.store_states import StoreState, calls_shown, find_states
 from mercato.console.times import say
 from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.lookup import find_stores
@@ -21,13 +21,10 @@ from mercato.features.stores import operators
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.views import availability_of, spans_of, windows_in
-from mercato.features.webhooks import operators as webhooks
-from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
-from mercato_contract.events import STORE_CALLS
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.stores import (
@@ -37,7 +34,6 @@ from mercato_contract.stores import (
     StoreStatusUpdate,
     StoreStatusValue,
 )
-from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant
 
 screens: Final = Screens(EVERYBODY)
@@ -45,14 +41,8 @@ screens: Final = Screens(EVERYBODY)
 MAX_EXAMINED: Final = 200
 """Stores that a page examines of those that are open, or in trouble: both depend on the present time."""
 
-MAX_CALLS: Final = 20
-"""Webhooks about orders that a store's page examines for the last call to it."""
-
 MAX_ITEMS: Final = 50
 """Items of a store that a page shows; a search narrows them."""
-
-RECENT_CALLS: Final = timedelta(hours=1)
-"""How long ago a failed call to a store may be to be named as a reason."""
 
 _YEARS: Final = range(2, 9999)
 """The first and the last year of the calendar lack a local time in some zones."""
@@ -118,8 +108,7 @@ async def list_stores(visit: Visit) -> Page:
             before=read_cursor(query.cursor),
         )
         rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, filters, wanted, now)
-        failing = await find_failing(tx, now) if rows else ()
-        states = await find_states(tx, rows, now, failing=failing)
+        states = await find_states(tx, rows, now, shows_calls_of=calls_shown(visit))
     chosen = [row for row in rows if _is_chosen(query, states[row.id])]
     filters.listed(chosen, cursor)
     values = {
@@ -185,8 +174,7 @@ async def show_store(visit: Visit) -> Page:
     async with visit.app.db.read() as tx:
         found = await operators.list_stores_of(tx, [row.id], now=now)
         # Of a store that isn't theirs storefronts learn whether it is open, not how its calls go.
-        failing = await find_failing(tx, now) if _owns(visit, row) or visit.is_operator else ()
-        states = await find_states(tx, found, now, failing=failing)
+        states = await find_states(tx, found, now, shows_calls_of=calls_shown(visit))
     if row.id not in states:
         raise StoreNotFound(row.id)
     catalog = await visit.app.compiled.get(row.catalog_set_id)
@@ -205,7 +193,7 @@ async def show_store(visit: Visit) -> Page:
         "currency": catalog.currency,
         "may_pause": owns or visit.is_operator,
         "may_sell_out": owns,
-        "failure": await _failed_call(visit, row) if owns or visit.is_operator else None,
+        "failure": found[0].failing if owns or visit.is_operator else None,
         "paused": row.paused_at(now),
     }
     return Page("store.html", row.name, values)
@@ -282,24 +270,6 @@ async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
         return
     async with app.db.write() as tx:
         await operators.change_status(tx, row.id, status, now=app.clock())
-
-
-async def _failed_call(visit: Visit, row: StoreRow) -> str | None:
-    """Return why the newest call to the store failed, if it did. A webhook to an endpoint isn't a call to the store."""
-    wanted = DeliveryFilter(
-        partner_id=row.partner_id,
-        surface=Surface.COMMERCE,
-        types="order",
-        store_id=row.id,
-        since=visit.app.clock() - RECENT_CALLS,
-    )
-    async with visit.app.db.read() as tx:
-        found = await webhooks.list_rows(tx, wanted, limit=MAX_CALLS)
-    ended = (match for match in found if match.type in STORE_CALLS and match.status != DeliveryStatus.PENDING)
-    last = next(ended, None)
-    if last is None or last.status != DeliveryStatus.FAILED:
-        return None
-    return f"{last.type}: {last.error}"
 
 
 def _items(row: StoreRow, catalog: CompiledCatalog, words: str | None, now: datetime) -> list[Item]:

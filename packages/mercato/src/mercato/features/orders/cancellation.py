@@ -50,7 +50,7 @@ from mercato_contract.orders import CancellationStatus, CancelOrderRequest, Orde
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
 
-_NO_STORE_URL: Final = "The store has no system to ask, and has begun the order."
+_NO_STORE_URL: Final = "The store has no webhookUrl, so nobody was asked, and it has begun the order."
 
 
 class CancellationContext(Struct, frozen=True, kw_only=True):
@@ -245,5 +245,7 @@ def _refused(order: OrderRow) -> Problem:
             "Ask the store, or cancel again with a new Idempotency-Key."
         )
     refusal = found and found.refusal
+    if refusal == _NO_STORE_URL:
+        return CancellationRefused(f"The order goes on. {refusal}")
     reason = "It gives no reason." if refusal is None else f"Its reason: {refusal}"
     return CancellationRefused(f"The store does not cancel the order, which goes on. {reason}")

@@ -63,6 +63,8 @@ _SENTENCES: Final = {
     "unanswered": "The store hasn't answered yet. The order is sent to it again.",
     "accepted": "The store accepted the order.",
 }
+
+_ACCEPTED_ALONE: Final = "The service accepted the order: the store has no webhookUrl, so nobody was called."
 """What entries without details say."""
 
 _NAMES: Final = {
@@ -261,6 +263,8 @@ def describe(entry: TimelineEntry) -> str:
     detail = entry.detail
     if entry.type == "placed":
         return f"{detail['total']} {detail['currency']}"
+    if entry.type == "accepted" and entry.actor == Actor.SERVICE and not detail:
+        return _ACCEPTED_ALONE
     if entry.type in _SENTENCES and not detail:
         return _SENTENCES[entry.type]
     if entry.type == ATTEMPT:

@@ -241,7 +241,12 @@ def _status(
         error=first_error(newest.errors) if failed else UNSET,
         errors=newest.errors if failed else (),
         created_at=instant(onboarding.created_at) or "",
-        warnings=(*views.warnings_of(place), *views.webhook_warnings_of(place, policy), *newest.warnings),
+        warnings=(
+            *views.warnings_of(place),
+            *views.unseen_warnings_of(place),
+            *views.webhook_warnings_of(place, policy),
+            *newest.warnings,
+        ),
     )
 
 

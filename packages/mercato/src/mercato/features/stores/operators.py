@@ -14,6 +14,8 @@ from mercato.features.partners.tables import partners
 from mercato.features.stores.model import StoreNotFound
 from mercato.features.stores.service import set_status
 from mercato.features.stores.tables import sold_out_items, stores
+from mercato.features.webhooks.store_health import IS_IN_TROUBLE
+from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.search import get_id
@@ -22,17 +24,29 @@ from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 
 
 class StoreFilter(Struct, frozen=True, kw_only=True):
-    """Which stores to list: all that fit. `before` is the last id shown."""
+    """Which stores to list: all that fit. `before` is the last id shown, `failing` those in trouble."""
 
     partner_id: UUID | None = None
     store_id: UUID | None = None
     status: StoreStatusValue | None = None
     since: datetime | None = None
     before: UUID | None = None
+    failing: bool = False
+
+
+class CallFailures(Struct, frozen=True):
+    """The calls to a store in trouble: how many in a row have failed, since when, and the last error."""
+
+    since: datetime
+    calls: int
+    error: str | None
 
 
 class StoreSummary(Struct, frozen=True, kw_only=True):
-    """A store in a list. `suspended` is whether its partner is suspended, which hides the store."""
+    """A store in a list. `suspended` is whether its partner is suspended, which hides the store.
+
+    `is_called` is whether it has a webhookUrl; `failing` is None unless the store is in trouble.
+    """
 
     id: UUID
     partner_id: UUID
@@ -43,6 +57,8 @@ class StoreSummary(Struct, frozen=True, kw_only=True):
     pause_reason: str | None
     resume_at: datetime | None
     suspended: bool
+    is_called: bool
+    failing: CallFailures | None
     created_at: datetime
     updated_at: datetime
 
@@ -60,9 +76,18 @@ class StoreDetail(StoreSummary, frozen=True, kw_only=True):
 
 
 _STORES: Final = (
-    select(stores, owners.c.current_set_id, partners.c.name.label("partner"), partners.c.suspended_at)
+    select(
+        stores,
+        owners.c.current_set_id,
+        partners.c.name.label("partner"),
+        partners.c.suspended_at,
+        failing_stores.c.failing_since,
+        failing_stores.c.calls.label("failed_calls"),
+        failing_stores.c.error.label("call_error"),
+    )
     .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
     .join(owners, owners.c.id == stores.c.onboarding_id, isouter=True)
+    .join(failing_stores, and_(failing_stores.c.store_id == stores.c.id, IS_IN_TROUBLE), isouter=True)
 )
 
 
@@ -76,6 +101,8 @@ async def list_stores(tx: Read, wanted: StoreFilter, *, limit: int, now: datetim
     if wanted.status is not None:
         paused = and_(stores.c.paused, or_(stores.c.resume_at.is_(None), stores.c.resume_at > now))
         query = query.where(paused if wanted.status is StoreStatusValue.PAUSED else ~paused)
+    if wanted.failing:
+        query = query.where(failing_stores.c.store_id.is_not(None))
     if wanted.since is not None:
         query = query.where(stores.c.id >= first_id(wanted.since))
     if wanted.before is not None:
@@ -131,6 +158,10 @@ def _summary(row: Row[Any], now: datetime) -> StoreSummary:
         pause_reason=row.pause_reason if paused else None,
         resume_at=row.resume_at if paused else None,
         suspended=row.suspended_at is not None,
+        is_called=row.webhook_url is not None,
+        failing=None
+        if row.failing_since is None
+        else CallFailures(row.failing_since, row.failed_calls, row.call_error),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )

@@ -37,6 +37,7 @@ from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.partners.tables import partners
 from mercato.features.stores.model import Onboarding, OnboardingChange, SoldOut, StoreChange, StoreRow
 from mercato.features.stores.tables import onboardings, sold_out_items, stores
+from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
 from mercato_contract.stores import Address, StoreStatusValue
@@ -399,6 +400,7 @@ async def delete_onboardings(tx: Write, partner_id: UUID, *, limit: int) -> Sequ
     if not rows:
         return gone
     await tx.execute(delete(sold_out_items).where(sold_out_items.c.store_id.in_(gone)))
+    await tx.execute(delete(failing_stores).where(failing_stores.c.store_id.in_(gone)))
     await tx.execute(delete(stores).where(stores.c.id.in_(gone)))
     # The owner first: a run that is about to switch has locked it, or doesn't find it afterwards.
     await tx.execute(delete(catalog_owners).where(catalog_owners.c.id.in_(owners)))

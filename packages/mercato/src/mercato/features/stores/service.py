@@ -27,6 +27,7 @@ from mercato.features.stores.rules import address_of
 from mercato.features.stores.views import status_of, store_of
 from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
+from mercato.features.webhooks.store_health import forget_store
 from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
@@ -113,6 +114,9 @@ class Stores(Struct, frozen=True):
                 raise StoreNotFound(store_id)
             change = rules.change_of(request, row, found=found, policy=self.policy)
             await queries.update_store(tx, caller.partner_id, store_id, change, now=now)
+            if change.webhook_url is not UNSET and change.webhook_url != row.webhook_url:
+                # Whether the new address works, its calls will show.
+                await forget_store(tx, store_id)
             if isinstance(change.webhook_url, str):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
                 await enable_endpoints_below(tx, caller.partner_id, change.webhook_url)

@@ -63,7 +63,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         resume_at=status.resume_at,
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
-        warnings=warnings_of(row),
+        warnings=(*warnings_of(row), *unseen_warnings_of(row)),
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
     )
@@ -72,6 +72,10 @@ def store_of(row: StoreRow, now: datetime) -> Store:
 LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
 TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
 WEBHOOK_URL_REFUSED: Final = "WEBHOOK_URL_REFUSED"
+ORDERS_UNSEEN: Final = "ORDERS_UNSEEN"
+ORDERS_UNSEEN_MESSAGE: Final = (
+    "Orders are accepted by the service; nobody is called: the store has no webhookUrl."
+)
 
 
 def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
@@ -95,6 +99,14 @@ def webhook_warnings_of(place: Onboarding | StoreRow, policy: AddressPolicy) -> 
         return ()
     message = f"{fault} Change it with Update Store: it isn't called, so each order of the store fails."
     return (PartnerWarning(code=WEBHOOK_URL_REFUSED, message=message, path="/webhookUrl"),)
+
+
+def unseen_warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
+    """Return the warning about a store without a webhookUrl, whose orders nobody is asked about."""
+    if place.webhook_url is not None:
+        return ()
+    message = f"{ORDERS_UNSEEN_MESSAGE} Set it with Update Store once the store is live, or read List Orders."
+    return (PartnerWarning(code=ORDERS_UNSEEN, message=message, path="/webhookUrl"),)
 
 
 def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:

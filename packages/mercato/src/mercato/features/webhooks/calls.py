@@ -16,6 +16,7 @@ import structlog
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
+from mercato.features.webhooks.store_health import Record
 from mercato.platform.clock import Clock
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.results import EndpointResponse, Fault, RequestFailed
@@ -309,6 +310,10 @@ class _Store(StoreSlots):
         return found
 
 
+def _ignore(_call: StoreCall, _result: CallResult) -> None:
+    """Take no results."""
+
+
 class StoreCalls:
     """Makes calls to stores, each signed anew, through a limiter and a circuit breaker per address."""
 
@@ -319,15 +324,17 @@ class StoreCalls:
         credentials: WebhookCredentials,
         clock: Clock,
         metrics: CommerceMetrics,
+        record: Record | None = None,
         monotonic: Callable[[], float] = monotonic,
         limiter: ConcurrencyLimiter | None = None,
         max_stores: int = MAX_STORES,
     ) -> None:
-        """`monotonic` is the breakers' clock, in seconds."""
+        """`record` takes the results that say something about a store; `monotonic` is the breakers' clock."""
         self._outbound = outbound
         self._credentials = credentials
         self._clock = clock
         self._metrics = metrics
+        self._record = record or _ignore
         self._monotonic = monotonic
         self._limiter = limiter or ConcurrencyLimiter()
         self._max_stores = max_stores
@@ -351,7 +358,7 @@ class StoreCalls:
         store = self._store(call)
         breaker = store.breaker(call.url)
         if wait := breaker.wait(self._monotonic()):
-            return self._not_sent("cut_off", _BREAKER_OPEN, wait)
+            return self._cut_off(call, wait)
         try:
             await self._limiter.acquire(store, deadline - time())
         except QueueFull:
@@ -370,7 +377,7 @@ class StoreCalls:
             return self._not_sent("late", _LATE, RETRY_SECONDS)
         permit = breaker.admit(self._monotonic())
         if permit is None:  # opened while the call waited
-            return self._not_sent("cut_off", _BREAKER_OPEN, breaker.wait(self._monotonic()))
+            return self._cut_off(call, breaker.wait(self._monotonic()))
         try:
             result, label = await self._perform(call, credentials, seconds, parser)
         except BaseException:
@@ -382,8 +389,15 @@ class StoreCalls:
         self._metrics.called_store(label)
         if label == Fault.TIMEOUT and seconds < MIN_SECONDS:
             breaker.give_up(permit, self._monotonic())
-        elif breaker.record(permit, self._monotonic(), failed=result.error is not None):
+            return result
+        self._record(call, result)
+        if breaker.record(permit, self._monotonic(), failed=result.error is not None):
             self._report_change(call, breaker)
+        return result
+
+    def _cut_off(self, call: StoreCall, wait: float) -> CallResult:
+        result = self._not_sent("cut_off", _BREAKER_OPEN, wait)
+        self._record(call, result)
         return result
 
     async def _perform(

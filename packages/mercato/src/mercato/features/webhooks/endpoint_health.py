@@ -1,23 +1,16 @@
-"""Which endpoints fail or are disabled, as attempts find them; and, for operators, which stores fail."""
+"""Which endpoints fail or are disabled, as attempts find them."""
 
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Text, and_, bindparam, case, delete, func, literal_column, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
-from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import partners
-from mercato.features.webhooks.tables import deliveries, failing_endpoints
-from mercato.platform.clock import first_id
+from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import conflicting_insert, prepared
 from mercato.platform.db.types import Instant
-from mercato_contract.events import STORE_CALLS
-from mercato_contract.webhooks import DeliveryStatus
-
-MAX_STORES: Final = 1000
-"""Stores with failed calls that are examined at most."""
 
 _ENDPOINT = (
     failing_endpoints.c.partner_id == bindparam("where_partner"),
@@ -87,14 +80,6 @@ def disabled_error(reason: str) -> str:
 
 
 # --- for operators ------------------------------------------------------------------------------------
-
-
-class FailingStore(NamedTuple):
-    """A store at least half of whose calls about orders failed, the last one too."""
-
-    store_id: UUID
-    calls: int
-    failed: int
 
 
 # Endpoints that work have no row, so these read a few, however many endpoints there are.
@@ -171,52 +156,3 @@ async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
     """Return how many enabled endpoints have failed since then or longer, and of how many partners."""
     row = await tx.first(_COUNT_FAILING, {"since": since})
     return (0, 0) if row is None else (row[0], row[1])
-
-
-async def list_failing_stores(tx: Read, *, since: datetime, min_calls: int) -> list[FailingStore]:
-    """Return the stores of which half of the calls since then failed, of at least `min_calls`, and the last one.
-
-    With the breakers' own minimum they are those that circuit breakers stop, as far as the recorded calls show it: each
-    process has breakers in memory, which count the same calls. Only calls of stores with enough failures are read:
-    those that failed have an index, by partner.
-    """
-    c = deliveries.c
-    calls = (
-        c.surface == Surface.COMMERCE.value,
-        c.id >= first_id(since),
-        c.type.in_(STORE_CALLS),
-        c.store_id.is_not(None),
-    )
-    # The index is for what the literal says; the list of values makes each partner's rows one range of it.
-    unsuccessful = (
-        c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'", Text),
-        c.status.in_([DeliveryStatus.FAILED.value, DeliveryStatus.PENDING.value]),
-    )
-    suspects = (
-        select(c.partner_id, c.store_id)
-        .select_from(partners)
-        .join(deliveries, c.partner_id == partners.c.id)
-        .where(*calls, *unsuccessful)
-        .group_by(c.partner_id, c.store_id)
-        .having(func.count() * 2 >= min_calls)
-        .order_by(func.count().desc())
-        .limit(MAX_STORES)
-        .subquery()
-    )
-    succeeded = c.status == DeliveryStatus.SUCCEEDED.value
-    failed = func.sum(case((succeeded, 0), else_=1))
-    answered_at = func.max(case((succeeded, c.created_at)), type_=Instant)
-    failed_at = func.max(case((succeeded, None), else_=c.created_at), type_=Instant)
-    rows = await tx.all(
-        select(c.store_id, func.count().label("calls"), failed.label("failed"), answered_at, failed_at)
-        .select_from(suspects)
-        .join(
-            deliveries,
-            and_(c.partner_id == suspects.c.partner_id, c.store_id == suspects.c.store_id),
-        )
-        .where(*calls)
-        .group_by(c.store_id)
-        .having(func.count() >= min_calls, failed * 2 >= func.count())
-        .order_by(failed.desc(), c.store_id)
-    )
-    return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]

@@ -147,6 +147,28 @@ failing_endpoints = Table(
     Column("disabled_reason", Text),
 )
 
+# Only stores whose last call failed have a row: a success removes it. `store_health` says which are in trouble.
+failing_stores = Table(
+    "failing_stores",
+    metadata,
+    Column("store_id", Id, primary_key=True),
+    Column("partner_id", Id, nullable=False),
+    # When the first of the calls in a row that failed was made, and the last one.
+    Column("failing_since", Instant, nullable=False),
+    Column("failed_at", Instant, nullable=False),
+    Column("calls", Integer, nullable=False),
+    Column("error", Text),
+)
+Index("ix_failing_stores_partner_id", failing_stores.c.partner_id)
+
+# Partners that are in trouble, as operators were last told.
+failing_partners = Table(
+    "failing_partners",
+    metadata,
+    Column("partner_id", Id, primary_key=True),
+    Column("since", Instant, nullable=False),
+)
+
 # What is read of the orders, a feature above this one: the base that bodies about an order are compressed with.
 orders = table("orders", column("id", Id), column("content", LargeBinary))
 

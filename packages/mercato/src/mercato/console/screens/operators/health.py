@@ -9,11 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
-from mercato.console.store_states import StoreState, find_failing, find_states
+from mercato.console.store_states import StoreState, find_states
 from mercato.features.doctor import Check, Remedy, checks
 from mercato.features.orders.operators import MAX_COUNTED, Hour
 from mercato.features.stores.operators import StoreFilter, StoreSummary, list_stores, list_stores_of
 from mercato.features.webhooks.endpoint_health import list_disabled, list_failing
+from mercato.features.webhooks.store_health import list_failing_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.metrics import Interval
@@ -27,6 +28,7 @@ SHOWN: Final = 20
 _PLACES: Final = {
     "due work": ("Jobs", "/console/jobs"),
     "dead work": ("Jobs", "/console/jobs"),
+    "stores": ("Stores in trouble", "/console/stores?inTrouble=true"),
     "orders": ("Open orders", "/console/orders?state=open"),
     "deliveries": ("Failed deliveries", "/console/webhooks?status=failed"),
 }
@@ -42,6 +44,7 @@ _REMEDIES: Final = {
     Remedy.ENABLE_ENDPOINTS: "Ask their partners; then: mercato webhooks enable PARTNER URL",
     Remedy.LIST_PLACEMENTS: "The stores don't answer; such an order is cancelled after "
     "MERCATO_PLACE_RESEND_SECONDS. The timeline of each order says why.",
+    Remedy.LIST_STORES: "Tell their merchants: each store's page says why. The first call that succeeds ends it.",
     Remedy.LIST_DELIVERIES: "Tell their partners: after 5 days they are disabled.",
 }
 """What to do about a check, where a page or a command does it."""
@@ -91,11 +94,11 @@ def _bars(hours: Sequence[Hour]) -> list[Bar]:
 
 async def _troubled(tx: Read, now: datetime) -> list[tuple[StoreSummary, StoreState]]:
     """Return stores that need somebody: those whose calls fail, and then those that are paused."""
-    failing = await find_failing(tx, now)
+    failing = [store.store_id for store in await list_failing_stores(tx, limit=SHOWN)]
     paused = await list_stores(tx, StoreFilter(status=StoreStatusValue.PAUSED), limit=SHOWN, now=now)
-    called = await list_stores_of(tx, [*failing][:SHOWN], now=now)
+    called = await list_stores_of(tx, failing, now=now)
     rows = [*called, *(store for store in paused if store.id not in failing)]
-    states = await find_states(tx, rows, now, failing=failing)
+    states = await find_states(tx, rows, now)
     return [(row, states[row.id]) for row in rows[:SHOWN] if states[row.id].is_trouble]
 
 
