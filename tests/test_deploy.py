@@ -299,3 +299,15 @@ def test_systemd_accepts_the_unit(tmp_path: Path):
     unit.write_text(text.replace("/opt/mercato/bin/mercato", str(mercato)))
     result = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+def test_the_unit_is_exposed_to_little_but_the_network():
+    result = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=20", DEPLOY / "mercato.service"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-100:] + result.stderr
+    assert re.search(r"^MemoryMax=", (DEPLOY / "mercato.service").read_text(), re.MULTILINE)
