@@ -24,9 +24,13 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     page = await browser.open("/console/overview")
     assert [row[2] for row in page.rows("Catalogs that failed")] == ["Test Store"]
     shop.answers["validate"] = _fail
-    await deal.front.post("/v1/marketfront/orders/validate", deal.order())
+    for _ in range(2):
+        await deal.front.post("/v1/marketfront/orders/validate", deal.order())
+    await mercato.app.store_health.flush()
     page = await browser.open("/console/overview")
-    assert page.rows("Stores that need attention")[0][1].startswith("A call to it failed. order.validate")
+    assert page.rows("Stores that need attention")[0][1].startswith(
+        "Its last 2 calls failed. The last one: The "
+    )
     reason = HOSTILE[:-1]
     path = f"/v1/commerce/stores/{store}/status"
     assert (await deal.pos.post(path, {"status": "paused", "pauseReason": reason})).status == 200

@@ -26,6 +26,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import audit as entries
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato_contract.wire import rfc3339
 
 __all__ = ["fresh", "shell"]
 
@@ -224,6 +225,9 @@ def test_since_leaves_out_what_is_older(shell: Shell, database_url: str) -> None
     new = shell.json("partner", "create", "New", "--kind", "commerce")["partnerId"]
     assert [one["partnerId"] for one in trail(shell, "--since", "2d")] == [new]
     assert len(trail(shell, "--since", "4d")) == 2
+    for days, count in ((2, 1), (4, 2)):
+        since = rfc3339(clock.now() - timedelta(days=days))
+        assert len(trail(shell, "--since", since)) == count, "an instant, as the other lists take it"
 
 
 def test_resealing_is_audited(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -144,6 +145,25 @@ async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: 
             # A write of one process is seen by the other within a second or so, through the change feed.
             while (await first.get(status)).json()["status"] != "paused":
                 await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+async def test_another_process_on_one_sqlite_file_says_which_one_serves_it(tmp_path: Path, command: str):
+    async with serving(tmp_path) as (first, _):
+        options = ("--port", "0") if command == "serve" else ()
+        second = await asyncio.create_subprocess_exec(
+            MERCATO, command, *options, "--data-dir", tmp_path,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment(),
+        )  # fmt: skip
+        assert second.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            await second.stdout.readline()
+        second.terminate()
+        _, said = await second.communicate()
+    assert f"process {first.pid} on {socket.gethostname()}" in said.decode()
+    assert str(tmp_path) in said.decode()
+    async with serving(tmp_path) as (third, _):
+        assert third.pid != first.pid, "a process that has ended isn't named: this one starts as usual"
 
 
 async def test_a_revoked_key_is_refused_by_a_running_server_within_2_s(tmp_path: Path):

@@ -7,13 +7,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.cli.options import PAGE, DataDir, Duration, Json, Limit, OnlyPartner, Since, group
+from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, group
 from mercato.cli.output import Column, format_detail, members_of, print_table_page, view
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners.queries import find_names, find_prefixes
 from mercato.features.requests.queries import Filter, list_refused
 from mercato.features.stores.operators import get_store_id
-from mercato.platform import clock
 from mercato.platform.db.audit import AuditEntry, list_entries
 from mercato.platform.db.engine import Read
 from mercato_contract.requests import RefusedRequest
@@ -92,7 +91,7 @@ async def audit(
     *,
     partner: OnlyPartner = None,
     action: str | None = None,
-    since: Duration | None = None,
+    since: Since | None = None,
     before: UUID | None = None,
     limit: Limit = PAGE,
     json: Json = False,
@@ -102,7 +101,7 @@ async def audit(
 
     Args:
         action: Only this operation or command, such as setStoreStatus or 'key revoke'.
-        since: Only entries of the last 2d, 12h, …
+        since: Only entries of the last 2d, 12h, …, or since an instant.
         before: Only entries before this one.
         limit: How many entries to list (50; at most 1000).
 
@@ -112,7 +111,7 @@ async def audit(
             tx,
             partner_id=await find_partner_id(tx, partner),
             action=action,
-            since=None if since is None else clock.now() - since,
+            since=since,
             before=before,
             limit=limit + 1,
         )

@@ -94,6 +94,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.http.server import listen, url_of
 
     await _prepare(settings)
+    _warn_of_another(settings)
     if settings.allow_private_networks:
         print(_PRIVATE, file=sys.stderr)
     with listen(settings.host, settings.port) as listener:
@@ -152,6 +153,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
             "--data-dir, or its database with MERCATO_DATABASE_URL. A new one is made by mercato serve or migrate."
         )
     await _prepare(settings)
+    _warn_of_another(settings)
     async with running(settings):
         _freeze_memory()
         print("working", flush=True)
@@ -179,6 +181,21 @@ async def _prepare(settings: Settings) -> None:
 
     await _migrate(settings)
     await warn_of_asynchronous_commits(database_url(settings))
+
+
+def _warn_of_another(settings: Settings) -> None:
+    """Say so if another process serves the same SQLite file: perhaps it was forgotten, or this one is in its place."""
+    from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
+    from mercato.platform.jobs.worker import find_owner
+
+    url = database_url(settings)
+    owner = None if is_postgresql(url) else find_owner(url)
+    if owner is not None:
+        print(
+            f"Another process works on the same database, {sqlite_path(url)}: process {owner}. It does the background "
+            "work of both; this one takes that over when it ends. Stop one of them unless you want both.",
+            file=sys.stderr,
+        )
 
 
 async def _migrate(settings: Settings) -> str | None:

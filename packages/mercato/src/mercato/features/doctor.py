@@ -26,7 +26,7 @@ from mercato.platform.db.migrate import UNFINISHED, SchemaDiffers, find_revision
 from mercato.platform.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.platform.db.schema import find_differences
 from mercato.platform.jobs import is_capped, list_depths
-from mercato.platform.jobs.worker import is_owned
+from mercato.platform.jobs.worker import find_owner
 from mercato.platform.processes import WANTED_FILES, max_open_files
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
 from mercato.platform.texts import count_of
@@ -274,7 +274,7 @@ async def _workers(tx: Read) -> Check:
     if tx.dialect == "postgresql":
         count = await health.count_listeners(tx)
     else:
-        count = int(is_owned(tx.database))
+        count = int(find_owner(tx.database.url) is not None)
     if count:
         return _check("workers", f"{count} do background work")
     return _check("workers", "No process does background work.", Remedy.START_WORKER)

@@ -37,8 +37,8 @@ from mercato.platform.jobs.settle import settle
 from mercato.platform.telemetry.context import WorkContext, set_context
 
 
-def _lock_path(database: Database) -> Path:
-    return Path(f"{sqlite_path(database.url)}.jobs.lock")
+def _lock_path(url: str) -> Path:
+    return Path(f"{sqlite_path(url)}.jobs.lock")
 
 
 class Ownership:
@@ -46,7 +46,7 @@ class Ownership:
 
     def __init__(self, database: Database) -> None:
         self.is_exclusive = database.dialect == "sqlite"
-        self._path = _lock_path(database) if self.is_exclusive else None
+        self._path = _lock_path(database.url) if self.is_exclusive else None
         self._file: int | None = None
 
     @property
@@ -64,6 +64,8 @@ class Ownership:
         except BlockingIOError:
             os.close(file)
             return False
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()} on {socket.gethostname()}".encode())
         self._file = file
         return True
 
@@ -73,19 +75,27 @@ class Ownership:
             self._file = None
 
 
-def is_owned(database: Database) -> bool:
-    """Return whether a process runs the jobs of a SQLite database. Creates no file and takes no lock."""
-    path = _lock_path(database)
+def find_owner(url: str) -> str | None:
+    """Return which process runs the jobs of a SQLite database, by its id and machine; None if none does.
+
+    Creates no file and takes no lock.
+    """
+    path = _lock_path(url)
     if not path.exists():
-        return False
+        return None
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        # Nothing yet if it has just locked the file.
+        return os.read(file, _MAX_OWNER).decode(errors="replace") or "unknown"
     finally:
         os.close(file)
-    return False
+    return None
+
+
+_MAX_OWNER: Final = 300
+"""Bytes of a process's id and its machine's name."""
 
 
 log = structlog.get_logger("mercato.jobs")
