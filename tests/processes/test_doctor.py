@@ -26,7 +26,7 @@ from mercato.cli import doctor
 from mercato.features import doctor as checks
 from mercato.features.orders.tables import orders
 from mercato.features.partners.vault import FILE
-from mercato.features.webhooks.tables import deliveries, failing_endpoints
+from mercato.features.webhooks.tables import deliveries, failing_endpoints, failing_stores
 from mercato.platform import clock, processes
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read
@@ -128,38 +128,31 @@ def test_a_disabled_endpoint_is_a_note_and_not_a_failure(shell: Shell, database_
     assert "mercato webhooks enable" in found["endpoints"]["advice"]
 
 
-def delivery(number: int, partner_id: UUID, store_id: UUID, *, status: str, ago: timedelta) -> Any:
-    at = clock.now() - ago
-    row: dict[str, Any] = dict.fromkeys(("url", "traceparent"), "")
-    row |= {"id": clock.new_id(), "partner_id": partner_id, "surface": "commerce", "store_id": store_id}
-    row |= {
-        "type": "order.validate",
-        "webhook_id": uuid4(),
-        "body": b"",
-        "status": status,
-        "attempts": 1,
-        "partition": 0,
-    }
-    row |= {"round": 0, "attempts_before_round": 0, "created_at": at, "updated_at": at}
-    return insert(deliveries).values(**row)
+def failing(partner_id: UUID, store_id: UUID, *, calls: int) -> Any:
+    at = clock.now() - timedelta(days=20)
+    return insert(failing_stores).values(
+        store_id=store_id, partner_id=partner_id, failing_since=at, failed_at=at, calls=calls
+    )
 
 
-def test_a_store_with_failing_order_calls_is_named(shell: Shell, database_url: str) -> None:
-    off, recovered, well = uuid4(), uuid4(), uuid4()
-    partner = UUID(shell.json("partner", "create", "Acme", "--kind", "both")["partnerId"])
-    second = timedelta(seconds=1)
-    rows = [delivery(n, partner, off, status="failed", ago=60 * second - n * second) for n in range(10)]
-    rows += [
-        delivery(n, partner, recovered, status="failed", ago=60 * second - n * second) for n in range(10)
+def test_a_store_whose_last_calls_failed_is_named_however_long_ago(shell: Shell, database_url: str) -> None:
+    off, once, hidden = uuid4(), uuid4(), uuid4()
+    partner, suspended = (
+        UUID(shell.json("partner", "create", name, "--kind", "both")["partnerId"]) for name in ("A", "B")
+    )
+    shell("partner", "suspend", "B")
+    rows = [
+        failing(partner, off, calls=10),
+        failing(partner, once, calls=1),
+        failing(suspended, hidden, calls=9),
     ]
-    rows += [delivery(10, partner, recovered, status="succeeded", ago=second)]
-    rows += [delivery(n, partner, well, status="succeeded", ago=60 * second - n * second) for n in range(20)]
     asyncio.run(write(database_url, *rows))
     found = asyncio.run(examined(shell, database_url, code=0))["stores"]
     assert found["state"] == "note"
-    assert f"{off} (10 of 10 calls)" in found["said"]
-    assert str(recovered) not in found["said"]
-    assert str(well) not in found["said"]
+    assert f"{off} (10 calls since " in found["said"]
+    assert str(once) not in found["said"], "one failure isn't a dead store"
+    assert str(hidden) not in found["said"], "a suspended partner's stores take no orders"
+    assert "mercato store list --in-trouble" in found["advice"]
 
 
 def test_an_address_that_fails_for_an_hour_is_reported(shell: Shell, database_url: str) -> None:
