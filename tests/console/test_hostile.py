@@ -145,7 +145,9 @@ async def test_a_session_for_one_store_reaches_nothing_of_another_store(
         if "{" in screen.path or (screen.whole_account and screen.act is not None):
             assert await visit(browser, screen, ids) == 404, screen.path
     done = await browser.post("/console/webhooks/resend-failed", {"storeId": deal.store["storeId"]})
-    assert done.status_region == "0 failed deliveries sent again."
+    assert done.status_region == (
+        "0 failed deliveries sent again. No delivery that the filters match has failed."
+    )
 
 
 SIGNED_IN = "application/x-www-form-urlencoded"

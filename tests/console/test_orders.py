@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import update
 from tests.api.trade import ADDRESS, Trade, tea, trade
+from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_as_partner
 from tests.service import MerchantServer, Service, service
@@ -140,20 +141,24 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     operator, _ = await enter_as_operator(mercato)
     merchant, _ = await enter_as_partner(mercato, deal.pos)
-    for browser, reason, stored, sentence in (
-        (operator, "Fraud", "Fraud", "Cancelled just now by an operator: Fraud."),
-        (operator, "", "CANCELLED_BY_OPERATOR", "Cancelled just now by an operator."),
-        (merchant, "", "CANCELLED_BY_STORE", "Cancelled just now by Test Store: CANCELLED_BY_STORE."),
-        (merchant, "Oven broken", "Oven broken", "Cancelled just now by Test Store: Oven broken."),
+    both, one = "The storefront and the store are notified.", "The storefront is notified."
+    for browser, reason, stored, sentence, notice in (
+        (operator, "Fraud", "Fraud", "Cancelled just now by an operator: Fraud.", both),
+        (operator, "", "CANCELLED_BY_OPERATOR", "Cancelled just now by an operator.", both),
+        (merchant, "", "CANCELLED_BY_STORE", "Cancelled just now by Test Store: CANCELLED_BY_STORE.", one),
+        (merchant, "Oven broken", "Oven broken", "Cancelled just now by Test Store: Oven broken.", one),
     ):
         placed = await deal.placed()
         path = f"/console/orders/{placed['orderId']}"
         question = await browser.press(await browser.open(path), "Cancel order")
         check_frame(question)
+        assert notice in question.text
+        kept = await browser.open(question.link("Keep the order"))
+        assert "Cancel order" in kept.buttons
         order = f"/v1/marketfront/orders/{placed['orderId']}"
         assert (await deal.front.get(order)).json()["state"] == "open"
         done = await browser.press(question, "Confirm", reason=reason)
-        assert done.status_region == "The order is cancelled, and the storefront is notified."
+        assert done.status_region == f"The order is cancelled. {notice}"
         assert sentence in done.region("Now")
         assert "Cancel order" not in done.buttons
         now = (await deal.front.get(order)).json()
@@ -171,6 +176,59 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
     assert (await deal.front.get(f"/v1/marketfront/orders/{open_order}")).json()["state"] == "open"
 
 
+SILENT = "has no working address for this event and sees it on reading the order or the events feed."
+
+
+@pytest.mark.parametrize(
+    "address", ["none", "event URL", "endpoint", "other type", "other store", "disabled"]
+)
+async def test_only_who_has_an_address_is_said_to_be_notified(
+    mercato: Service, shop: MerchantServer, address: str
+):
+    own = {"event_url": shop.base + "/events"} if address == "event URL" else {}
+    deal = await trade(mercato, shop, webhook=False, **own)
+    other = await mercato.live(deal.pos, shop.host(cafe()), name="store-2")
+    endpoints: dict[str, Any] = {
+        "endpoint": {"types": ["order.updated"]},
+        "other type": {"types": ["order.created"]},
+        "other store": {"storeIds": [other["storeId"]]},
+        "disabled": {"enabled": False},
+    }
+    if address in endpoints:
+        made = await deal.front.post(
+            "/v1/marketfront/webhook-endpoints", {"url": shop.base + "/hooks", **endpoints[address]}
+        )
+        assert made.status == 201, made.body
+    operator, _ = await enter_as_operator(mercato)
+    path = f"/console/orders/{(await deal.placed())['orderId']}"
+    question = await operator.press(await operator.open(path), "Cancel order")
+    done = await operator.press(question, "Confirm")
+    if address in {"event URL", "endpoint"}:
+        assert done.status_region == f"The order is cancelled. The storefront is notified. The store {SILENT}"
+    else:
+        both = SILENT.replace("has ", "have ").replace("sees", "see")
+        assert done.status_region == f"The order is cancelled. The storefront and the store {both}"
+
+
+async def test_a_pages_times_are_all_in_the_one_zone_that_it_names(mercato: Service, shop: MerchantServer):
+    """The sentence was in the store's zone without saying so, the timeline in the browser's."""
+    deal = await trade(mercato, shop)
+    placed = await deal.placed()
+    store = f"/v1/commerce/stores/{deal.store['storeId']}"
+    assert (await deal.pos.call("PUT", store, {"timezone": "Asia/Tokyo"})).status == 200
+    await deal.pos.post(
+        f"/v1/commerce/orders/{placed['orderId']}/status",
+        {"status": "confirmed", "estimatedReadyAt": "2999-01-31T23:30:00Z"},
+    )
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open(f"/console/orders/{placed['orderId']}")
+    assert "Times are in Asia/Tokyo." in page.text
+    assert "promised for 08:30 on 1 February" in page.region("Now")
+    await browser.press(await browser.open("/console/account"), "Set time zone", timezone="Europe/Rome")
+    page = await browser.open(f"/console/orders/{placed['orderId']}")
+    assert "promised for 00:30 on 1 February" in page.region("Now")
+
+
 async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_form_is_sent(
     mercato: Service, shop: MerchantServer
 ):
@@ -186,7 +244,9 @@ async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_fo
     refund = {"type": "refund", "amount": "1.50", "reason": "The <b>tea</b> was cold", "lineItemId": item}
     done = await browser.press(question, "Confirm", **refund)
     assert (
-        done.status_region == "The order is adjusted, and the storefront is notified. It costs 7.20 USD now."
+        done.status_region
+        == "The order is adjusted. The storefront has no working address for this event and sees it on reading the "
+        "order or the events feed. It costs 7.20 USD now."
     )
     assert done.rows("Amounts") == [
         ["Items", "8.70"],

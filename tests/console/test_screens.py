@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.api.trade import Trade, trade
+from aiohttp import web
+from tests.api.trade import Trade, tea, trade
 from tests.console.browser import Browser, Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import MerchantServer, Service
@@ -166,6 +167,29 @@ async def test_all_failed_deliveries_are_sent_again_at_once(mercato: Service, sh
     assert done.status_region == "1 failed delivery sent again."
     path = "/v1/marketfront/webhook-deliveries?status=failed"
     await mercato.until(deal.front, path, lambda page: not page["deliveries"])
+
+
+async def test_resend_failed_says_why_it_sends_nothing(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    done = await browser.press(await browser.open("/console/webhooks"), "Resend failed")
+    assert (
+        done.status_region == "0 failed deliveries sent again. No delivery that the filters match has failed."
+    )
+
+    async def refuse(_request: web.Request, _body: bytes) -> web.Response:
+        return web.Response(status=401)
+
+    shop.answers["validate"] = refuse
+    refused = await deal.front.post("/v1/marketfront/orders/validate", deal.order(tea()))
+    assert refused.status == 503
+    path = "/v1/commerce/webhook-deliveries?status=failed"
+    await mercato.until(deal.pos, path, lambda page: page["deliveries"])
+    listed = await browser.open("/console/webhooks?status=failed")
+    done = await browser.press(listed, "Resend failed")
+    assert "0 failed deliveries sent again. order.validate ask" in done.status_region
+    delivery = (await deal.pos.get(path)).json()["deliveries"][0]
+    assert "signing secret and the bearer token" in delivery["error"]
 
 
 async def test_what_partners_write_is_shown_and_never_executed(mercato: Service, shop: MerchantServer):

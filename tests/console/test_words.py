@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.api.trade import Time, trade
+from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import MerchantServer, Service
@@ -81,6 +82,32 @@ async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_accou
         name: "x/y" if "timezone" in name else value for name, value in browser.cookies.items()
     }
     assert "Times are in UTC." in (await browser.open("/console/orders")).text
+
+
+async def test_until_somebody_chooses_times_are_in_the_zone_that_the_stores_have_in_common(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    first = f"/v1/commerce/stores/{deal.store['storeId']}"
+    assert (await deal.pos.call("PUT", first, {"timezone": "America/Chicago"})).status == 200
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    front, _ = await enter_as_partner(mercato, deal.front)
+    operator, _ = await enter_as_operator(mercato)
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    for browser in (merchant, front, operator):
+        assert "Times are in America/Chicago." in (await browser.open("/console/orders")).text
+    assert "Times are in UTC." in (await stranger.open("/console/orders")).text, "it has no store"
+    other = await mercato.live(deal.pos, shop.host(cafe()), name="store-2")
+    await deal.pos.call("PUT", f"/v1/commerce/stores/{other['storeId']}", {"timezone": "America/New_York"})
+    for browser in (merchant, front, operator):
+        assert "Times are in UTC." in (await browser.open("/console/orders")).text
+    alone, _ = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    assert "Times are in America/New_York." in (await alone.open("/console/orders")).text
+    account = await merchant.open("/console/account")
+    await merchant.press(account, "Set time zone", timezone="")
+    await deal.pos.call("PUT", first, {"timezone": "America/New_York"})
+    assert "Times are in UTC." in (await merchant.open("/console/orders")).text, "as it was chosen"
+    assert "Times are in America/New_York." in (await front.open("/console/orders")).text
 
 
 async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service, shop: MerchantServer):

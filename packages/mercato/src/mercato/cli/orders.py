@@ -31,6 +31,7 @@ from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.search import shorten
 from mercato.platform.texts import count_of
+from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState
 from mercato_contract.placements import CommerceLine
 
@@ -133,12 +134,14 @@ async def cancel(
             await core.orders.cancel(order_id, reason=reason)
         async with core.db.read() as tx:
             [summary] = await operators.list_orders_of(tx, [order_id])
+            row, _ = await operators.get_row(tx, order_id)
+            notice = await operators.describe_notice(tx, row, EventType.ORDER_UPDATED, is_store_told=True)
     if json:
         print_json(_members(summary))
     else:
         print_facts(*_facts(summary))
     if yes:
-        note("The order is cancelled. Both sides are being notified.")
+        note(f"The order is cancelled. {notice}")
     elif summary.state is OrderState.OPEN:
         note("Nothing was changed. Cancel it with --yes")
     else:

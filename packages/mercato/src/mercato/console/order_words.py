@@ -35,7 +35,7 @@ def number_of(row: OrderRow) -> str:
 class OrderFacts(Struct, frozen=True, kw_only=True):
     """What the sentence is made of. `status_at` is when the status or the state last changed.
 
-    `closed_by` is who completed or cancelled the order. `timezone` is the store's; times are shown in it.
+    `closed_by` is who completed or cancelled the order. `timezone` is the one that the page shows times in.
     """
 
     state: OrderState

@@ -121,11 +121,13 @@ class Question(Struct, frozen=True):
     """What is asked before something that can't be undone. The page has the button `Confirm`.
 
     `names` are listed below the text. `choice` is a checkbox: the field's name, which is sent as `true`, and its label.
+    `otherwise` is the link `back`, to what was there before. It isn't "Cancel", which could be what is asked about.
     """
 
     title: str
     text: str
     back: str
+    otherwise: str = "Back"
     names: tuple[str, ...] = ()
     choice: tuple[str, str] | None = None
     fields: tuple[Field, ...] = ()

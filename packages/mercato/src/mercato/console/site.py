@@ -63,6 +63,7 @@ from mercato.features.partners.model import (
     NoStoresError,
     OpenOrdersError,
     SeveralOriginsError,
+    Surface,
     TakenNameError,
     UnknownAccountError,
     UnknownKeyError,
@@ -71,6 +72,7 @@ from mercato.features.partners.model import (
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session, is_signed_on
 from mercato.features.sign_in.roles import Permission, Role
+from mercato.features.stores.queries import find_common_timezone
 from mercato.http.body import GZIP, best_coding, gzipped
 from mercato.http.browsers import NOSNIFF, prefix_links
 from mercato.http.operations import Answer, Call, ReadBody
@@ -79,6 +81,7 @@ from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
+from mercato.services import Services
 from mercato_contract.problems import PROBLEMS
 
 SCREENS: Final[tuple[Screen, ...]] = (
@@ -244,8 +247,7 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
     path = call.texts["path"]
-    chosen = cookies.read(TIMEZONE)
-    timezone = chosen if chosen in timezones() else UTC
+    timezone = await _timezone(call.app, session, cookies.read(TIMEZONE))
     view = _view(session, path, message, now=call.app.clock(), timezone=timezone)
     try:
         screen, ids = _find_screen(session, call.head.method, path)
@@ -264,6 +266,23 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     if isinstance(result, Done):
         return _redirect(cookies, result, renewed)
     return _packed(call, _page(result, visit, view, headers))
+
+
+async def _timezone(app: Services, session: Session, chosen: str | None) -> str:
+    """Return the time zone to show times in: the one that this browser has chosen, or else that of the stores.
+
+    The stores are a merchant's own, or else the network's. Stores in several zones have none in common: UTC.
+    """
+    if chosen in timezones():
+        return chosen
+    is_merchant = Surface.COMMERCE in session.surfaces and session.partner is not None
+    async with app.db.read() as tx:
+        common = await find_common_timezone(
+            tx,
+            partner_id=session.partner.id if is_merchant and session.partner is not None else None,
+            store_id=session.grant.store_id,
+        )
+    return common if common in timezones() else UTC
 
 
 _MOVED: Final = {"deliveries": "webhooks", "requests": "refused-requests"}

@@ -16,11 +16,13 @@ from mercato.console.order_words import number_of
 from mercato.console.screen import MERCHANTS, Done, Field, Question, Screens, Visit
 from mercato.features.orders.amounts import fits
 from mercato.features.orders.errors import OrderNotFound
+from mercato.features.orders.operators import describe_notice
 from mercato.features.orders.record import OrderRow, StoredAdjustment
 from mercato.features.orders.rules import adjustment_refusal
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.errors import Conflict, IdempotencyKeyReused
+from mercato_contract.events import EventType
 from mercato_contract.money import MoneyError, get_scale, to_minor, to_text
 from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
 from mercato_contract.placements import Text255
@@ -97,7 +99,10 @@ async def adjust_order(visit: Visit) -> Done | Question:
         await visit.app.adjustments.adjust(visit.caller(Surface.COMMERCE), row.id, request, key=key)
     except IdempotencyKeyReused:
         raise Conflict(_STALE) from None
-    return _adjusted(await _own_order(visit), "The order is adjusted, and the storefront is notified.")
+    changed = await _own_order(visit)
+    async with visit.app.db.read() as tx:
+        notice = await describe_notice(tx, changed, EventType.ORDER_ADJUSTED, is_store_told=False)
+    return _adjusted(changed, f"The order is adjusted. {notice}")
 
 
 def _adjusted(row: OrderRow, message: str) -> Done:
@@ -117,8 +122,8 @@ def _adjustment_question(
     item = "" if form.line_item_id is None else str(form.line_item_id)
     return Question(
         f"Adjust order {number_of(row)}",
-        f"The order costs {costs} {currency} now. An adjustment stays: to undo it, record its opposite. The "
-        "storefront is notified. This service moves no money: settle the payment with the storefront. A substitution "
+        f"The order costs {costs} {currency} now. An adjustment stays: to undo it, record its opposite. "
+        "This service moves no money: settle the payment with the storefront. A substitution "
         "that costs less has an amount below 0.",
         back=f"/console/orders/{row.id}",
         fields=(

@@ -41,6 +41,7 @@ from mercato.platform.db.engine import Read
 from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.events import EventType
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
@@ -133,9 +134,9 @@ async def _page(
 ) -> Page:
     fulfillment = recipient.fulfillment
     async with visit.app.db.read() as tx:
-        store, timezone = await _store(tx, row)
+        store = await _store(tx, row)
         failed = await _count_failed(tx, visit, row.id)
-    facts = facts_of(row, entries, store=store or "the store", timezone=timezone, now=visit.app.clock())
+    facts = facts_of(row, entries, store=store or "the store", timezone=visit.timezone, now=visit.app.clock())
     described = [(entry, describe(entry)) for entry in entries]
     address = fulfillment.address if isinstance(fulfillment, DeliveryFulfillment) else None
     values = {
@@ -168,10 +169,19 @@ async def _ask_to_cancel(visit: Visit) -> Question:
         "The store is asked first if it has accepted the order. It may refuse; then the order goes on. "
         "A cancelled order stays cancelled."
         if _side(visit, row) is Surface.MARKETFRONT
-        else "The order ends, and the other side is notified. This can't be undone.",
+        else f"The order ends, which can't be undone. {await _notice(visit, row)}",
         back=f"/console/orders/{row.id}",
+        otherwise="Keep the order",
         fields=(Field(name="reason", label="Reason, which both sides see (optional)"),),
     )
+
+
+async def _notice(visit: Visit, row: OrderRow) -> str:
+    """Return who hears of a cancellation that isn't the storefront's own."""
+    async with visit.app.db.read() as tx:
+        return await operators.describe_notice(
+            tx, row, EventType.ORDER_UPDATED, is_store_told=visit.is_operator
+        )
 
 
 class CancelForm(Wire):
@@ -194,7 +204,7 @@ async def cancel_order(visit: Visit) -> Done:
     else:
         change = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason or CANCELLED_BY_STORE)
         await visit.app.orders.update(visit.caller(Surface.COMMERCE), order_id, change)
-    return Done("The order is cancelled, and the storefront is notified.", to=f"/console/orders/{order_id}")
+    return Done(f"The order is cancelled. {await _notice(visit, row)}", to=f"/console/orders/{order_id}")
 
 
 def _may_adjust(visit: Visit, row: OrderRow) -> bool:
@@ -264,10 +274,10 @@ async def _count_failed(tx: Read, visit: Visit, order_id: UUID) -> int:
     return sum(count.count for count in counts)
 
 
-async def _store(tx: Read, row: OrderRow) -> tuple[str | None, str]:
-    """Return the name and the time zone of the order's store; none and UTC once it is deleted."""
+async def _store(tx: Read, row: OrderRow) -> str | None:
+    """Return the name of the order's store, None once it is deleted."""
     found = await find_name_and_timezone(tx, row.store_id)
-    return (None, "UTC") if found is None else found
+    return None if found is None else found[0]
 
 
 _HANDOVER: Final = {

@@ -170,10 +170,26 @@ async def resend_failed(visit: Visit) -> Done:
             if sent == MAX_RESENT:
                 break
     more = " Press the button again for more." if sent == MAX_RESENT else ""
+    why = await _why_none(visit, criteria) if sent == 0 else ""
     return Done(
-        f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}",
+        f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}{why}",
         to="/console/webhooks",
     )
+
+
+async def _why_none(visit: Visit, criteria: DeliveryFilter) -> str:
+    """Return why `Resend failed` sent nothing."""
+    async with visit.app.db.read() as tx:
+        calls = await operators.list_not_redeliverable(tx, criteria)
+        others = await operators.list_rows(tx, criteria, limit=1) if not calls else []
+    if calls:
+        return (
+            f" {' and '.join(calls)} ask a store for an answer while an order is placed or cancelled, and aren't "
+            "events: the service repeats them by itself as long as the order waits."
+        )
+    if others:
+        return " What failed went to addresses that were deleted or that their owner has disabled."
+    return " No delivery that the filters match has failed."
 
 
 _NO_SIGNATURE: Final = (

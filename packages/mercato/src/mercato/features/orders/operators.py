@@ -22,12 +22,16 @@ from mercato.features.orders.record import OrderRow, StoreAnswer, adjustments_of
 from mercato.features.orders.service import list_timeline
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Surface
+from mercato.features.partners.queries import find_event_url
 from mercato.features.partners.tables import partners
+from mercato.features.stores.queries import find_store
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import HIDDEN
+from mercato.features.webhooks.outbox import is_pushed
 from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.engine import Read
 from mercato.platform.db.search import get_id
+from mercato_contract.events import EventType
 from mercato_contract.money import to_text
 from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.placements import CommerceLine, Customer, Fulfillment
@@ -248,3 +252,41 @@ async def _count(tx: Read, at: datetime) -> int:
     ids = select(orders.c.id).where(orders.c.id >= first_id(at), orders.c.id < first_id(at + _HOUR))
     count: int = await tx.scalar(select(func.count()).select_from(ids.limit(MAX_COUNTED).subquery()))
     return count
+
+
+# --- who is notified ------------------------------------------------------------------------------
+
+
+async def describe_notice(tx: Read, order: OrderRow, event_type: EventType, *, is_store_told: bool) -> str:
+    """Return in a sentence or two who hears of a change of the order at once, and who only reads it."""
+    event_url = await find_event_url(tx, order.storefront_id)
+    told = {
+        "storefront": await is_pushed(
+            tx,
+            event_type,
+            partner_id=order.storefront_id,
+            surface=Surface.MARKETFRONT,
+            base_url=event_url,
+            store_id=order.store_id,
+        )
+    }
+    if is_store_told:
+        store = await find_store(tx, order.store_id, with_items=False)
+        told["store"] = await is_pushed(
+            tx,
+            EventType.ORDER_CANCELLED,
+            partner_id=order.partner_id,
+            surface=Surface.COMMERCE,
+            base_url=None if store is None else store.webhook_url,
+            store_id=order.store_id,
+        )
+    heard = [side for side, is_told in told.items() if is_told]
+    silent = [side for side, is_told in told.items() if not is_told]
+    sentences = []
+    if heard:
+        sentences.append(f"The {' and the '.join(heard)} {'is' if len(heard) == 1 else 'are'} notified.")
+    if silent:
+        has, sees = ("has", "sees") if len(silent) == 1 else ("have", "see")
+        which = f"The {' and the '.join(silent)} {has} no working address for this event"
+        sentences.append(f"{which} and {sees} it on reading the order or the events feed.")
+    return " ".join(sentences)

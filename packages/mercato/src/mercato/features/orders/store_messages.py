@@ -23,7 +23,7 @@ from mercato.features.orders.amounts import (
 )
 from mercato.features.orders.errors import order_error_code
 from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
-from mercato.features.webhooks.model import envelope, masked
+from mercato.features.webhooks.model import advice_on, envelope, masked
 from mercato.platform.texts import texts_in
 from mercato.platform.wire.decode import Member, decoded, one_line
 from mercato.platform.wire.walk import read_json
@@ -320,7 +320,9 @@ def read_cancel(status: int, body: bytes) -> CancelReply:
     if status == HTTPStatus.CONFLICT:
         return CancelRejection(_reason(reply or _Reply()))
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return InvalidReply(f"The store answered {status}. 2xx with accepted, or 409, is expected.")
+        return InvalidReply(
+            f"The store answered {status}. 2xx with accepted, or 409, is expected.{advice_on(status)}"
+        )
     accepted = None if reply is None else _or_none(reply.accepted, bool)
     if reply is None or accepted is None:
         return InvalidReply(f"The store answered {status} without accepted: true or false.")
@@ -371,7 +373,7 @@ def _read(status: int, body: bytes) -> _Reply | Rejection | InvalidReply:
     if status in REFUSALS:
         return _rejection(reply if reply is not None else _Reply())
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return InvalidReply(f"The store answered {status}.")
+        return InvalidReply(f"The store answered {status}.{advice_on(status)}")
     if reply is None:
         content = "with something that isn't a JSON object" if body.strip() else "without a body"
         return InvalidReply(f"The store answered {status} {content}. A JSON object is expected.")

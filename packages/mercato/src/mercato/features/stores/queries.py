@@ -67,6 +67,10 @@ _VERSIONS: Final = prepared(
 )
 
 
+_COMPARED: Final = 100
+"""Stores whose time zones are compared: every page of the console does, until somebody chooses one."""
+
+
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
     """Create the onboarding's store: online, with delivery and pickup."""
     same = {name: value for name, value in asdict(onboarding).items() if name in stores.c}
@@ -107,6 +111,19 @@ async def find_name_and_timezone(tx: Read, store_id: UUID) -> tuple[str, str] | 
     """Return the name and the time zone of a store, also of one that is hidden; None once it is deleted."""
     row = await tx.first(select(stores.c.name, stores.c.timezone).where(stores.c.id == store_id))
     return None if row is None else (row.name, row.timezone)
+
+
+async def find_common_timezone(
+    tx: Read, *, partner_id: UUID | None = None, store_id: UUID | None = None
+) -> str | None:
+    """Return the time zone of the newest stores, of a partner or of all, if they have one in common."""
+    chosen = [
+        *((stores.c.partner_id == partner_id,) if partner_id is not None else ()),
+        *((stores.c.id == store_id,) if store_id is not None else ()),
+    ]
+    newest = select(stores.c.timezone).where(*chosen).order_by(stores.c.id.desc()).limit(_COMPARED).subquery()
+    found = await tx.all(select(newest.c.timezone).distinct().limit(2))
+    return found[0].timezone if len(found) == 1 else None
 
 
 async def find_versions(tx: Read, store_ids: Sequence[UUID]) -> dict[int, int]:

@@ -169,7 +169,17 @@ def error_of(status: int) -> str | None:
         return None
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return f"The receiver answered {status}: redirects are not followed."
-    return f"The receiver answered {status}."
+    return f"The receiver answered {status}.{advice_on(status)}"
+
+
+def advice_on(status: int) -> str:
+    """Return what to look at if a receiver doesn't accept who calls; nothing for other statuses."""
+    if status not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return ""
+    return (
+        " It doesn't trust the call: compare the signing secret and the bearer token that it expects with those of "
+        "this account, and its clock."
+    )
 
 
 def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:

@@ -153,6 +153,18 @@ async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[Delive
     ]
 
 
+async def list_not_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[str]:
+    """Return the types of the newest calls to stores that match: `redeliver_all` skips them."""
+    newest = (
+        select(deliveries.c.type)
+        .where(*criteria.conditions(), ~_IS_REDELIVERABLE)
+        .order_by(deliveries.c.id.desc())
+        .limit(_PAGE)
+        .subquery()
+    )
+    return sorted(row.type for row in await tx.all(select(newest.c.type).distinct()))
+
+
 async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncGenerator[UUID, None]:
     """Redeliver, newest first, and yield the id of each.
 

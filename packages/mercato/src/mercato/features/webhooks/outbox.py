@@ -32,7 +32,7 @@ from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
 from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform import clock
 from mercato.platform.clock import MakeId
-from mercato.platform.db.engine import Write
+from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
@@ -240,6 +240,19 @@ _ENDPOINTS: Final = prepared(
 """The enabled endpoints of all feeds that have got events."""
 
 
+_ENDPOINTS_OF: Final = (
+    select(_e.types, _e.store_ids, failing_endpoints.c.disabled_reason)
+    .join(
+        failing_endpoints,
+        and_(failing_endpoints.c.partner_id == _e.partner_id, failing_endpoints.c.url == _e.url),
+        isouter=True,
+    )
+    .where(
+        _e.partner_id == bindparam("where_partner_id"), _e.surface == bindparam("where_surface"), _e.enabled
+    )
+)
+
+
 class _Subscriber(NamedTuple):
     partner_id: UUID
     surface: str
@@ -316,6 +329,29 @@ def _fanned_out(
         due_at=None if due is None else due.at,
         job_id=None if due is None else due.job_id,
         endpoint_id=endpoint.id,
+    )
+
+
+async def is_pushed(
+    tx: Read,
+    event_type: EventType,
+    *,
+    partner_id: UUID,
+    surface: Surface,
+    base_url: str | None,
+    store_id: UUID,
+) -> bool:
+    """Return whether such an event is sent anywhere: to the partner's own URL, or to a webhook endpoint.
+
+    Addresses that are disabled don't count. Without any, the event is in the partner's feed alone.
+    """
+    url = Recipient(partner_id, surface, base_url).url(event_type)
+    if url is not None and await endpoint_health.find_disabled_reason(tx, partner_id, url) is None:
+        return True
+    found = await tx.all(_ENDPOINTS_OF, {"where_partner_id": partner_id, "where_surface": surface.value})
+    return any(
+        row.disabled_reason is None and _asks_for(row.types, event_type, row.store_ids, store_id)
+        for row in found
     )
 
 
