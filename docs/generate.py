@@ -380,10 +380,10 @@ def _cli_page() -> str:
 
 def _metrics_page() -> str:
     intro = (
-        "The metrics that `/metrics` returns, in the text format of Prometheus. No label names a partner, a "
-        "store or an order: those are in the logs and in `mercato audit`. A histogram has `…_bucket`, "
-        "`…_sum` and `…_count`, in seconds. There are also the `process_…` metrics of every Prometheus "
-        "client: memory, CPU, open files."
+        "The metrics that `/metrics` returns, in the text format of Prometheus. No label names a store or an "
+        "order: those are in the logs and in `mercato audit`. A partner's is its id, of the worst 20 in "
+        "trouble. A histogram has `…_bucket`, `…_sum` and `…_count`, in seconds. There are also the "
+        "`process_…` metrics of every Prometheus client: memory, CPU, open files."
     )
     rows = [
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)

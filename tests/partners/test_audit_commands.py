@@ -32,7 +32,6 @@ __all__ = ["fresh", "shell"]
 
 READS = {
     ("audit",),
-    ("backup",),
     ("catalog", "diff"),
     ("catalog", "import"),
     ("catalog", "lint"),
@@ -73,6 +72,7 @@ PROCESSES = {
 among them."""
 
 ELSEWHERE = {
+    ("backup",),
     ("console", "remove-person"),
     ("customer", "erase"),
     ("job", "revive"),
@@ -237,6 +237,20 @@ def test_resealing_is_audited(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
     shell("secret", "reseal")
     shell("secret", "reseal")
     assert [one["detail"] for one in trail(shell, "--action", "secret reseal")] == [{"resealed": 1}]
+
+
+def test_a_backup_is_audited_whatever_tool_has_made_it(
+    shell: Shell, tmp_path: Path, database_url: str
+) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "commerce")
+    shell("backup", "--made")
+    details: list[dict[str, str]] = [{}]
+    if database_url.startswith("sqlite"):
+        shell("backup", str(tmp_path / "copy.db"))
+        details = [{"to": "copy.db"}, {}]
+    assert [one["detail"] for one in trail(shell, "--action", "backup")] == details
+    for wrong in ((), ("--made", str(tmp_path / "other.db"))):
+        shell("backup", *wrong, code=2)
 
 
 def test_a_restore_is_audited(fresh: Shell, tmp_path: Path) -> None:

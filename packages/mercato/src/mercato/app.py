@@ -56,6 +56,7 @@ from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.store_health import StoreHealth
+from mercato.features.webhooks.trouble import find_trouble
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform import clock
 from mercato.platform.clock import Clock
@@ -211,6 +212,7 @@ async def _serving_metrics(app: Services) -> AsyncIterator[None]:
     app.metrics.watch_cache("bodies", app.bodies.lookups)
     app.metrics.watch_activity(app.activity.take)
     app.metrics.watch_queue(partial(find_depths, app.db))
+    app.metrics.watch_trouble(partial(find_trouble, app.db, app.clock))
     app.metrics.watch_replication(partial(measure_replication, app.db))
     port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
     if port is None or not multiprocess.owns_metrics_port():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from sqlalchemy.exc import SQLAlchemyError
 
 from mercato.cli import UnusableError
 from mercato.cli.options import DataDir, Json, group
@@ -22,21 +23,32 @@ from mercato.platform.db import backup as copies
 from mercato.platform.db.audit import audit
 from mercato.platform.db.copy import Content, copy
 from mercato.platform.db.engine import Database
+from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
 from mercato.settings import Settings, load
 
 
-def backup(file: Path, /, *, data_dir: DataDir = None) -> None:
+def backup(file: Path | None = None, /, *, made: bool = False, data_dir: DataDir = None) -> None:
     """Copy the embedded database to a file, while servers go on using it.
 
     Args:
         file: The file to create.
+        made: Only record that another tool has just made a backup, such as pg_dump: the metrics have its age.
 
     """
+    if made == (file is not None):
+        raise UnusableError(
+            "Name the file to create: mercato backup FILE. Or record another tool's backup: --made"
+        )
+    if file is None:
+        asyncio.run(_audit_backup(data_dir, {}))
+        note("The backup is recorded.")
+        return
     settings = load(os.environ, data_dir=data_dir)
     with _removing_partial_copy():
         copies.backup(_file(settings), file)
+    asyncio.run(_audit_backup(data_dir, {"to": file.name}))
     note(f"{file} is a complete copy as of now.")
     if settings.encryption_keys is None:
         key = settings.data_dir / FILE
@@ -80,6 +92,24 @@ def _removing_partial_copy() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+async def _audit_backup(data_dir: Path | None, detail: dict[str, str]) -> None:
+    """Record the backup in the database's audit trail, from which the metrics have its age.
+
+    A backup is complete without it: a full disk, which is a reason for one, doesn't fail it.
+    """
+    try:
+        async with opened(data_dir) as core, core.db.write() as tx:
+            if await find_revision(tx) == SCHEMA.head:
+                await audit(tx, "database", detail=detail)
+                return
+        reason = "the database is at another revision"
+    except (DatabaseUnavailable, SQLAlchemyError) as error:
+        reason = type(error).__name__
+    note(
+        f"When this backup was made isn't recorded, so the metrics show the age of an earlier one: {reason}."
+    )
 
 
 async def _audit_restore(data_dir: Path | None, file: Path) -> None:

@@ -15,7 +15,7 @@ from mercato.features.partners.limits import Limiter
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
-from mercato.features.webhooks.endpoint_health import count_disabled, count_failing
+from mercato.features.webhooks.endpoint_health import FAILING, count_disabled, count_failing
 from mercato.features.webhooks.store_health import count_failing_stores, list_failing_stores
 from mercato.platform import clock
 from mercato.platform.db import health
@@ -47,7 +47,6 @@ MAX_CONNECTIONS: Final = 0.9
 MAX_SECRETS: Final = 1000
 """Secrets and tokens that are tried with the encryption keys, the newest."""
 
-FAILING: Final = timedelta(hours=1)
 SHOWN: Final = 3
 """Stores listed by name."""
 

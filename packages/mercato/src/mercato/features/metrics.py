@@ -1,20 +1,98 @@
 """The metrics of commerce, and the log of an order's milestones.
 
-No label names a partner or store: there are too many, and metrics must not disclose them. Money is not counted.
+No label names a store or an order, and a partner's is its id: of the partners in trouble the worst, and all others as
+one, because there may be too many. Money is not counted.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import cache
+from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
+from prometheus_client import Metric
 
 from mercato.platform.telemetry import multiprocess
 from mercato.platform.telemetry.logs import EventLog
-from mercato.platform.telemetry.metrics import Metrics
+from mercato.platform.telemetry.metrics import DatabaseCollector, Metrics
 from mercato_contract.wire import uuid_text
 
 Counts = dict[str, int]
+
+MAX_PARTNERS: Final = 20
+"""Partners in trouble with metrics of their own; those of the rest are added up."""
+
+OTHERS: Final = "other"
+"""The label of the rest."""
+
+
+class PartnerTrouble(Struct, frozen=True, kw_only=True):
+    """A partner in trouble: `stores` whose last calls failed, and `addresses` of events that have failed for long.
+
+    `since` is when the first of these failures was.
+    """
+
+    partner_id: UUID
+    since: datetime
+    stores: int
+    addresses: int
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """What operators are alerted about, as the database has it: the worst partners first.
+
+    `backup_at` is when the last backup was made, None if that isn't known.
+    """
+
+    partners: Sequence[PartnerTrouble]
+    disabled: int
+    now: datetime
+    backup_at: datetime | None
+
+
+_TROUBLE: Final = (
+    ("mercato_stores_failing", "Stores in trouble: their last calls failed."),
+    (
+        "mercato_partner_stores_failing",
+        "Stores in trouble of each partner in trouble, by its id; `other` are all but the worst 20.",
+        "partner",
+    ),
+    (
+        "mercato_partner_addresses_failing",
+        "Addresses of events that have failed for an hour, of each partner in trouble.",
+        "partner",
+    ),
+    ("mercato_partner_failing_seconds", "Seconds since the partner's trouble began.", "partner"),
+    ("mercato_addresses_disabled", "Addresses of events that are disabled after failures."),
+    (
+        "mercato_backup_age_seconds",
+        "Seconds since the last backup; on SQLite without one, since the first partner.",
+    ),
+)
+
+
+class _TroubleCollector(DatabaseCollector[Trouble]):
+    """The partners in trouble."""
+
+    def collect(self) -> Iterator[Metric]:
+        total, stores, addresses, seconds, disabled, backup = families = list(self.families())
+        if self.found is not None:
+            found = self.found
+            total.add_metric((), sum(partner.stores for partner in found.partners))
+            worst, rest = found.partners[:MAX_PARTNERS], found.partners[MAX_PARTNERS:]
+            groups = [(str(partner.partner_id), [partner]) for partner in worst]
+            for label, group in [*groups, *([(OTHERS, list(rest))] if rest else [])]:
+                stores.add_metric((label,), sum(partner.stores for partner in group))
+                addresses.add_metric((label,), sum(partner.addresses for partner in group))
+                since = min(partner.since for partner in group)
+                seconds.add_metric((label,), max((found.now - since).total_seconds(), 0.0))
+            disabled.add_metric((), found.disabled)
+            if found.backup_at is not None:
+                backup.add_metric((), max((found.now - found.backup_at).total_seconds(), 0.0))
+        yield from families
 
 
 class CommerceMetrics(Metrics):
@@ -56,6 +134,8 @@ class CommerceMetrics(Metrics):
                 "mercato_catalogs", "Catalog runs that switched their store, or failed.", "result"
             ),
         }
+        self._trouble = _TroubleCollector(self.database_gauges(_TROUBLE))
+        self.watch_database(self._trouble)
         self._unlogged = self.counter(
             "mercato_request_log_dropped", "Refused requests that the request log dropped.", "reason"
         )
@@ -90,6 +170,10 @@ class CommerceMetrics(Metrics):
             self._updates.append(lambda: self._breakers_open.set(count()))
         else:
             self._breakers_open.set_function(count)
+
+    def watch_trouble(self, read: Callable[[], Awaitable[Trouble | None]]) -> None:
+        """Call `read` for the partners in trouble whenever the metrics are read."""
+        self._trouble.read = read
 
     def watch_activity(self, take: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
         """Add what `take` returns, counts by name and label, whenever the metrics are read."""

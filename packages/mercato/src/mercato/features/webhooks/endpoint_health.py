@@ -1,6 +1,6 @@
 """Which endpoints fail or are disabled, as attempts find them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -11,6 +11,9 @@ from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import conflicting_insert, prepared
 from mercato.platform.db.types import Instant
+
+FAILING: Final = timedelta(hours=1)
+"""How long an address fails before operators are told."""
 
 _ENDPOINT = (
     failing_endpoints.c.partner_id == bindparam("where_partner"),

@@ -1,6 +1,6 @@
 """Metrics for Prometheus: of one process, or of all that share a port, and of the job queue. Features declare theirs.
 
-No label names a partner or store: there are too many, and metrics must not disclose them.
+No label has a name of somebody's: features that have one by partner bound them, and use ids.
 
 `Traffic` has requests per second and their durations in the last hour, for a page that somebody looks at. Nothing is
 measured until the first look, and no longer than an hour after the last one: the history is this process's, in
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from time import monotonic
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client import (
@@ -244,38 +244,38 @@ _QUEUE: Final = (
 )
 
 
-class _DatabaseCollector(Collector, Generic[F]):
-    """Figures as they were last read from the database."""
+class DatabaseCollector(Collector, Generic[F]):
+    """Figures as they were last read from the database: the same in every process."""
 
     def __init__(self, described: Sequence[MetricDescription]) -> None:
         self.read: Callable[[], Awaitable[F | None]] | None = None
         self._described = described
-        self._found: F | None = None
+        self.found: F | None = None
         self._read_at = -QUEUE_SECONDS
 
     async def update(self) -> None:
         """Read them, unless that was done just now."""
         if self.read is not None and monotonic() - self._read_at >= QUEUE_SECONDS:
             self._read_at = monotonic()
-            self._found = await self.read()
+            self.found = await self.read()
 
-    def _families(self) -> Iterator[GaugeMetricFamily]:
+    def families(self) -> Iterator[GaugeMetricFamily]:
         return (
             GaugeMetricFamily(metric.name, metric.help, labels=metric.labels) for metric in self._described
         )
 
 
-class _QueueCollector(_DatabaseCollector[Sequence[QueueDepth]]):
+class _QueueCollector(DatabaseCollector[Sequence[QueueDepth]]):
     """The queue."""
 
     def collect(self) -> Iterator[Metric]:
-        jobs, oldest, up = self._families()
-        for depth in self._found or ():
+        jobs, oldest, up = self.families()
+        for depth in self.found or ():
             for state in ("ready", "waiting", "running", "dead"):
                 jobs.add_metric((depth.kind, state), getattr(depth, state))
             oldest.add_metric((depth.kind,), depth.oldest)
         if self.read is not None:
-            up.add_metric((), float(self._found is not None))
+            up.add_metric((), float(self.found is not None))
         yield from (jobs, oldest, up)
 
 
@@ -287,15 +287,15 @@ _REPLICATION: Final = (
 )
 
 
-class _ReplicationCollector(_DatabaseCollector[Replication]):
+class _ReplicationCollector(DatabaseCollector[Replication]):
     """The replicas of PostgreSQL."""
 
     def collect(self) -> Iterator[Metric]:
-        hosts, synchronous, size, age = self._families()
-        if self._found is not None:
-            hosts.add_metric((), self._found.hosts)
-            synchronous.add_metric((), float(self._found.is_synchronous))
-            for replica in self._found.replicas:
+        hosts, synchronous, size, age = self.families()
+        if self.found is not None:
+            hosts.add_metric((), self.found.hosts)
+            synchronous.add_metric((), float(self.found.is_synchronous))
+            for replica in self.found.replicas:
                 if replica.bytes is not None:
                     size.add_metric((replica.name,), replica.bytes)
                 if replica.seconds is not None:
@@ -321,10 +321,11 @@ class Metrics:
             self.histogram("mercato_job_seconds", "Seconds a run of a job took.", "kind"),
         ).observe
         """Count one run of a job: kind, outcome and seconds."""
-        self._queue = _QueueCollector([self._describe("gauge", *gauge) for gauge in _QUEUE])
-        self.registry.register(self._queue)
-        self._replication = _ReplicationCollector([self._describe("gauge", *gauge) for gauge in _REPLICATION])
-        self.registry.register(self._replication)
+        self._of_database: list[DatabaseCollector[Any]] = []
+        self._queue = _QueueCollector(self.database_gauges(_QUEUE))
+        self._replication = _ReplicationCollector(self.database_gauges(_REPLICATION))
+        for collector in (self._queue, self._replication):
+            self.watch_database(collector)
         self._lookups = self.counter(
             "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
         )
@@ -342,6 +343,15 @@ class Metrics:
         """Declare a gauge, which is the sum over the processes."""
         self._describe("gauge", name, text, *labels)
         return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
+
+    def database_gauges(self, gauges: Sequence[tuple[str, ...]]) -> Sequence[MetricDescription]:
+        """Declare gauges that are read from the database, each by its name, text and labels."""
+        return [self._describe("gauge", *gauge) for gauge in gauges]
+
+    def watch_database(self, collector: DatabaseCollector[Any]) -> None:
+        """Read the collector's figures whenever the metrics are read."""
+        self._of_database.append(collector)
+        self.registry.register(collector)
 
     def histogram(self, name: str, text: str, *labels: str) -> Histogram:
         """Declare a histogram of seconds."""
@@ -373,11 +383,11 @@ class Metrics:
 
     async def read(self) -> bytes:
         """Return all metrics in the text format of Prometheus, those of the database included."""
-        await self._queue.update()
-        await self._replication.update()
+        for collector in self._of_database:
+            await collector.update()
         self._update()
         return (
-            multiprocess.render(self._queue, self._replication)
+            multiprocess.render(*self._of_database)
             if multiprocess.is_joined()
             else generate_latest(self.registry)
         )
