@@ -239,9 +239,24 @@ async def test_the_key_is_required_and_repeats_get_the_same_bytes(here: Trade):
     other = await adjust(here, placed, REFUND | {"amount": "2.00"}, key="k")
     assert (other.status, other.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
     another = await here.placed()
-    assert (await adjust(here, another, key="k")).json()["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
+    elsewhere = await adjust(here, another, key="k")
+    assert (elsewhere.status, elsewhere.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert other.json()["orderId"] == elsewhere.json()["orderId"] == placed["orderId"]
     assert money(await read(here, placed)) == ("5.80", "4.70")
     assert (await read(here, another))["adjustments"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"amount": "1.0"}, {"amount": "1"}, {"currency": None}, {"lineItemIds": None}, {"lineItemIds": []}],
+    ids=["1.0", "1", "currency", "lines", "no lines"],
+)
+async def test_an_adjustment_in_other_words_is_recorded_once(here: Trade, words: Any):
+    placed = await here.placed()
+    first = await adjust(here, placed, key="k")
+    again = await adjust(here, placed, REFUND | words, key="k")
+    assert (first.status, again.status, again.body) == (201, 201, first.body)
+    assert money(await read(here, placed)) == ("5.80", "4.80")
 
 
 async def test_of_refunds_at_the_same_time_only_those_that_the_order_covers_happen(here: Trade):

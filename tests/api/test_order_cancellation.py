@@ -158,6 +158,17 @@ async def test_a_key_that_came_with_another_reason_is_refused(trading: Trade, sh
     await cancel(trading, order, key="k-1")
     other = await cancel(trading, order, key="k-1", body={"reason": "ELSE"})
     assert (other.status, other.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    another = await cancel(trading, await trading.placed(), key="k-1")
+    assert (another.status, another.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert other.json()["orderId"] == another.json()["orderId"] == order["orderId"]
+
+
+async def test_a_cancellation_in_other_words_gets_the_first_answer(trading: Trade, shop: MerchantServer):
+    order = await trading.placed()
+    shop.answers["cancel"] = {"accepted": True}
+    first = await cancel(trading, order, key="k-1", body={"reason": "ELSE", "message": None})
+    again = await cancel(trading, order, key="k-1", body={"reason": "ELSE"})
+    assert (first.status, again.status, again.body) == (200, 200, first.body)
 
 
 async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: Trade, shop: MerchantServer):

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from aiohttp import web
+from msgspec import UNSET
+from msgspec.structs import replace
 from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
-from tests.catalog.documents import CAKE
+from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA
+from tests.orders.samples import placing
 from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
@@ -23,7 +27,11 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep
 from mercato.platform.errors import RequestInProgress
 from mercato_client.testing.caller import Answer
+from mercato_contract.signing import hmac_sha256
+from mercato_contract.wire import as_json
 
+MILKY = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK)]}
+MILKY_NULL = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK, note=None)]}
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
 
 
@@ -129,6 +137,113 @@ async def test_another_request_with_the_key_is_refused_and_changes_nothing(here:
     refused(await here.place(other, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
     same(first, await here.place(order, key="k"))
     assert placed_at(here.shop) == [first.json()["orderId"]]
+
+
+def both(one: Any, other: Any, **names: Any) -> Any:
+    return pytest.param(one, other, **names)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        both({}, {"note": None}, id="note"),
+        both({}, {"note": ""}, id="empty note"),
+        both({}, {"payment": None}, id="payment"),
+        both({}, {"validatedOrderToken": None}, id="token"),
+        both({}, {"amounts": None}, id="amounts"),
+        both({"customer": None}, {"customer": "absent"}, id="customer"),
+        both({"amounts": {"tip": "1.0"}}, {"amounts": {"tip": "1.00", "total": None}}, id="tip"),
+        both({"amounts": {"total": "5.80"}}, {"amounts": {"total": "5.8", "tip": "0"}}, id="total"),
+        both({"cart": [tea() | {"note": None}]}, {}, id="note of a line"),
+        both({"cart": [tea() | {"lineItemId": None}]}, {}, id="id of a line"),
+        both({"cart": [line(TEA, 2, MILKY)]}, {"cart": [line(TEA, 2, MILKY_NULL)]}, id="note of a modifier"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+async def test_the_same_request_in_other_words_gets_the_first_reply(
+    here: Trade, one: Any, other: Any, turned: bool
+):
+    def order(change: Any) -> Any:
+        made = here.order(*change.get("cart", ()))
+        made |= {name: value for name, value in change.items() if name != "cart"}
+        return {name: value for name, value in made.items() if value != "absent"}
+
+    first, again = (order(other), order(one)) if turned else (order(one), order(other))
+    placed = await here.place(first, key="k")
+    assert placed.status == 201, placed.body
+    same(placed, await here.place(again, key="k"))
+    refused(await here.place(again | {"note": "no sugar"}, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_a_repeat_is_known_on_either_side_of_an_upgrade(here: Trade):
+    """Servers of two releases run side by side: each knows the requests that the other has stored."""
+    order = here.order(payment=CARD, note=None, amounts={"tip": "1.0"})
+    placed = await here.place(order, key="k")
+    decoded = placing(json.dumps(order).encode())
+    sent = as_json(replace(decoded, payment=UNSET)) + msgspec.json.encode(CARD, order="deterministic")
+    # What the previous release compares.
+    assert await request_hash(here) == hmac_sha256(here.mercato.app.placements.secrets[0], sent)
+    # What it stores.
+    await change_key(here, meaning=None)
+    same(placed, await here.place(order, key="k"))
+    refused(await here.place(order | {"note": "x"}, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_a_key_that_the_previous_release_uses_again_forgets_what_it_meant(here: Trade):
+    first, second = here.order(note="first"), here.order(note="second")
+    await here.place(second, key="other")
+    placed = await here.place(first, key="k")
+    async with here.mercato.app.db.read() as tx:
+        c = idempotency_keys.c
+        others = await tx.scalar(select(c.request).where(c.key == "other"))
+    # It writes its own hash alone.
+    await change_key(here, request=others)
+    refused(await here.place(first, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    same(placed, await here.place(second, key="k"))
+
+
+async def request_hash(here: Trade) -> bytes:
+    async with here.mercato.app.db.read() as tx:
+        stored: bytes = await tx.scalar(select(idempotency_keys.c.request))
+    return stored
+
+
+async def change_key(here: Trade, **columns: Any) -> None:
+    async with here.mercato.app.db.write() as tx:
+        await tx.execute(update(idempotency_keys).where(idempotency_keys.c.key == "k").values(columns))
+
+
+async def test_a_reused_key_names_the_order_that_it_placed(here: Trade):
+    """Who builds the request again after a crash reads the order first, and doesn't place a second one."""
+    placed = await here.place(here.order(), key="k")
+    said = refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    assert said["orderId"] == placed.json()["orderId"]
+    assert f"the order {said['orderId']}. Read that order first" in said["detail"]
+    assert (await here.front.get(f"{ORDERS}/{said['orderId']}")).json()["state"] == "open"
+
+
+async def test_a_reused_key_names_the_order_that_its_store_has_not_answered(here: Trade):
+    here.shop.answers["place"] = broken
+    waiting = refused(await here.place(here.order(), key="k"), 503, "STORE_UNREACHABLE")
+    said = refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    assert said["orderId"] == waiting["orderId"]
+
+
+async def test_an_empty_cart_asks_which_order_a_key_placed(here: Trade):
+    empty = here.order()
+    empty["cart"]["lineItems"] = []
+    refused(await here.place(empty, key="k"), 400, "CART_EMPTY")
+    placed = await here.place(here.order(), key="k")
+    said = refused(await here.place(empty, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    assert said["orderId"] == placed.json()["orderId"]
+
+
+async def test_a_reused_key_without_an_order_says_so(here: Trade):
+    here.shop.answers["validate"] = {"isValid": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]}
+    refused(await here.place(here.order(), key="k"), 400, "ITEM_UNAVAILABLE")
+    said = refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    assert "orderId" not in said
+    assert "nothing was placed" in said["detail"]
 
 
 async def test_another_storefronts_key_is_another_key(here: Trade):
@@ -244,10 +359,10 @@ async def test_a_repeat_during_the_request_gets_retry_after(here: Trade):
     said = refused(meanwhile, 409, "REQUEST_IN_PROGRESS")
     assert said["retryable"] is True
     assert int(meanwhile.headers["Retry-After"]) == said["retryAfter"] > 0
-    refused(await here.place(here.order(tea(9)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    said = refused(await here.place(here.order(tea(9)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
     go.set()
     done = await first
-    assert done.status == 201
+    assert (done.status, done.json()["orderId"]) == (201, said["orderId"])
     same(done, await here.place(here.order(), key="k"))
 
 
@@ -286,7 +401,12 @@ async def test_a_claim_that_was_taken_over_pins_nothing(here: Trade, time: Time)
 async def test_a_clock_that_is_set_back_does_not_keep_a_key_claimed(here: Trade, time: Time):
     db = here.mercato.app.db
     request = idempotency.KeyedRequest(
-        partner_id=UUID(int=1), key="k", fingerprints=[b"print"], lease=timedelta(seconds=20)
+        partner_id=UUID(int=1),
+        key="k",
+        secrets=[b"secret"],
+        sent=b"sent",
+        meaning=b"meaning",
+        lease=timedelta(seconds=20),
     )
 
     async def claimed() -> idempotency.Claim | idempotency.Pinned:
@@ -324,7 +444,7 @@ async def test_neither_request_nor_payment_is_stored_with_the_key(here: Trade):
         rows = await tx.all(select(idempotency_keys))
     assert len(rows) == 1
     assert CARD["cardToken"] not in repr(rows)
-    assert len(rows[0].request) == 32
+    assert (len(rows[0].request), len(rows[0].meaning)) == (32, 32)
 
 
 async def broken(_request: web.Request, _body: bytes) -> web.Response:

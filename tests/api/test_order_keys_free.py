@@ -166,7 +166,10 @@ async def test_while_a_request_runs_its_key_is_not_free_for_one_that_would_be_re
     here.shop.answers["validate"] = slowly
     first = asyncio.create_task(here.place(here.order(), key="k"))
     await asyncio.wait_for(asked.wait(), PATIENCE)
-    assert (await here.place(await empty(here), key="k")).json()["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
+    said = (await here.place(await empty(here), key="k")).json()
+    assert said["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
+    assert "in progress and may place an order" in said["detail"]
+    assert "orderId" not in said
     go.set()
     assert (await first).status == 201
 

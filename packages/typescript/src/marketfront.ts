@@ -72,7 +72,13 @@ export class Marketfront {
     return this.#service.perform("validateOrder", { body: order }, options);
   }
 
-  /** Place an order, once for each idempotency key. */
+  /**
+   * Place an order, once for each idempotency key.
+   *
+   * Give a key that you have stored with the order, so that you can repeat the call after a crash. If the key came with
+   * another order, the `problem` of IDEMPOTENCY_KEY_REUSED has its `orderId`, if that was placed: read it before you
+   * place anything again.
+   */
   placeOrder(
     order: types.PlaceOrderRequest,
     { idempotencyKey = crypto.randomUUID(), ...options }: KeyOptions = {},

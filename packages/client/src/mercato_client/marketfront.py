@@ -113,8 +113,9 @@ class Marketfront:
     def place_order(self, order: PlaceOrderRequest, *, idempotency_key: str | None = None) -> Sent:
         """Place an order, once for each idempotency key. Without one a new key is made.
 
-        Give a key that you have stored before, so that you can repeat the call after a crash. An exception has the key
-        as `idempotency_key`.
+        Give a key that you have stored with the order, so that you can repeat the call after a crash. An exception has
+        the key as `idempotency_key`. If the key came with another order, IDEMPOTENCY_KEY_REUSED has an `orderId` in its
+        `members`, if that was placed: read it before you place anything again.
         """
         return Sent(body=order, idempotency_key=given_or_new(idempotency_key))
 

@@ -101,6 +101,22 @@ def decimal_fault(text: str) -> str | None:
     return _no_decimal(text) if _decimal(text) is None else None
 
 
+def canonical_decimal(text: str) -> str:
+    """Return the decimal text in the one form of its value: `1`, `1.0` and `01.00` are `1`. Any other text stays."""
+    match = _decimal(text)
+    if match is None:
+        return text
+    sign, whole, fraction = match.groups("")
+    whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
+    number = f"{whole}.{fraction}" if fraction else whole
+    return number if number == "0" else sign + number
+
+
+def is_zero(text: str) -> bool:
+    """Return whether the decimal text is zero, like `0.00`."""
+    return canonical_decimal(text) == "0"
+
+
 def is_negative(text: str) -> bool:
     """Return whether the decimal text is below zero; `-0.00` isn't."""
     return text.startswith("-") and text.strip("-0.") != ""

@@ -69,7 +69,15 @@ class ProblemDetail(Wire):
         | UnsetType
     ) = UNSET
     order_id: (
-        Annotated[UUID, Meta(description="The order of a refused Place order, if there is one.")] | UnsetType
+        Annotated[
+            UUID,
+            Meta(
+                description="With IDEMPOTENCY_KEY_REUSED: the order that the key belongs to, if there is one. Read it "
+                "before you place anything again. With any other refusal: the order that is refused, unanswered, or "
+                "placed already."
+            ),
+        ]
+        | UnsetType
     ) = UNSET
     opens_at: (
         Annotated[Instant | None, Meta(description="With STORE_CLOSED: when the store takes orders next.")]

@@ -143,7 +143,8 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
 
     A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
     store hasn't answered, the answer is 503 with `orderId`: the order is kept, and a repeat with the same key resumes
-    it.
+    it. Another request with the key is refused with the `orderId` that the key belongs to, if there is one: read that
+    order before you place anything again.
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """

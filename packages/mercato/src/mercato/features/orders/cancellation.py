@@ -47,7 +47,6 @@ from mercato.platform.db.engine import Database, Write
 from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
-from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
 
 _NO_STORE_URL: Final = "The store has no webhookUrl, so nobody was asked, and it has begun the order."
@@ -98,13 +97,14 @@ class Cancellations(Struct, frozen=True):
 
         Raises OrderNotFound, and OrderClosed for an order that was closed before: the key stays free.
         """
-        text = order_id.bytes + as_json(request)
         context = CancellationContext(
             request=request,
             keyed=KeyedRequest(
                 partner_id=caller.partner_id,
                 key=key,
-                fingerprints=[hmac_sha256(secret, text) for secret in self.secrets],
+                secrets=self.secrets,
+                sent=order_id.bytes + as_json(request),
+                meaning=order_id.bytes + idempotency.meaning_of(request),
                 lease=timedelta(seconds=self.seconds) + SLACK,
             ),
             make_origin=make_origin,

@@ -180,16 +180,18 @@ def _parse_amount(member: str, text: str | None, scale: int, faults: list[FieldF
 
 def _normalized(fulfillment: Fulfillment, at: datetime | None) -> Fulfillment:
     """Return the fulfillment with its instant in UTC, and the street of an address as `address1`."""
-    scheduled = at and rfc3339(at)
+    return replace(with_address1(fulfillment), scheduled_time=at and rfc3339(at))
+
+
+def with_address1(fulfillment: Fulfillment) -> Fulfillment:
+    """Return the fulfillment with the street of its address as `address1`."""
     if not isinstance(fulfillment, DeliveryFulfillment) or fulfillment.address is None:
-        return replace(fulfillment, scheduled_time=scheduled)
+        return fulfillment
     address, street = fulfillment.address, fulfillment.address.street
     address1 = address.address1
     if not (address1 or "").strip() and street is not UNSET and (street or "").strip():
         address1 = street
-    return replace(
-        fulfillment, scheduled_time=scheduled, address=replace(address, address1=address1, street=UNSET)
-    )
+    return replace(fulfillment, address=replace(address, address1=address1, street=UNSET))
 
 
 def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[FieldFault]) -> datetime:

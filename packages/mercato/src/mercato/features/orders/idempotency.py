@@ -2,11 +2,15 @@
 
 A claim is a lease, so that another request can continue the work of a process that died. Its number is the fence: a
 claim that was taken over writes nothing any more.
+
+Two requests are the same if they mean the same: an absent member is a null one, and `1.0` is `1.00`. A row has a hash
+of what the request means, and the one of the request as it was sent, which the previous release compares.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,8 +27,10 @@ from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
 from mercato.platform.wire.problem import ProblemFormat
+from mercato_contract.money import canonical_decimal
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.wire import as_json, redacted
+from mercato_contract.signing import hmac_sha256
+from mercato_contract.wire import Wire, as_json, parse_instant, redacted, rfc3339
 
 PURPOSE: Final = "mercato idempotency"
 """The purpose of the derived keys for the fingerprints of requests."""
@@ -39,7 +45,11 @@ WAIT_SECONDS: Final = 2
 """The Retry-After while another process handles the request."""
 
 _FREE: Final = b""
-"""The fingerprint of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
+"""The request of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
+
+_DECIMALS: Final = frozenset({"amount", "tip", "total"})
+_INSTANTS: Final = frozenset({"scheduledTime"})
+"""Members of the requests that are compared by value. A test compares both with the wire types."""
 
 _COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
 _INSERT: Final[dict[str, Any]] = {
@@ -115,17 +125,67 @@ OrderOutcome = PinnedOutcome | UnansweredOrder
 # --- keys ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KeyedRequest:
     """A request with its key. `lease` is the lifetime of a claim.
 
-    The first of `fingerprints` is stored; a request is the same if its stored fingerprint is any of them.
+    `sent` is the request as it was sent, `meaning` what it means. Only their hashes under the first of `secrets` are
+    stored, because a plain hash would let a card's token be guessed. The other secrets are earlier ones.
     """
 
     partner_id: UUID
     key: str
-    fingerprints: Sequence[bytes] = field(repr=False)
+    secrets: Sequence[bytes] = field(repr=False)
+    sent: bytes = field(repr=False)
+    meaning: bytes = field(repr=False)
     lease: timedelta
+
+    @cached_property
+    def columns(self) -> dict[str, bytes]:
+        """Return what is stored of the request. The next release needs only the hash of the meaning."""
+        sent = hmac_sha256(self.secrets[0], self.sent)
+        return {"request": sent, "meaning": _bound_meaning(self.secrets[0], sent, self.meaning)}
+
+    def is_same(self, request: bytes, meaning: bytes | None) -> bool:
+        """Return whether this is the request of a row with these hashes."""
+        return any(
+            request == hmac_sha256(secret, self.sent)
+            or meaning == _bound_meaning(secret, request, self.meaning)
+            for secret in self.secrets
+        )
+
+
+def _bound_meaning(secret: bytes, request: bytes, meaning: bytes) -> bytes:
+    """Return the hash of the meaning for a row with this `request`.
+
+    The previous release reuses a row without changing `meaning`: then it must match no request any more.
+    """
+    return hmac_sha256(secret, request + meaning)
+
+
+def meaning_of(request: Wire) -> bytes:
+    """Return bytes that are the same for requests that mean the same.
+
+    A member that is absent, null or empty is left out, as is an object without members; decimals and instants are
+    written in one way. A required member is never absent, so that an empty one stays different from all others.
+    """
+    return msgspec.json.encode(_canonical("", msgspec.to_builtins(request)), order="sorted")
+
+
+def _canonical(name: str, value: Any) -> Any:
+    match value:
+        case dict():
+            members = ((name, _canonical(name, member)) for name, member in value.items())
+            return {name: member for name, member in members if member not in (None, "", [], {})}
+        case list():
+            return [_canonical(name, entry) for entry in value]
+        case str() if name in _DECIMALS:
+            return canonical_decimal(value)
+        case str() if name in _INSTANTS:
+            at = parse_instant(value)
+            return value if at is None else rfc3339(at)
+        case _:
+            return value
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -155,6 +215,7 @@ class _KeyRow(Struct, frozen=True):
     media_type: str | None
     body: bytes | None
     created_at: datetime
+    meaning: bytes | None
 
     def is_used(self, now: datetime, lease: timedelta) -> bool:
         """Return whether the key has an outcome, an order, or a live claim. Else it is free."""
@@ -191,7 +252,7 @@ async def claim(
     """
     until = now + request.lease
     fresh = {
-        "request": request.fingerprints[0],
+        **request.columns,
         "order_id": order_id,
         "claimed_until": until,
         "status": None,
@@ -235,10 +296,8 @@ async def read(tx: Read, request: KeyedRequest, *, now: datetime) -> FreeKey | O
 
 async def _find_outcome(tx: Read, row: _KeyRow, request: KeyedRequest, now: datetime) -> PinnedOutcome | None:
     """Return the outcome of a key in use; None if its work must be continued."""
-    if row.request not in request.fingerprints:
-        raise errors.IdempotencyKeyReused(
-            "This Idempotency-Key was used with another request in the last 24 hours. Send this request with a new key."
-        )
+    if not request.is_same(row.request, row.meaning):
+        raise _reused(row)
     if row.status is not None and row.body is not None:
         base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
         return _outcome_of(row.status, row.order_id, decompress(row.body, base=base))
@@ -247,6 +306,25 @@ async def _find_outcome(tx: Read, row: _KeyRow, request: KeyedRequest, now: date
             "The same request is still in progress. Repeat it with the same key.", retry_after=WAIT_SECONDS
         )
     return None
+
+
+def _reused(row: _KeyRow) -> errors.IdempotencyKeyReused:
+    """Return the refusal of another request, which says first what became of the one that has the key."""
+    if row.order_id is not None:
+        return errors.IdempotencyKeyReused(
+            f"This Idempotency-Key was used with another request in the last 24 hours, for the order {row.order_id}. "
+            "Read that order first: what you want may be done. Send this request with a new key only if it isn't.",
+            extensions={"orderId": str(row.order_id)},
+        )
+    if row.status is None:
+        return errors.IdempotencyKeyReused(
+            "This Idempotency-Key was used with another request, which is in progress and may place an order. "
+            "Repeat that request to learn its outcome. Send this one with a new key only if nothing was placed."
+        )
+    return errors.IdempotencyKeyReused(
+        "This Idempotency-Key was used with another request in the last 24 hours. The store refused that one, and "
+        "nothing was placed. Send this request with a new key."
+    )
 
 
 def _outcome_of(status: int, order_id: UUID | None, body: bytes) -> PinnedOutcome:

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mercato.features.metrics import Activity
 from mercato.features.orders import idempotency, queries, search
-from mercato.features.orders.checks import OrderCheck, OrderChecker
+from mercato.features.orders.checks import OrderCheck, OrderChecker, with_address1
 from mercato.features.orders.errors import (
     RETRY_SECONDS,
     OrderClosed,
@@ -60,9 +60,9 @@ from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Problem, ServiceUnavailable
 from mercato.platform.gazetteer import country_of
 from mercato.platform.wire.problem import MakeOrigin, detail_of
+from mercato_contract.money import is_zero
 from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest
-from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)
@@ -147,7 +147,9 @@ class Placements(Struct, frozen=True):
             keyed=KeyedRequest(
                 partner_id=caller.partner_id,
                 key=key,
-                fingerprints=fingerprints(request, self.secrets),
+                secrets=self.secrets,
+                sent=as_json(replace(request, payment=UNSET)) + canonical_payment(request.payment),
+                meaning=placement_meaning(request),
                 lease=self.lease,
             ),
             trace=trace,
@@ -432,7 +434,10 @@ def _given_up() -> OrderClosed:
     return OrderClosed("The order was cancelled before its store answered. Place it again with a new key.")
 
 
-def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[bytes]:
-    """Return the request's keyed hash under each secret. A plain hash would let a card's token be guessed."""
-    text = as_json(replace(request, payment=UNSET)) + canonical_payment(request.payment)
-    return [hmac_sha256(secret, text) for secret in secrets]
+def placement_meaning(request: PlaceOrderRequest) -> bytes:
+    """Return bytes that are the same for requests that mean the same; what a payment means is for the store to say."""
+    amounts = request.amounts
+    if amounts is not None and amounts.tip is not None and is_zero(amounts.tip):
+        amounts = replace(amounts, tip=None)
+    named = replace(request, payment=UNSET, amounts=amounts, fulfillment=with_address1(request.fulfillment))
+    return idempotency.meaning_of(named) + canonical_payment(request.payment)

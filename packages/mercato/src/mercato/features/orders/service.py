@@ -49,7 +49,6 @@ from mercato_contract.orders import (
     TimelineEntry,
 )
 from mercato_contract.pages import cursor_of, parse_cursor
-from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, parse_instant, redacted, rfc3339
 
 MAX_ENTRIES: Final = 500
@@ -311,11 +310,13 @@ class Adjustments(Struct, frozen=True, kw_only=True):
 
         Raises OrderNotFound, ValidationFailed, Conflict, OrderClosed: the key stays free.
         """
-        text = b"adjust" + order_id.bytes + as_json(request)
+        subject = b"adjust" + order_id.bytes
         keyed = KeyedRequest(
             partner_id=caller.partner_id,
             key=key,
-            fingerprints=[hmac_sha256(secret, text) for secret in self.secrets],
+            secrets=self.secrets,
+            sent=subject + as_json(request),
+            meaning=subject + idempotency.meaning_of(request),
             lease=LEASE,
         )
         async with self.db.write() as tx:

@@ -126,5 +126,8 @@ idempotency_keys = Table(
     Column("media_type", Text),
     Column("body", LargeBinary),
     Column("created_at", Instant, nullable=False),
+    # A keyed hash of what the request means. `request` is that of its bytes, which the previous release compares, and
+    # writes alone; the next release drops it.
+    Column("meaning", LargeBinary),
 )
 Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)
