@@ -61,6 +61,32 @@ async def test_a_merchant_with_one_bug_fails_the_check_of_its_name(check: str):
     assert outcomes[check].exchanges
 
 
+REFUSED_REPEATS = {
+    "409": Reply(409, {"message": "Order already exists"}),
+    "409 with its number": Reply(409, {"partnerOrderId": "A-1", "message": "Order already exists"}),
+    "422": Reply(422, {"errors": [{"code": "OTHER"}]}),
+    "accepted: false": Reply(200, {"accepted": False}),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSED_REPEATS)
+async def test_a_merchant_that_refuses_what_it_has_accepted_is_warned(refusal: str):
+    class Denies(CorrectMerchant):
+        def answer_place(self, webhook: Received, act: Act) -> Reply:
+            reply = super().answer_place(webhook, act)
+            return REFUSED_REPEATS[refusal] if self.times[webhook.webhook_id] > 1 else reply
+
+    group = [check for name, check in MERCHANT.checks.items() if name.startswith("merchant.place.")]
+    names = ("repeat-same-answer", "repeat-one-order", "lost-answer")
+    alone = [replace(check, needs=()) for check in group if check.id.endswith(names)]
+    async with Denies(secret=SECRET, catalog=menu()) as merchant:
+        options = MerchantOptions(webhook_url=merchant.webhook_url, secret=SECRET, document=as_json(menu()))
+        outcomes = {one.id: one for one in await certify_merchant(options, alone, lambda _: None)}
+    assert ids(outcomes, Verdict.FAIL) == {f"merchant.place.{name}" for name in names}
+    assert "whose answer was lost" in outcomes["merchant.place.lost-answer"].seen
+    assert all("Don't refuse a repeat" in str(one.advice) for one in outcomes.values())
+
+
 async def test_refusing_everything_passes_no_check_of_webhooks():
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, secret=new_secret(lambda size: b"w" * size))

@@ -38,22 +38,35 @@ QUICK = {"MERCATO_PLACE_SECONDS": "0.5"}
 
 @dataclass
 class StoreSystem:
-    """A store that accepts each order once, and can have the calling process killed."""
+    """A store that accepts each order once, and can have the calling process killed.
+
+    It takes a repeat of an order of `denied` for a mistake.
+    """
 
     server: MerchantServer
     taken: dict[str, str] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)
+    cancelled: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     bodies: dict[str, set[bytes]] = field(default_factory=dict)
     victims: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     async def place(self, request: web.Request, body: bytes) -> web.Response:
         order_id = request.headers["webhook-id"]
         self.bodies.setdefault(order_id, set()).add(body)
-        victim = self.victims.pop(who(json.loads(body)["data"]["order"]), None)
+        name = who(json.loads(body)["data"]["order"])
+        is_denied = name in self.denied and order_id in self.taken
+        victim = self.victims.pop(name, None)
         if victim is not None:
             victim.kill()
             await victim.wait()
+        if is_denied:
+            return web.json_response({"message": "Order already exists"}, status=409)
         number = self.taken.setdefault(order_id, f"P-{len(self.taken) + 1}")
         return web.json_response({"accepted": True, "partnerOrderId": number})
+
+    async def order_cancelled(self, _request: web.Request, body: bytes) -> web.Response:
+        self.cancelled.put_nowait(json.loads(body)["data"]["orderId"])
+        return web.Response(status=204)
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,7 @@ async def opened(data_dir: Path, **settings: str) -> AsyncIterator[Network]:
     async with merchant() as server, aiohttp.ClientSession() as session:
         system = StoreSystem(server)
         server.answers |= {"validate": {"isValid": True}, "place": system.place}
+        server.answers["order-cancelled"] = system.order_cancelled
         settings = QUICK | settings
         create = ("partner", "create", "Both", "--kind", "both", "--json", "--data-dir", data_dir)
         code, out, err = await mercato(*create, **settings)
@@ -128,24 +142,12 @@ async def live(pos: Client, server: MerchantServer) -> Any:
 async def killed_and_retried(network: Network, point: str, *, token: bool = False) -> Answer:
     """Place an order in a process that dies at the point, retry in a new one; return the one reply."""
     name = f"{point}{' with a token' if token else ''}"
-    order, headers = network.order(name), {"Idempotency-Key": name}
-    crash = {} if point == DURING_THE_CALL else {CRASH_VARIABLE: point}
     async with aiohttp.ClientSession() as session:
-        async with network.serving(**crash) as (process, base):
-            front = Client(base, network.keys["marketfrontKey"], session)
-            if token:
-                order["validatedOrderToken"] = (await front.post(VALIDATE, order)).json()[
-                    "validatedOrderToken"
-                ]
-            if point == DURING_THE_CALL:
-                network.system.victims[name] = process
-            with pytest.raises(aiohttp.ClientError):
-                await front.post(PLACE, order, headers=headers)
-            async with asyncio.timeout(PATIENCE):
-                assert await process.wait() == -9, name
+        order, headers = await killed(network, point, name, session, token=token)
         async with network.serving() as (_, base):
             front = Client(base, network.keys["marketfrontKey"], session)
             reply = await retried(front, order, headers)
+            assert reply.status == 201, reply.body
             again = await front.post(PLACE, order, headers=headers)
             assert (again.status, again.body) == (reply.status, reply.body), name
             assert again.headers["Idempotent-Replayed"] == "true"
@@ -157,12 +159,31 @@ async def killed_and_retried(network: Network, point: str, *, token: bool = Fals
     return reply
 
 
+async def killed(
+    network: Network, point: str, name: str, session: aiohttp.ClientSession, *, token: bool = False
+) -> tuple[Any, dict[str, str]]:
+    """Place an order in a process that dies at the point; return its request."""
+    order, headers = network.order(name), {"Idempotency-Key": name}
+    crash = {} if point == DURING_THE_CALL else {CRASH_VARIABLE: point}
+    async with network.serving(**crash) as (process, base):
+        front = Client(base, network.keys["marketfrontKey"], session)
+        if token:
+            order["validatedOrderToken"] = (await front.post(VALIDATE, order)).json()["validatedOrderToken"]
+        if point == DURING_THE_CALL:
+            network.system.victims[name] = process
+        with pytest.raises(aiohttp.ClientError):
+            await front.post(PLACE, order, headers=headers)
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == -9, name
+    return order, headers
+
+
 async def retried(front: Client, order: Any, headers: dict[str, str]) -> Answer:
     """Repeat the request until it is answered: it gets 409 while the killed process's claim lasts."""
     async with asyncio.timeout(PATIENCE):
         while True:
             reply = await front.post(PLACE, order, headers=headers)
-            if reply.status == 201:
+            if reply.status in {201, 400}:
                 return reply
             assert reply.json()["errorCode"] == "REQUEST_IN_PROGRESS", reply.body
             assert int(reply.headers["Retry-After"]) > 0
@@ -216,3 +237,47 @@ async def test_killed_on_postgresql_while_another_works_on_the_same_database(
 async def test_killed_at_any_point_on_postgresql(tmp_path: Path, database_url: str, database_kind: str):
     async with opened(tmp_path / "data", MERCATO_DATABASE_URL=database_url) as network:
         await killed_at(network, *POINTS, copies=False)
+
+
+# --- a store that refuses what it has already accepted ---------------------------------------------
+
+
+AFTER_THE_CALL = (DURING_THE_CALL, "store.answered", "reply.written")
+"""The store has accepted the order, and the service hasn't written so."""
+
+
+async def killed_and_denied(network: Network, point: str, *, joins: bool) -> str:
+    """Place an order whose answer is lost at the point and whose repeat is refused; return its id.
+
+    If nobody `joins` the order, background work repeats it.
+    """
+    name = f"{point}, {'joined' if joins else 'left alone'}"
+    network.system.denied.add(name)
+    async with aiohttp.ClientSession() as session:
+        order, headers = await killed(network, point, name, session)
+        async with network.serving() as (_, base):
+            pos = Client(base, network.keys["commerceKey"], session)
+            if joins:
+                front = Client(base, network.keys["marketfrontKey"], session)
+                reply = await retried(front, order, headers)
+                assert (reply.status, reply.json()["errorCode"]) == (400, "OTHER"), name
+            async with asyncio.timeout(PATIENCE):
+                order_id = await network.system.cancelled.get()
+            kept = (await pos.get(f"{MERCHANT}/{order_id}")).json()
+            assert (kept["state"], kept["cancelReason"]) == ("cancelled", "OTHER"), name
+            timeline = (await pos.get(f"{MERCHANT}/{order_id}/timeline")).json()["entries"]
+            (refused,) = [entry for entry in timeline if entry["type"] == "refused"]
+            assert "its answer is unknown" in refused["detail"]["storeNotified"]
+    return order_id
+
+
+@pytest.mark.parametrize("joins", [True, False], ids=["joined", "left alone"])
+async def test_killed_after_the_store_accepted_a_refused_repeat_is_told(
+    tmp_path: Path, database_url: str, database_kind: str, joins: bool
+):
+    settings = {} if database_kind == "sqlite" else {"MERCATO_DATABASE_URL": database_url}
+    async with opened(tmp_path / "data", **settings) as network:
+        for point in AFTER_THE_CALL:
+            order_id = await killed_and_denied(network, point, joins=joins)
+            assert order_id in network.system.taken
+            assert network.system.cancelled.empty(), "the store is told once"

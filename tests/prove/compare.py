@@ -70,7 +70,7 @@ def each_key_has_one_order(records: Records) -> Found:
                 yield Violation(
                     "lost", "the reply names another order than the key created", f"{key} {order_id}"
                 )
-        elif code not in EXPECTED:
+        elif code not in EXPECTED and not (code == "OTHER" and _is_denied(records, key)):
             yield Violation("differs", f"an order was refused with {status} {code}", key)
         elif any(order.answer != "given_up" for order in made):
             yield Violation(
@@ -107,10 +107,12 @@ def both_sides_have_it(records: Records) -> Found:
         match order.answer:
             case "accepted" if taken is None or not taken.accepted:
                 yield Violation("lost", "the merchant lacks an order that the service has", order.id)
-            case "refused" if taken is None or taken.accepted:
+            case "refused" if taken is None or (taken.accepted and not taken.denied):
                 yield Violation(
                     "differs", "the service refused an order that its merchant accepted", order.id
                 )
+            case "refused" if taken is not None and taken.accepted and order.id not in merchants.cancelled:
+                yield Violation("lost", "a merchant makes an order whose end it wasn't told of", order.id)
             case "given_up" if order.id not in merchants.cancelled:
                 yield Violation("lost", "the merchant was not notified of a cancelled order", order.id)
             case "waiting":
@@ -119,7 +121,7 @@ def both_sides_have_it(records: Records) -> Found:
         yield Violation("doubled", "the merchant has an order that the service lacks", order_id)
     for order_id in merchants.cancelled:
         kept = records.service.orders.get(order_id)
-        if kept is None or kept.answer != "given_up":
+        if kept is None or kept.answer not in {"given_up", "refused"}:
             yield Violation(
                 "differs", "the merchant was notified of a cancellation that never happened", order_id
             )
@@ -309,6 +311,15 @@ def _live(records: Records, key: str) -> list[ServiceOrder]:
     return [
         order for order in records.service.orders.values() if order.key == key and order.answer != "refused"
     ]
+
+
+def _is_denied(records: Records, key: str) -> bool:
+    """Return whether a merchant has an order of the key, and refused its repeat."""
+    taken = records.merchants.orders
+    return any(
+        order.key == key and order.id in taken and taken[order.id].denied
+        for order in records.service.orders.values()
+    )
 
 
 def _last_reply(history: KeyHistory) -> tuple[int, str | None, str | None]:

@@ -31,6 +31,9 @@ REFUSES: Final = 0.3
 """The share of cancellations that a store refuses, beside those of orders that it has closed."""
 
 FAILURES: Final = ("500 2%", "503 1%", "429 1%", "404 1%", "drop 5%")
+DENIED: Final = ("duplicate 4%", "duplicate:number 2%")
+"""Of `place`: the order is recorded, its answer is lost, and a repeat is refused or names the recorded order."""
+
 SLOW: Final = ("slow:0.3 3%", "slow:1.1 3%")
 """The random faults of an operation."""
 
@@ -105,6 +108,7 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
             for name in ("validate", "place", "cancel", "catalog")
             for one in (*FAILURES, *SLOW)
         ]
+        lines += [f"place {one}" for one in DENIED]
         super().__init__(behaviour=lines, seed=rng.getrandbits(32))
         self.prepare(records.webhooks, rng)
         self.records = records
@@ -178,10 +182,19 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
             accepted=entry.taken,
             answer=(entry.status, entry.answer),
             number=entry.answer.get("partnerOrderId"),
-            silent=entry.taken and self.rng.random() < SILENT,
+            silent=entry.taken and entry.again is None and self.rng.random() < SILENT,
+            denied=entry.again is not None,
         )
         if taken.accepted and not taken.silent:
             self._on_taken(webhook.webhook_id)
+
+    def denial(self, answer: Mapping[str, Any], act: Act) -> Reply | None:
+        """Refuse repeats in every way in which a merchant can."""
+        said = super().denial(answer, act)
+        if said is None or "partnerOrderId" in said.value or self._heads():
+            return said
+        errors = {"errors": [{"code": "OTHER", "message": said.value["message"]}]}
+        return Reply(422, errors) if self._heads() else Reply(200, {"accepted": False} | errors)
 
     def next_number(self) -> str:
         return f"N-{len(self.records.orders) + 1}"

@@ -40,6 +40,8 @@ class MerchantOrder:
     number: str | None
     silent: bool = False
     """The merchant never answers this order."""
+    denied: bool = False
+    """The merchant lost its first answer, and gave repeats another."""
     status: str = "pending"
     state: str = "open"
     closed_by_service: bool = False

@@ -42,6 +42,7 @@ def records() -> Records:
             "silent": order("silent", answer="given_up", state="cancelled", status="pending", number=None),
             "refused": order("refused", answer="refused", state="cancelled", number=None, sequence=0),
             "ended": order("ended", state="cancelled", cancel_reason="R-1", cancellation="accepted"),
+            "denied": order("denied", answer="refused", state="cancelled", number=None, sequence=0),
         },
         runs={
             "r1": ServiceRun(id="r1", store_id="s", status="succeeded", set_id="set1"),
@@ -64,12 +65,13 @@ def records() -> Records:
             "taken": MerchantOrder("a-1", True, (200, {}), "n-taken", status="ready", state="completed"),
             "refused": MerchantOrder("a-1", False, (402, {}), None),
             "ended": MerchantOrder("a-1", True, (200, {}), "n-ended", status="ready", consented=True),
+            "denied": MerchantOrder("a-1", True, (200, {}), "n-denied", denied=True),
         },
         cancellations={
             "c1": MerchantCancellation("ended", "R-1", True),
             "c2": MerchantCancellation("taken", "R-2", False),
         },
-        cancelled={"silent"},
+        cancelled={"silent", "denied"},
         synced={"r1": "succeeded", "r2": "succeeded", "r3": "failed"},
     )
     merchants.orders["taken"].refunds += [reply(201, orderId="taken")] * 2
@@ -88,6 +90,7 @@ def records() -> Records:
                 {}, None, [reply(409, errorCode="ORDER_CLOSED", orderId="silent")], {"silent"}
             ),
             "key-refused": KeyHistory({}, None, [reply(400, errorCode="PAYMENT_DECLINED")], {"refused"}),
+            "key-denied": KeyHistory({}, None, [reply(400, errorCode="OTHER")], {"denied"}),
             "key-ended": KeyHistory({}, None, [reply(201, orderId="ended")], {"ended"}),
         },
         cancellations={
@@ -166,7 +169,15 @@ WRONG: dict[str, tuple[str, Callable[[Records], Any]]] = {
     "an order told of is gone": ("lost", lambda b: keys(b)["key-again"].order_ids.add("gone")),
     "an order of an event is gone": ("lost", lambda b: b.storefront.events["gone"]),
     "the merchant has it not": ("lost", lambda b: b.merchants.orders.pop("taken")),
-    "the merchant does not know of the end": ("lost", lambda b: b.merchants.cancelled.clear()),
+    "the merchant does not know of the end": ("lost", lambda b: b.merchants.cancelled.remove("silent")),
+    "a merchant that refused a repeat does not know of the end": (
+        "lost",
+        lambda b: b.merchants.cancelled.remove("denied"),
+    ),
+    "refused for no reason": (
+        "differs",
+        lambda b: setattr(keys(b)["key-refused"], "finals", [reply(400, errorCode="OTHER")]),
+    ),
     "a cancellation has no answer": ("stuck", lambda b: cancels(b)["cancel-ended"].finals.clear()),
     "a cancellation has two answers": (
         "doubled",

@@ -57,6 +57,7 @@ def test_the_percentages_of_an_operation_share_one_draw() -> None:
         ("place 200", "from 400 to 599"),
         ("place drop:half", "drop:3"),
         ("place wrong:tip", "total, subTotal, taxes"),
+        ("place duplicate:422", "duplicate:number"),
         ("place accept:now", "takes no argument"),
         ("cook cancel", "cancel:Out of dough"),
         ("cook refund:-1", "refund:1.50"),

@@ -93,6 +93,25 @@ async def test_a_late_merchant_accepts_the_order_at_once_and_answers_later() -> 
         assert (await tell(shop.webhook_url, "place", "another"))[0] == 409
 
 
+@pytest.mark.parametrize(
+    ("act", "number"), [("duplicate", {}), ("duplicate:number", {"partnerOrderId": "A-1001"})]
+)
+async def test_a_merchant_that_takes_a_repeat_for_a_mistake_has_accepted_the_order(
+    act: str, number: dict[str, str]
+) -> None:
+    async with double(f"place {act}", "place decline:ITEM_UNAVAILABLE") as shop:
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await tell(shop.webhook_url, "place")
+        assert (shop.taken, [one.status for one in shop.seen]) == ([ORDER], [0])
+        for _ in range(2):
+            answer = await tell(shop.webhook_url, "place")
+            assert answer == (409, {"message": "Order already exists"} | number)
+        # A repeat uses up no act.
+        assert (await tell(shop.webhook_url, "place", "another"))[1]["errors"][0][
+            "code"
+        ] == "ITEM_UNAVAILABLE"
+
+
 async def test_a_status_act_changes_nothing() -> None:
     async with double("place 500 x2", "catalog 404") as shop:
         assert [(await tell(shop.webhook_url, "place"))[0] for _ in range(2)] == [500, 500]

@@ -171,6 +171,21 @@ async def test_the_order_is_accepted_once_whatever_fails_at_the_merchant(market:
     assert market.merchant.taken == [bought.order_id]
 
 
+async def test_a_merchant_that_refuses_a_repeat_learns_that_the_order_is_cancelled(market: Market) -> None:
+    market.merchant.behaviour.on("place", "duplicate")
+    bought = await market.front.buy()
+    assert bought.codes == ("OTHER",)
+    await market.merchant.heard("order-cancelled")
+    assert list(market.merchant.cancelled) == market.merchant.taken
+
+
+async def test_a_merchant_that_names_its_order_in_a_refused_repeat_keeps_it(market: Market) -> None:
+    market.merchant.behaviour.on("place", "duplicate:number")
+    bought = await market.front.buy()
+    assert (bought.outcome, market.merchant.taken) == (Outcome.PLACED, [bought.order_id])
+    assert market.merchant.cancelled == set()
+
+
 @pytest.mark.parametrize("act", ["accept", "500", "drop", "drop:5", "bad-json"])
 async def test_the_order_is_cancelled_once_whatever_fails_at_the_merchant(market: Market, act: str) -> None:
     market.front.behaviour.on("order", "cancel:CHANGED_MIND")

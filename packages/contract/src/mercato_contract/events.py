@@ -327,10 +327,11 @@ EVENTS: Final = (
         name="orderCancelled",
         summary="Order cancelled",
         description="POST `{webhookUrl}/order-cancelled` for an order to which the store didn't reply within ten "
-        "minutes, whether it got the order or not, for one that the storefront cancelled before the store had "
-        "answered, and for one that the network's operator cancelled.",
+        "minutes, whether it got the order or not, for one that it refused after a call whose answer was lost, for "
+        "one that the storefront cancelled before the store had answered, and for one that the network's operator "
+        "cancelled.",
         envelope="OrderCancelledWebhook",
-        meaning="An order to which the store never replied is cancelled.",
+        meaning="An order that the store may have, or may still get, is cancelled.",
         types=(EventType.ORDER_CANCELLED,),
         data=OrderCancelledData,
         to="Commerce",

@@ -18,6 +18,7 @@ STATUS: Final = "status"
 BAD_JSON: Final = "bad-json"
 DROP: Final = "drop"
 LATE: Final = "late"
+DUPLICATE: Final = "duplicate"
 CANCEL: Final = "cancel"
 LEAVE: Final = "leave"
 REFUND: Final = "refund"
@@ -30,7 +31,7 @@ MAX_TIMES: Final = 10_000
 _ANSWERED: Final = (ACCEPT, SLOW, STATUS, BAD_JSON, DROP)
 MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
     "validate": (*_ANSWERED, DECLINE, WRONG),
-    "place": (*_ANSWERED, DECLINE, WRONG, LATE),
+    "place": (*_ANSWERED, DECLINE, WRONG, LATE, DUPLICATE),
     "cancel": (*_ANSWERED, DECLINE),
     "catalog-sync": _ANSWERED,
     "order-cancelled": _ANSWERED,
@@ -80,6 +81,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     STATUS: _Form("500", r"[45]\d\d", "Write a status from 400 to 599."),
     DROP: _Form("drop[:BYTES]", r"\d*", "Write a number, as drop:3, or nothing."),
     LATE: _Form("late[:TIMES]", r"\d*", "Write a number, as late:3, or nothing."),
+    DUPLICATE: _Form("duplicate[:number]", "(number)?", "Write number, as duplicate:number, or nothing."),
     REFUND: _Form("refund:AMOUNT", r"\d{1,12}(\.\d{1,4})?", "Write the amount, as refund:1.50."),
     CANCEL: _Form("cancel:REASON", ".+", "Write the reason, as cancel:Out of dough."),
 }
@@ -103,6 +105,11 @@ class Act:
     def seconds(self) -> float:
         """Return the delay of a slow act."""
         return float(self.argument) if self.name == SLOW else 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether the connection is closed without any answer."""
+        return self.name == DUPLICATE or (self.name == DROP and not self.argument)
 
     @property
     def count(self) -> int:

@@ -182,7 +182,7 @@ class Double(ABC):
         verdict: str | None = None,
     ) -> web.StreamResponse:
         """Record the call and its answer, then send the answer as the act says."""
-        silent = act.name == acts.DROP and not act.argument
+        silent = act.is_silent
         self.journal.add(
             Seen(
                 operation=operation,
@@ -197,7 +197,7 @@ class Double(ABC):
             )
         )
         await asyncio.sleep(act.seconds)
-        if act.name == acts.DROP:
+        if silent or act.name == acts.DROP:
             return await _dropped(request, _response(reply), after=None if silent else act.count)
         return _response(Reply(reply.status, BROKEN, reply.headers) if act.name == acts.BAD_JSON else reply)
 

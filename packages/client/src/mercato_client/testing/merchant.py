@@ -106,11 +106,12 @@ def _value(body: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order in the book, with its first answer."""
+    """An order in the book, with its first answer. `again` is the answer to repeats, if it isn't the first one."""
 
     data: Mapping[str, Any] = field(repr=False)
     answer: Mapping[str, Any]
     status: int
+    again: Reply | None = None
 
     @property
     def taken(self) -> bool:
@@ -239,7 +240,7 @@ class MerchantDouble(CatalogHost):
             self.failed += 1
             return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
         self.repeats += known
-        return Reply(entry.status, entry.answer)
+        return entry.again if known and entry.again is not None else Reply(entry.status, entry.answer)
 
     def answer_cancel(self, webhook: Received, act: Act) -> Reply:
         """Let the storefront cancel its order, or refuse. The same webhook-id gets its first answer."""
@@ -281,7 +282,14 @@ class MerchantDouble(CatalogHost):
         answer: dict[str, Any] = {"accepted": True, "partnerOrderId": self.next_number()}
         if act.name == acts.WRONG:
             answer["amounts"] = prices.corrupt(self.amounts_of(data["order"]), act.argument or "total")
-        return Entry(data, answer, HTTPStatus.OK)
+        return Entry(data, answer, HTTPStatus.OK, self.denial(answer, act))
+
+    def denial(self, answer: Mapping[str, Any], act: Act) -> Reply | None:
+        """Return the answer of a merchant that takes a repeat for a mistake, None if the act is another."""
+        if act.name != acts.DUPLICATE:
+            return None
+        number = {"partnerOrderId": answer["partnerOrderId"]} if act.argument else {}
+        return Reply(HTTPStatus.CONFLICT, {"message": "Order already exists", **number})
 
     def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
         """Record an order in the book."""

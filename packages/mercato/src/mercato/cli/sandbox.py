@@ -225,8 +225,8 @@ def merchant(
 
     Operations: validate, place, cancel, catalog-sync, order-cancelled, event, catalog, cook. Acts: accept,
     decline:CODE, wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES],
-    late[:TIMES]; for cook: cancel:REASON, leave, refund:AMOUNT. After an act: x3 (three times), always, 20% (by
-    chance).
+    late[:TIMES], duplicate[:number]; for cook: cancel:REASON, leave, refund:AMOUNT. After an act: x3 (three times),
+    always, 20% (by chance).
 
     Args:
         port: Port to listen on; 0 takes a free one.

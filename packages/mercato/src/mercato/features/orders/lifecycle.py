@@ -101,13 +101,15 @@ class OrderAccepted(OrderChange, frozen=True, kw_only=True):
 class OrderRefused(OrderChange, frozen=True, kw_only=True):
     """The store rejected the order: it is cancelled, and its token is free again.
 
-    A storefront that hasn't had an event of the order gets none: the response to its request says it.
+    A storefront that hasn't had an event of the order gets none: the response to its request says it. `doubt` is why
+    the store may have the order all the same: then it is told.
     """
 
     entry: ClassVar[str] = "refused"
     milestone: ClassVar[str | None] = REFUSED
     actor: Actor = Actor.STORE
     errors: tuple[OrderError, ...]
+    doubt: str | None = None
 
     def apply_to(self, order: OrderRow) -> OrderRow:
         return replace(
@@ -120,10 +122,23 @@ class OrderRefused(OrderChange, frozen=True, kw_only=True):
         )
 
     def detail(self) -> EntryDetail:
-        return EntryDetail(errors=self.errors)
+        return EntryDetail(errors=self.errors, store_notified=self.doubt or UNSET)
 
     def notifies_storefront(self, order: OrderRow) -> bool:
         return order.sequence > 0
+
+
+class OrderAcceptedTooLate(OrderChange, frozen=True, kw_only=True):
+    """The store accepted an order that it had refused in another answer: it stays cancelled, and the store is told."""
+
+    entry: ClassVar[str] = "accepted.late"
+    actor: Actor = Actor.STORE
+
+    def detail(self) -> EntryDetail:
+        return EntryDetail(store_notified="The order was cancelled already: an earlier answer refused it.")
+
+    def notifies_storefront(self, _order: OrderRow) -> bool:
+        return False
 
 
 class OrderUnanswered(OrderChange, frozen=True, kw_only=True):

@@ -65,6 +65,7 @@ class EntryDetail(Wire):
     courier: str | UnsetType = UNSET
     cancel_reason: str | UnsetType = UNSET
     errors: tuple[OrderError, ...] | UnsetType = UNSET
+    store_notified: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
     adjustment: AdjustmentType | UnsetType = UNSET

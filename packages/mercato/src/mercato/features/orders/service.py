@@ -72,6 +72,7 @@ _NAMES: Final = {
     "estimatedReadyAt": "ready at",
     "estimatedDeliveryAt": "delivered at",
     "errors": "reason",
+    "storeNotified": "store notified",
 }
 """Members of an entry in words."""
 

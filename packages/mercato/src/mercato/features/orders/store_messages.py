@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from mercato.features.orders.amounts import (
     InvalidAmountsError,
@@ -231,10 +232,15 @@ class Quote(Struct, frozen=True):
 
 
 class Rejection(Struct, frozen=True):
-    """The store rejects the order, with at least one error."""
+    """The store rejects the order, with at least one error.
+
+    `known` is what the reply says of an order that the store has already: a 409 to a place call that names the store's
+    own order and carries no refusal.
+    """
 
     is_final: ClassVar[bool] = True
     errors: tuple[OrderError, ...]
+    known: Acceptance | None = None
 
 
 class InvalidReply(Struct, frozen=True):
@@ -305,13 +311,32 @@ def read_place(status: int, body: bytes) -> Acceptance | Rejection | InvalidRepl
     """Read the reply to a place call. Amounts that can't be read are ignored."""
     match _read(status, body):
         case _Reply() as reply:
-            return _verdict(reply, reply.accepted, "accepted") or Acceptance(
-                _or_none(reply.amounts, StoreAmounts),
-                _instant(reply.estimated_ready_at),
-                _partner_order_id(reply.partner_order_id),
-            )
+            return _verdict(reply, reply.accepted, "accepted") or _placed(reply)
+        case Rejection() as rejection if status == HTTPStatus.CONFLICT:
+            return replace(rejection, known=_known(body))
         case other:
             return other
+
+
+def _placed(reply: _Reply) -> Acceptance:
+    return Acceptance(
+        _or_none(reply.amounts, StoreAmounts),
+        _instant(reply.estimated_ready_at),
+        _partner_order_id(reply.partner_order_id),
+    )
+
+
+def _known(body: bytes) -> Acceptance | None:
+    """Return what a 409 says of the store's own order; None if it names none, or carries a refusal."""
+    reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
+    if reply is None:
+        return None
+    try:
+        refuses = decoded(reply.accepted, bool) is False or decoded(reply.errors) or decoded(reply.error_code)
+    except msgspec.ValidationError:
+        return None
+    placed = _placed(reply)
+    return None if refuses or placed.partner_order_id is None else placed
 
 
 def read_cancel(status: int, body: bytes) -> CancelReply:

@@ -22,6 +22,7 @@ from mercato.features.orders.lifecycle import (
     ConcurrentUpdate,
     Lifecycle,
     OrderAccepted,
+    OrderAcceptedTooLate,
     OrderRefused,
     OrderUnanswered,
 )
@@ -65,6 +66,12 @@ FIRST_WAIT: Final = 0.5
 MIN_ATTEMPT_SECONDS: Final = 1.0
 """No further attempt starts with less time left."""
 
+MAY_HAVE_ARRIVED: Final = "An earlier call may have reached the store, and its answer is unknown."
+"""Why a store that refuses an order is told of its end: it may have accepted the order in the answer that was lost."""
+
+NAMES_ITS_ORDER: Final = "The store answered 409 with its own number of the order, so it may have it."
+"""The same, for the answer to an order's first call."""
+
 PlaceReply = Acceptance | Rejection | InvalidReply
 
 R = TypeVar("R")
@@ -105,6 +112,12 @@ class SubmissionOutcome(Struct, frozen=True):
 
     reply: PlaceReply
     calls: tuple[CallResult, ...]
+
+    @property
+    def is_first_answer(self) -> bool:
+        """Return whether nothing of this submission can have arrived before what the reply answers."""
+        *earlier, last = self.calls
+        return not last.repeated and not any(call.may_have_arrived for call in earlier)
 
 
 class Submitter(Struct, frozen=True):
@@ -172,10 +185,12 @@ class Submitter(Struct, frozen=True):
         if called.error is not None:
             return called, InvalidReply(called.error)
         match parser.reply:
-            case Rejection(errors):
+            case Rejection(errors) as rejection:
                 # Both partners see its errors.
                 hidden = submission.call.hidden
-                return called, Rejection(tuple(mask_payment(error, hidden) for error in errors))
+                return called, replace(
+                    rejection, errors=tuple(mask_payment(error, hidden) for error in errors)
+                )
             case reply:
                 return called, reply
 
@@ -197,13 +212,18 @@ class Submitter(Struct, frozen=True):
         notify_unanswered: bool,
         stored: OrderRow | None = None,
     ) -> OrderRow:
-        """Return the order after the store's reply. A reply that came too late changes nothing.
+        """Return the order after the store's reply. A reply that came too late changes nothing of the order.
 
         After an invalid reply the order keeps waiting; with `notify_unanswered` its storefront, which gets the order's
         id in the response, gets its events from then on. `stored` is the row if this request stored it: it isn't read
         again unless it has changed.
+
+        A store that refuses is told of the order's end unless this is certainly its first answer: it answered the first
+        call that can have reached it. Of calls by others than this request nothing is certain: a process that made one
+        may have been killed before it could write so.
         """
-        reply = outcome.reply
+        is_first = stored is not None and outcome.is_first_answer
+        reply, doubt = _judge(outcome.reply, is_first=is_first)
         match reply, stored:
             case Acceptance(), OrderRow():
                 with suppress(ConcurrentUpdate):
@@ -225,7 +245,17 @@ class Submitter(Struct, frozen=True):
                     reply = replace(reply, estimated_ready_at=None)
                 return await self._accept(tx, order, reply, now)
             case Rejection(errors=errors) if waits:
-                return await self.lifecycle.apply(tx, order, OrderRefused(at=now, errors=errors))
+                refused = OrderRefused(
+                    at=now,
+                    errors=errors,
+                    doubt=doubt,
+                    tells_store=doubt is not None,
+                    webhook_url=submission.base_url,
+                )
+                return await self.lifecycle.apply(tx, order, refused)
+            case Acceptance() if order.answer is StoreAnswer.REFUSED and not await _is_told(tx, order):
+                too_late = OrderAcceptedTooLate(at=now, tells_store=True, webhook_url=submission.base_url)
+                return await self.lifecycle.apply(tx, order, too_late)
             case InvalidReply() if waits and notify_unanswered and order.sequence == 0:
                 return await self.lifecycle.apply(tx, order, OrderUnanswered(at=now))
             case _:
@@ -332,6 +362,25 @@ async def call_until_final(
             return reply, tuple(calls)
         await asyncio.sleep(pause)
         wait *= 2
+
+
+def _judge(reply: PlaceReply, *, is_first: bool) -> tuple[PlaceReply, str | None]:
+    """Return what the reply means, and why a store that refuses may have the order all the same.
+
+    A 409 that names the store's own order and carries no refusal repeats an acceptance whose answer was lost.
+    """
+    match reply:
+        case Rejection(known=Acceptance() as known):
+            return (reply, NAMES_ITS_ORDER) if is_first else (known, None)
+        case Rejection() if not is_first:
+            return reply, MAY_HAVE_ARRIVED
+        case _:
+            return reply, None
+
+
+async def _is_told(tx: Read, order: OrderRow) -> bool:
+    """Return whether the store gets, or has got, the notice that the order is cancelled."""
+    return await find_store_call(tx, order.id, EventType.ORDER_CANCELLED) is not None
 
 
 def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:

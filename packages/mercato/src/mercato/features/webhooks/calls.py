@@ -254,6 +254,9 @@ _BREAKER_OPEN: Final = (
     "The store was not called: half of the latest calls to this address failed. It is tried again soon."
 )
 
+_BEFORE_THE_REQUEST: Final = frozenset({Fault.REFUSED_ADDRESS, Fault.DNS, Fault.CONNECT, Fault.TLS})
+"""Failures without a connection: nothing of the request was sent."""
+
 ReplyCheck = Callable[[int, bytes], str | None]
 """Return None if status and body are a usable answer, yes or no; else what is wrong, for the partner."""
 
@@ -292,7 +295,14 @@ async def post_signed(
 
 def failed_result(at: datetime, failure: RequestFailed) -> CallResult:
     """Return the result of a request without a reply."""
-    return CallResult(at=at, ms=failure.elapsed_ms, status=failure.status, error=failure.message)
+    return CallResult(
+        at=at,
+        ms=failure.elapsed_ms,
+        status=failure.status,
+        error=failure.message,
+        may_have_arrived=failure.repeated or failure.fault not in _BEFORE_THE_REQUEST,
+        repeated=failure.repeated,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -437,6 +447,7 @@ class StoreCalls:
             reply=None if call.carries_payment else excerpt(reply.body[:EXCERPT_BYTES], hidden=hidden),
             body=reply.body,
             retry_after=reply.retry_after,
+            repeated=reply.repeated,
         )
         return result, label
 
@@ -450,7 +461,14 @@ class StoreCalls:
 
     def _not_sent(self, label: str, error: str, retry_after: float) -> CallResult:
         self._metrics.called_store(label)
-        return CallResult(at=self._clock(), ms=0, error=error, retry_after=retry_after, was_sent=False)
+        return CallResult(
+            at=self._clock(),
+            ms=0,
+            error=error,
+            retry_after=retry_after,
+            was_sent=False,
+            may_have_arrived=False,
+        )
 
     def _store(self, call: StoreCall) -> _Store:
         store = self._stores.get(call.store_id)

@@ -92,6 +92,8 @@ class CallResult(Struct, frozen=True, kw_only=True):
     `status` is None if no reply arrived. `error` tells the partner what is wrong; None for success: a 2xx status, of a
     call to a store a usable answer. `reply` is an excerpt of the body for the log, None if the call carried a payment.
     `retry_after` is in seconds. `was_sent` is False if a store wasn't called: its breaker is open or its queue is full.
+    `may_have_arrived` is False if the receiver can't have got the request: it wasn't sent, or no connection was made.
+    `repeated`: the request had been sent before, on a kept connection that was closed without an answer.
     """
 
     at: datetime
@@ -102,6 +104,8 @@ class CallResult(Struct, frozen=True, kw_only=True):
     body: bytes = field(default=b"")
     retry_after: float | None = None
     was_sent: bool = True
+    may_have_arrived: bool = True
+    repeated: bool = False
 
 
 class Succeeded(Struct, frozen=True):

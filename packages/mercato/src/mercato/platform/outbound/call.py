@@ -70,6 +70,7 @@ class Call:
     truncate: bool
     started: float = field(default_factory=monotonic, init=False)
     head: EndpointResponse | None = field(default=None, init=False)
+    repeated: bool = field(default=False, init=False)
     document: Document = field(default_factory=Document, init=False)
 
     async def run(self, url: str, *, seconds: float) -> EndpointResponse:
@@ -85,6 +86,7 @@ class Call:
         except RequestFailed as failed:
             failure = failed
         failure.status = self.head.status if self.head else None
+        failure.repeated = self.repeated
         failure.elapsed_ms = elapsed_ms(self.started)
         raise failure
 
@@ -102,6 +104,7 @@ class Call:
             raise self._failure(error) from error
         # A server may close a kept connection at the moment in which we use it. The webhook-id makes a second attempt
         # harmless, and a new connection tells whether the server is reachable.
+        self.repeated = True
         try:
             return await self._exchange(target)
         except (aiohttp.ClientError, BodyRefused) as error:
@@ -140,7 +143,13 @@ class Call:
     def _reply(self, head: EndpointResponse, *, complete: bool) -> EndpointResponse:
         """Return the reply with the body that has arrived."""
         body = self.document.content()
-        return replace(head, body=body, complete=complete, elapsed_ms=elapsed_ms(self.started))
+        return replace(
+            head,
+            body=body,
+            complete=complete,
+            repeated=self.repeated,
+            elapsed_ms=elapsed_ms(self.started),
+        )
 
 
 @lru_cache(maxsize=MAX_URLS)

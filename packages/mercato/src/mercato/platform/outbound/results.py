@@ -51,7 +51,7 @@ class Fault(StrEnum):
 class RequestFailed(Exception):  # noqa: N818  # a result that is stored and shown
     """A request without a usable response. `message` is for the partner; `status` is set if a response arrived.
 
-    `retryable`: a later attempt may succeed; `at_once`: even one after a moment.
+    `retryable`: a later attempt may succeed; `at_once`: even one after a moment. `repeated` as in `EndpointResponse`.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class RequestFailed(Exception):  # noqa: N818  # a result that is stored and sho
         self.status = status
         self.retry_after = retry_after
         self.elapsed_ms = elapsed_ms
+        self.repeated = False
 
 
 class PullLimits(Struct, frozen=True, kw_only=True):
@@ -117,7 +118,8 @@ class EndpointResponse(Struct, frozen=True, kw_only=True):
     """The endpoint's response; a redirect is a response, too, and isn't followed.
 
     `retry_after` is in seconds. `complete` is false if the body was truncated at the limit, broke off or could not be
-    decompressed, which `truncate` allows.
+    decompressed, which `truncate` allows. `repeated`: the request was sent once before, on a kept connection that was
+    closed without an answer.
     """
 
     status: int
@@ -125,4 +127,5 @@ class EndpointResponse(Struct, frozen=True, kw_only=True):
     retry_after: float | None
     body: bytes = b""
     complete: bool = False
+    repeated: bool = False
     elapsed_ms: int = 0

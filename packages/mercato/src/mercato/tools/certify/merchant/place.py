@@ -60,9 +60,15 @@ def one_order(*, lose_first: bool = False, **again: Any) -> Run[MerchantContext]
 
     async def run(context: MerchantContext) -> str:
         message = await context.place_message()
+        answer = None
         if lose_first:
             await context.interrupt(message)
-        first = approved(await context.place(message.but(age=2)))
+            answer = await context.place(message.but(age=2))
+            if isinstance(answer, Rejection):
+                raise Failed(
+                    f"It refused an order that it got before, whose answer was lost: {codes(answer)}."
+                )
+        first = approved(answer or await context.place(message.but(age=2)))
         return _one_number(first, await context.place(message.but(**again)))
 
     return run
