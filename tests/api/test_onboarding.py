@@ -151,13 +151,17 @@ async def test_activate_before_ready_is_refused_and_names_the_state(
     reply = await pos.post(f"{PATH}/{failed['onboardingId']}/activate")
     assert (reply.status, reply.json()["errorCode"]) == (409, "ONBOARDING_NOT_READY")
     assert "catalog_failed" in reply.json()["detail"]
+    assert "storeId" not in reply.json()
 
 
 async def test_concurrent_activates_create_one_store(mercato: Service, pos: Client, shop: MerchantServer):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"{PATH}/{status['onboardingId']}/activate"
     replies = await asyncio.gather(*(pos.post(path) for _ in range(8)))
-    assert [reply.status for reply in replies] == [200] * 8
+    assert sorted(reply.status for reply in replies) == [200] + [409] * 7
+    refused = [reply.json() for reply in replies if reply.status == 409]
+    assert {problem["errorCode"] for problem in refused} == {"ONBOARDING_NOT_READY"}
+    # Who lost the answer has what it needs.
     assert len({reply.json()["storeId"] for reply in replies}) == 1
     assert len((await pos.get("/v1/commerce/stores")).json()["stores"]) == 1
 
@@ -272,7 +276,7 @@ async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
     assert ended["status"] == "ready_to_activate"
 
 
-async def test_activating_an_active_onboarding_again_returns_its_store_unchanged(
+async def test_activating_an_active_onboarding_is_an_error_that_names_its_store(
     mercato: Service, pos: Client, shop: MerchantServer
 ):
     status = await mercato.onboard(pos, shop.host(CATALOG))
@@ -281,9 +285,10 @@ async def test_activating_an_active_onboarding_again_returns_its_store_unchanged
     paused = await pos.post(f"/v1/commerce/stores/{first['storeId']}/status", {"status": "paused"})
     assert paused.status == 200
     again = await pos.post(path)
-    assert again.status == 200
-    assert again.json() == (await pos.get(f"/v1/commerce/stores/{first['storeId']}")).json()
-    assert (again.json()["storeId"], again.json()["status"]) == (first["storeId"], "paused")
+    assert (again.status, again.json()["errorCode"]) == (409, "ONBOARDING_NOT_READY")
+    assert again.json()["storeId"] == first["storeId"]
+    assert "The onboarding is active already" in again.json()["detail"]
+    assert (await pos.get(f"/v1/commerce/stores/{first['storeId']}")).json()["status"] == "paused"
 
 
 async def test_a_page_of_onboardings_with_many_faults_ends_early_and_leads_on(

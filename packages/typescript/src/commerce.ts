@@ -61,7 +61,11 @@ export class Commerce {
     return this.#service.perform("retryOnboarding", { path: { onboardingId }, body: request }, options);
   }
 
-  /** Make the store live. Only when the status is `ready_to_activate`. */
+  /**
+   * Make the store live. Only when the status is `ready_to_activate`.
+   *
+   * If it is live already, the `problem` of ConflictError has its `storeId`. `waitUntilLive` returns the store then.
+   */
   activateStore(onboardingId: string, options?: CallOptions): Promise<types.Store> {
     return this.#service.perform("activateStore", { path: { onboardingId } }, options);
   }

@@ -100,7 +100,10 @@ class Commerce:
 
     @operation("POST", ONBOARDING + "/{onboardingId}/activate", Store)
     def activate_store(self, onboarding_id: Id) -> Sent:
-        """Make the store live. Only when the status is `ready_to_activate`."""
+        """Make the store live. Only when the status is `ready_to_activate`.
+
+        If it is live already, ConflictError has its `storeId` in `members`. `wait_until_live` returns the store then.
+        """
         return Sent(ids=(onboarding_id,))
 
     # --- catalogs

@@ -68,6 +68,13 @@ class ProblemDetail(Wire):
         Annotated[UUID, Meta(description="With STORE_ALREADY_REGISTERED: the existing onboarding.")]
         | UnsetType
     ) = UNSET
+    store_id: (
+        Annotated[
+            UUID,
+            Meta(description="With ONBOARDING_NOT_READY: the store, if the onboarding is active already."),
+        ]
+        | UnsetType
+    ) = UNSET
     order_id: (
         Annotated[
             UUID,

@@ -106,7 +106,7 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
 async def activate_store(call: Call[None, None]) -> Store:
     """Make the store live with the validated catalog. The status must be ready_to_activate.
 
-    If the onboarding is active already, the answer is its store, unchanged.
+    If the onboarding is active already, the refusal has the `storeId` of its store.
     """
     row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
     return store_of(row, call.app.clock())

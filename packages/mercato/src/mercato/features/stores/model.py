@@ -208,10 +208,17 @@ class OnboardingNotFound(Problem):
 class OnboardingNotReady(Problem):
     kind = problems.ONBOARDING_NOT_READY
 
-    def __init__(self, state: str) -> None:
-        super().__init__(
-            f"The onboarding is {state}. It can be activated once its status is ready_to_activate."
-        )
+    def __init__(self, state: str, *, store_id: UUID | None = None) -> None:
+        """`store_id` is the store of an onboarding that is active."""
+        if store_id is None:
+            super().__init__(
+                f"The onboarding is {state}. It can be activated once its status is ready_to_activate."
+            )
+        else:
+            super().__init__(
+                f"The onboarding is {state} already: its store is live. Read the store by its storeId.",
+                extensions={"storeId": str(store_id)},
+            )
 
 
 class OnboardingActive(Problem):

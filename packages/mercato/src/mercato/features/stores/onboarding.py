@@ -135,24 +135,21 @@ class Onboardings(Struct, frozen=True):
         return _status(onboarding, run, onboarding, policy=self.policy)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
-        """Create the onboarding's store with the validated catalog, or return the one that exists.
-
-        Raises OnboardingNotReady.
-        """
+        """Create the onboarding's store with the validated catalog. Raises OnboardingNotReady."""
         now = self.clock()
         async with self.db.write() as tx:
             if not await lock_active_partner(tx, caller.partner_id):
                 raise errors.Forbidden("This partner is suspended. Ask the operator of this service.")
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
-            if state is OnboardingState.READY_TO_ACTIVATE:
-                await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
-                await queries.insert_store(tx, onboarding, now=now)
-                await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-                await publish_change(tx, onboarding.store_id, ALL_KINDS, at=now)
-                await announce(tx, STORES_TOPIC, str(caller.partner_id))
-            elif state is not OnboardingState.ACTIVE:
-                raise OnboardingNotReady(state)
+            if state is not OnboardingState.READY_TO_ACTIVATE:
+                is_active = state is OnboardingState.ACTIVE
+                raise OnboardingNotReady(state, store_id=onboarding.store_id if is_active else None)
+            await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
+            await queries.insert_store(tx, onboarding, now=now)
+            await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
+            await publish_change(tx, onboarding.store_id, ALL_KINDS, at=now)
+            await announce(tx, STORES_TOPIC, str(caller.partner_id))
             store = await queries.find_store(tx, onboarding.store_id)
             processes.crash_point("store.written")
         assert store is not None
