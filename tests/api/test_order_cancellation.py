@@ -90,15 +90,22 @@ async def test_a_store_that_consents_cancels_the_order_and_the_answer_is_pinned_
     refused(await cancel(trading, order), "ORDER_CLOSED")
 
 
-@pytest.mark.parametrize("body", [{"accepted": False, "reason": "In the oven"}, None])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (200, {"accepted": False, "reason": "In the oven"}),
+        *((status, {"detail": "In the oven"}) for status in (400, 402, 409, 422)),
+        (422, {"errors": [1, {"code": "OTHER"}, {"message": "In the oven"}]}),
+    ],
+)
 async def test_a_store_that_refuses_keeps_the_order_open_and_says_why(
-    trading: Trade, shop: MerchantServer, body: Any
+    trading: Trade, shop: MerchantServer, status: int, said: Any
 ):
-    async def conflict(_request: web.Request, _body: bytes) -> web.Response:
-        return web.json_response({"detail": "In the oven"}, status=409)
+    async def refusal(_request: web.Request, _body: bytes) -> web.Response:
+        return web.json_response(said, status=status)
 
     order = await trading.placed()
-    shop.answers["cancel"] = body or conflict
+    shop.answers["cancel"] = refusal
     first = await cancel(trading, order, key="k-1")
     assert "In the oven" in refused(first, "CANCELLATION_REFUSED")
     assert first.json()["orderId"] == order["orderId"]

@@ -315,7 +315,7 @@ EVENTS: Final = (
         name="orderCancel",
         summary="Cancel an order",
         description="POST `{webhookUrl}/cancel`. Answer within 15 seconds. `webhook-id` is the cancellation's id in "
-        "every attempt: repeat your answer to one that you have seen. 409 is a refusal, too.",
+        "every attempt: repeat your answer to one that you have seen. 400, 402, 409 and 422 are refusals, too.",
         envelope="OrderCancelWebhook",
         meaning="A storefront asks to cancel an order that the store has accepted.",
         types=(EventType.ORDER_CANCEL,),

@@ -65,7 +65,7 @@ REFUSALS: Final = frozenset(
         HTTPStatus.UNPROCESSABLE_ENTITY,
     }
 )
-"""The statuses by which a store rejects an order."""
+"""The statuses by which a store rejects an order, or doesn't cancel it."""
 
 _code: Final = re.compile(r"[A-Z0-9_]{1,64}", re.ASCII).fullmatch
 _pointer: Final = re.compile(r"(?:/(?:[^~/\x00-\x1f\x7f]|~[01])*)+").fullmatch
@@ -340,13 +340,13 @@ def _known(body: bytes) -> Acceptance | None:
 
 
 def read_cancel(status: int, body: bytes) -> CancelReply:
-    """Read the reply to a cancel call. It must say `accepted`, unless its status is 409."""
+    """Read the reply to a cancel call. It must say `accepted`, unless its status is a refusal."""
     reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
-    if status == HTTPStatus.CONFLICT:
+    if status in REFUSALS:
         return CancelRejection(_reason(reply or _Reply()))
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return InvalidReply(
-            f"The store answered {status}. 2xx with accepted, or 409, is expected.{advice_on(status)}"
+            f"The store answered {status}. 2xx with accepted, or 400, 402, 409 or 422, is expected.{advice_on(status)}"
         )
     accepted = None if reply is None else _or_none(reply.accepted, bool)
     if reply is None or accepted is None:
@@ -355,7 +355,12 @@ def read_cancel(status: int, body: bytes) -> CancelReply:
 
 
 def _reason(reply: _Reply) -> str | None:
-    texts = (_or_none(raw, str) for raw in (reply.reason, reply.detail, reply.message, reply.title))
+    """Return why a cancellation is refused: what the reply says itself, or the first of its errors that says it."""
+    listed: list[msgspec.Raw] = _or_none(reply.errors, list[msgspec.Raw]) or []
+    errors = (_or_none(raw, _Error) for raw in listed[:MAX_ERRORS])
+    messages = (error.message for error in errors if error is not None)
+    own = (reply.reason, reply.detail, reply.message, reply.title)
+    texts = (_or_none(raw, str) for raw in (*own, *messages))
     return one_line(next(filter(None, texts), ""), REASON_LENGTH) or None
 
 

@@ -86,6 +86,15 @@ async def _lost_answer(context: MerchantContext) -> str:
     return _one_decision(await _cancel(context, message.but(age=2)), await _cancel(context, message))
 
 
+async def _unknown_members(context: MerchantContext) -> str:
+    plain = await _cancel(context, await _cancellation(context))
+    reply = await _cancel(context, await _cancellation(context, change=with_unknown_members))
+    match plain, reply:
+        case CancelAcceptance(), CancelRejection():
+            raise Failed("It accepts a cancellation, and refuses one that has members it doesn't know.")
+    return _decision(reply)
+
+
 def _decision(reply: CancelReply) -> str:
     match reply:
         case CancelAcceptance():
@@ -110,5 +119,5 @@ CANCEL: Final[Mapping[str, Run[MerchantContext]]] = {
     "duplicates-at-once": _at_once,
     "lost-answer": _lost_answer,
     "no-message": answered(message=None),
-    "unknown-members-ignored": answered(change=with_unknown_members),
+    "unknown-members-ignored": _unknown_members,
 }
