@@ -1,7 +1,7 @@
 """What a validatedOrderToken can be used for, once."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from tests.service import MerchantServer, service
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
+
+NEXT_MONTH = (datetime.now(UTC) + timedelta(days=30)).isoformat()
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ async def test_lines_may_be_reordered_renamed_split_and_their_modifiers_too(here
         pytest.param({"lines": [tea(2), line(CAKE)]}, id="another item"),
         pytest.param({"fulfillment": delivery()}, id="mode"),
         pytest.param(
-            {"fulfillment": {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": "2100-01-01T00:00:00Z"}},
+            {"fulfillment": {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": NEXT_MONTH}},
             id="time",
         ),
     ],

@@ -239,6 +239,19 @@ async def test_where_webhooks_go_is_set_and_a_token_is_never_shown(mercato: Serv
     assert "carry no token" in removed.text
 
 
+@pytest.mark.parametrize("url", ["http://shop.example.com/e", "https://127.0.0.1/e", "https://[fd00::1]/e"])
+async def test_an_event_url_that_is_never_called_is_refused(database_url: str, tmp_path: Path, url: str):
+    async with service(database_url, tmp_path / "data", allow_private_networks=False) as closed:
+        _, shop = await closed.partner(PartnerKind.MARKETFRONT)
+        browser, _ = await enter_as_partner(closed, shop)
+        refused = await browser.press(await browser.open("/console/keys"), "Save event URL", eventUrl=url)
+        assert refused.status == 409
+        assert "The event URL" in refused.text
+        good = "https://shop.example.com/e"
+        done = await browser.press(await browser.open("/console/keys"), "Save event URL", eventUrl=good)
+        assert done.status_region == "Order events go to the new URL."
+
+
 async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path):
     async with service(database_url, tmp_path / "limited", rate_limits=True) as limited:
         browser, _ = await enter_as_partner(limited, (await limited.partner())[1])

@@ -184,7 +184,7 @@ def test_the_error_of_a_paused_store_has_the_end_of_the_pause():
         ("STORE_CLOSED", "/fulfillment/scheduledTime")
     ]
     for_ever = shop(paused=True)
-    assert errors_of(order(fulfillment=scheduled("2030-01-01T00:00:00Z")), store=for_ever) == [
+    assert errors_of(order(fulfillment=scheduled("2026-05-01T00:00:00Z")), store=for_ever) == [
         ("STORE_CLOSED", "/fulfillment/scheduledTime")
     ]
 
@@ -277,10 +277,17 @@ def test_at_most_a_hundred_errors_are_listed():
         "2026-03-04T12:00:00Z",
         "2026-03-03T12:00:00Z",
         "9999-12-31T23:59:59Z",
+        "2027-04-08T12:00:00Z",
+        "2026-05-03T12:00:00.001Z",
     ],
 )
-def test_a_scheduled_order_needs_an_instant_in_the_future(time: str | None):
+def test_a_scheduled_order_needs_an_instant_in_the_next_60_days(time: str | None):
     assert refused(order(fulfillment=scheduled(time))) == ["/fulfillment/scheduledTime"]
+
+
+def test_an_order_can_be_scheduled_60_days_ahead():
+    found = checked(order(fulfillment=scheduled("2026-05-03T12:00:00Z")))
+    assert found.at == NOW + timedelta(days=60)
 
 
 def test_the_time_of_an_unscheduled_order_is_ignored_but_must_be_an_instant():

@@ -166,6 +166,22 @@ async def test_another_process_on_one_sqlite_file_says_which_one_serves_it(tmp_p
         assert third.pid != first.pid, "a process that has ended isn't named: this one starts as usual"
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_link_leads_to_the_server_that_runs_on_the_data_directory(tmp_path: Path, workers: str):
+    link = ("console", "link", "--operator", "--data-dir", tmp_path)
+    async with serving(tmp_path, MERCATO_WORKERS=workers) as (server, base):
+        code, out, err = await mercato(*link)
+        assert (code, out.startswith(f"{base}/console/links/")) == (0, True), err
+        assert "another address" not in err
+        _, out, _ = await mercato(*link, MERCATO_PUBLIC_URL="https://mercato.example.com")
+        assert out.startswith("https://mercato.example.com/console/links/")
+        server.kill()
+        await server.wait()
+        _, out, err = await mercato(*link, MERCATO_PORT="8123")
+        assert out.startswith("http://127.0.0.1:8123/console/links/"), "a killed server counts for nothing"
+        assert "No server runs on" in err
+
+
 async def test_a_revoked_key_is_refused_by_a_running_server_within_2_s(tmp_path: Path):
     made = await partner(tmp_path)
     async with serving(tmp_path) as (_, base), aiohttp.ClientSession() as session:

@@ -209,7 +209,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Days, _doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
     ] = 30
     customer_data_days: Annotated[
-        Days, _doc("Days an order keeps its customer's data; after that it stays without them.")
+        Days,
+        _doc(
+            "Days an order keeps its customer's data; after that it stays without them. Orders can be scheduled 60 "
+            "days ahead: with fewer days, some lose their customer before they are due."
+        ),
     ] = 90
 
     audit_retention_days: Annotated[Days, _doc("Days entries of the audit trail are kept.")] = 365

@@ -6,6 +6,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from mercato.cli import UnusableError
+from mercato.cli.address import find_address, local_url
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_table, say, view
 from mercato.cli.session import find_partner_id, opened
@@ -55,7 +56,7 @@ async def link(
 ) -> None:
     """Print a link that signs one browser in, once, within 15 minutes.
 
-    Its address begins with MERCATO_PUBLIC_URL, or else with this machine's and MERCATO_PORT.
+    Its address begins with MERCATO_PUBLIC_URL, or else with that of the server on the data directory, or MERCATO_PORT.
 
     Args:
         operator: Into the operator's account, which sees all partners.
@@ -244,16 +245,15 @@ def _check_account(*, operator: bool, partner: str | None) -> None:
 
 
 def _note_address(settings: Settings, base_url: str) -> None:
-    """Say how to get to a server that was started with an address of its own: a command doesn't know it."""
-    if settings.public_url is None:
+    """Say how to get to a server whose address isn't known here: none runs on this data directory."""
+    if settings.public_url is None and find_address(settings.data_dir) is None:
         note(
-            "A server that was started with --port or --host has another address: write it in place of "
-            f"{base_url}, or set MERCATO_PUBLIC_URL."
+            f"No server runs on {settings.data_dir} now. One with another address than {base_url} needs that in its "
+            "place, or MERCATO_PUBLIC_URL."
         )
 
 
 def _base_url(settings: Settings) -> str:
     if settings.public_url is not None:
         return settings.public_url.rstrip("/")
-    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  # every address
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return find_address(settings.data_dir) or local_url(settings.host, settings.port)

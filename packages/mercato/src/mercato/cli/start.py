@@ -91,13 +91,17 @@ _PRIVATE: Final = (
 
 
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+    from mercato.cli.address import announced, local_url
     from mercato.http.server import listen, url_of
 
     await _prepare(settings)
     _warn_of_another(settings)
     if settings.allow_private_networks:
         print(_PRIVATE, file=sys.stderr)
-    with listen(settings.host, settings.port) as listener:
+    with (
+        listen(settings.host, settings.port) as listener,
+        announced(settings.data_dir, local_url(*listener.getsockname()[:2])),
+    ):
         if settings.workers > 1:
             from mercato.platform.telemetry.multiprocess import metrics_directory
 

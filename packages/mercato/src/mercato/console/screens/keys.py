@@ -189,7 +189,9 @@ async def set_event_url(visit: Visit) -> Done:
     url = visit.fields(EventUrlForm).event_url
     app = visit.app
     async with app.db.write() as tx:
-        await change_event_url(tx, _partner(visit), url, now=app.clock(), new_id=app.new_id)
+        await change_event_url(
+            tx, _partner(visit), url, now=app.clock(), new_id=app.new_id, policy=app.outbound.policy
+        )
     return Done("Order events go to the new URL." if url else "Order events are no longer sent.", to=KEYS)
 
 

@@ -1,7 +1,7 @@
 """Check an order against its store and current CatalogSet: its price, and every error that prevents it."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
@@ -43,8 +43,9 @@ from mercato_contract.wire import parse_instant, rfc3339
 
 MAX_ORDER_ERRORS: Final = 100
 
-LAST_YEAR: Final = 9998
-"""The last year that an order can be scheduled for: later instants have no local time in every time zone."""
+MAX_DAYS_AHEAD: Final = 60
+"""How far ahead an order can be scheduled: less than customers are kept (90 days), so that an order still has its
+customer when it is due, and for some weeks after."""
 
 
 class OrderCheck(Struct, frozen=True, kw_only=True):
@@ -206,8 +207,8 @@ def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[FieldFault
         fault = TIME_REQUIRED
     elif at <= now:
         fault = "scheduledTime must be in the future."
-    elif at.year > LAST_YEAR:
-        fault = f"scheduledTime must not be after the year {LAST_YEAR}."
+    elif at > now + timedelta(days=MAX_DAYS_AHEAD):
+        fault = f"scheduledTime may be at most {MAX_DAYS_AHEAD} days ahead. Place the order later."
     else:
         return at
     faults.append(FieldFault("/fulfillment/scheduledTime", fault, form=False))

@@ -165,11 +165,17 @@ async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     await _record_change(tx, partner_id, "limits")
 
 
-async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> None:
-    """Set where order events go, or with None stop them. Raises AccountError."""
+async def set_event_url(
+    tx: Write, partner_id: UUID, event_url: str | None, *, policy: AddressPolicy = ANY_ADDRESS
+) -> None:
+    """Set where order events go, or with None stop them. Raises AccountError.
+
+    `policy` says which addresses may be called; a URL that stays isn't checked again.
+    """
     partner = await get_partner(tx, partner_id)
+    checked = ANY_ADDRESS if event_url == partner.event_url else policy
     await queries.update_partner(
-        tx, partner_id, event_url=_checked_event_url(event_url, partner.kind, ANY_ADDRESS)
+        tx, partner_id, event_url=_checked_event_url(event_url, partner.kind, checked)
     )
     await _record_change(tx, partner_id, "eventUrl")
 

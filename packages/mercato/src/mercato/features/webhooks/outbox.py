@@ -34,7 +34,7 @@ from mercato.platform import clock
 from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.outbound.guard import origin_of
+from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, origin_of
 from mercato.platform.telemetry import tracing
 from mercato_contract.events import (
     NOT_IN_FEEDS,
@@ -192,10 +192,19 @@ def origin_changed(before: str | None, after: str | None) -> bool:
 
 
 async def change_event_url(
-    tx: Write, partner: Partner, url: str | None, *, now: datetime, new_id: MakeId
+    tx: Write,
+    partner: Partner,
+    url: str | None,
+    *,
+    now: datetime,
+    new_id: MakeId,
+    policy: AddressPolicy = ANY_ADDRESS,
 ) -> None:
-    """Set where the partner's order events go, and announce a new origin where they went until now."""
-    await accounts.set_event_url(tx, partner.id, url)
+    """Set where the partner's order events go, and announce a new origin where they went until now.
+
+    `policy` says which addresses may be called. Raises AccountError.
+    """
+    await accounts.set_event_url(tx, partner.id, url, policy=policy)
     if partner.event_url is None or not origin_changed(partner.event_url, url):
         return
     data = EndpointChangedData(
