@@ -182,3 +182,26 @@ def refusal(id_: Any, partner_id: Any, surface: str | None) -> Refusal:
         operation="getStore", method="GET", path="/v1", status=404, error_code="STORE_NOT_FOUND", errors=(),
         store_id=None, milliseconds=1,
     )  # fmt: skip
+
+
+async def test_unknown_members_are_shown_with_what_is_meant_in_the_log_and_on_the_stores_page(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}"
+    sent = await deal.pos.call("PUT", path, {"webhookURL": shop.base}, headers={"X-Request-Id": "mine"})
+    assert sent.status == 200
+    await mercato.app.request_log.flush()
+    message = "`webhookURL` is not a member; did you mean `webhookUrl`?"
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    listed = await browser.open("/console/refused-requests?errorCode=unknown_member")
+    assert [row[0] for row in listed.rows("Requests")] == ["200 UNKNOWN_MEMBER"]
+    page = await browser.open(listed.link("mine"))
+    assert page.rows("Errors") == [["UNKNOWN_MEMBER", "/webhookURL", message]]
+    assert "Accepted, but some members of the body are unknown" in page.text
+    assert message in (await browser.open(f"/console/stores/{deal.store['storeId']}")).text
+    storefront, _ = await enter_as_partner(mercato, deal.front)
+    assert message not in (await storefront.open(f"/console/stores/{deal.store['storeId']}")).text
+    operator, _ = await enter_as_operator(mercato)
+    rows = (await operator.open("/console/refused-requests")).rows("Requests")
+    assert "200 UNKNOWN_MEMBER" in [row[0] for row in rows]

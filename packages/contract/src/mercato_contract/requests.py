@@ -13,6 +13,7 @@ from mercato_contract.wire import Instant, Wire
 class RefusedRequest(Wire):
     """A request that was refused. `errors` has the faults of its body, as the answer had them; no body is kept.
 
+    One that was accepted is listed if its body had members that are unknown: `errorCode` is `UNKNOWN_MEMBER`.
     `operation` is null if there is no such path. `path` has no query.
     """
 

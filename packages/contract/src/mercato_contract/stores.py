@@ -260,7 +260,8 @@ class OnboardingStatus(Wire, kw_only=True):
     warnings: Annotated[
         tuple[PartnerWarning, ...],
         Meta(
-            description="Of address and webhookUrl, with pointers into the request; of the catalog, into the document."
+            description="Of address, webhookUrl and unknown members, with pointers into the request; of the catalog, "
+            "into the document."
         ),
     ] = ()
 
@@ -296,7 +297,12 @@ class Store(Wire, kw_only=True):
     unavailable_item_ids: tuple[UUID, ...]
     created_at: Instant
     updated_at: Instant
-    warnings: tuple[PartnerWarning, ...] = ()
+    warnings: Annotated[
+        tuple[PartnerWarning, ...],
+        Meta(
+            description="Of the address, the webhookUrl and unknown members of the last registration or update."
+        ),
+    ] = ()
 
 
 class StorePage(Wire):

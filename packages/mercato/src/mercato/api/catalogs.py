@@ -60,6 +60,7 @@ class StoreQuery(Wire):
 @commerce_catalogs.post(
     "/v1/commerce/catalogset-notification",
     summary="Notify Catalog Update",
+    names_unknown=True,
     required_query=("storeId",),
     status=202,
     answer_headers=("Retry-After", "Location"),

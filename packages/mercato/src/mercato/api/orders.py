@@ -253,7 +253,9 @@ async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     return await call.app.orders.timeline(call.caller, call.ids["orderId"])
 
 
-@commerce_orders.post(COMMERCE + "/status", summary="Update Many Orders' Status", id="updateOrderStatuses")
+@commerce_orders.post(
+    COMMERCE + "/status", summary="Update Many Orders' Status", id="updateOrderStatuses", names_unknown=True
+)
 async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStatusResults:
     """Update up to 100 orders in one transaction; the answer has a result for each update, in their order.
 
@@ -276,6 +278,7 @@ async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStat
 @commerce_orders.post(
     COMMERCE + "/{orderId}/status",
     summary="Update Order Status",
+    names_unknown=True,
     problems=(InvalidStatusTransition, OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
@@ -292,6 +295,7 @@ async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatu
 @commerce_orders.post(
     COMMERCE + "/{orderId}/adjustments",
     summary="Adjust Order",
+    names_unknown=True,
     status=201,
     answer_headers=("Idempotent-Replayed",),
     request_headers=("Idempotency-Key",),

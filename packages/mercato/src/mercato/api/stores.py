@@ -56,13 +56,16 @@ _NO_STORE: Final = ((b"cache-control", b"no-store"),)
 @onboarding.post(
     PATH,
     summary="Register Store",
+    names_unknown=True,
     status=201,
     answer_headers=("Location",),
     problems=(StoreAlreadyRegistered,),
 )
 async def register_store(call: Call[OnboardingRequest, None]) -> Answer[OnboardingStatus]:
     """Start the onboarding of a store. The catalog is pulled at once; poll Get Onboarding Status."""
-    status = await call.app.onboardings.register(call.caller, call.body, trace=call.trace)
+    status = await call.app.onboardings.register(
+        call.caller, call.body, trace=call.trace, unknown=call.unknown
+    )
     return Answer(status, headers=((b"location", f"{PATH}/{status.onboarding_id}".encode()),))
 
 
@@ -90,6 +93,7 @@ async def cancel_onboarding(call: Call[None, None]) -> None:
 @onboarding.post(
     PATH + "/{onboardingId}/retry",
     summary="Retry Onboarding",
+    names_unknown=True,
     problems=(OnboardingNotFailed, StoreAlreadyRegistered),
 )
 async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
@@ -147,14 +151,16 @@ async def get_store(call: Call[None, None]) -> Store:
     return await call.app.stores.get(call.caller, call.ids["storeId"])
 
 
-@commerce_stores.put(COMMERCE_STORES + "/{storeId}", summary="Update Store")
+@commerce_stores.put(COMMERCE_STORES + "/{storeId}", summary="Update Store", names_unknown=True)
 async def update_store(call: Call[StoreUpdate, None]) -> Store:
     """Change the members that are present; null clears those that may be empty.
 
     A `webhookUrl` of another origin (scheme, host, port) is called without your Authorization token unless
     `webhookToken` comes with it. The event `endpoint.changed` says that it changed.
     """
-    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body, trace=call.trace)
+    return await call.app.stores.update(
+        call.caller, call.ids["storeId"], call.body, trace=call.trace, unknown=call.unknown
+    )
 
 
 @commerce_stores.get(COMMERCE_STORES + "/{storeId}/status", summary="Get Store Status")
@@ -166,6 +172,7 @@ async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
 @commerce_stores.post(
     COMMERCE_STORES + "/{storeId}/status",
     summary="Set Store Status",
+    names_unknown=True,
     reader=read_status_update,
 )
 async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
@@ -176,6 +183,7 @@ async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusRe
 @commerce_stores.post(
     COMMERCE_STORES + "/status",
     summary="Set Many Stores' Status",
+    names_unknown=True,
     id="setStoreStatuses",
     reader=read_status_batch,
 )
@@ -201,6 +209,7 @@ async def set_store_statuses(call: Call[StoreStatusBatch, None]) -> StoreStatusR
 @commerce_stores.post(
     COMMERCE_STORES + "/{storeId}/item-availability",
     summary="Set Item Availability",
+    names_unknown=True,
 )
 async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
     """Mark items as sold out or available, without a new catalog."""

@@ -140,19 +140,28 @@ def _declare_endpoints(operations: Operations, surface: str) -> None:
         base,
         id=f"create{name}",
         summary="Create Webhook Endpoint",
+        names_unknown=True,
         status=201,
         answer_headers=("Location",),
         problems=(UnknownStore, *conflict),
     )(create_endpoint)
     operations.get(one, id=f"get{name}", summary="Get Webhook Endpoint")(get_endpoint)
     operations.put(
-        one, id=f"update{name}", summary="Update Webhook Endpoint", problems=(UnknownStore, *conflict)
+        one,
+        id=f"update{name}",
+        summary="Update Webhook Endpoint",
+        names_unknown=True,
+        problems=(UnknownStore, *conflict),
     )(update_endpoint)
     operations.post(one + "/test", id=f"test{name}", summary="Test Webhook Endpoint", problems=conflict)(
         send_test
     )
     operations.post(
-        one + "/rotate-secret", id=f"rotate{name}Secret", summary="Rotate Endpoint Secret", problems=conflict
+        one + "/rotate-secret",
+        id=f"rotate{name}Secret",
+        summary="Rotate Endpoint Secret",
+        names_unknown=True,
+        problems=conflict,
     )(rotate_secret)
     operations.delete(
         one, id=f"delete{name}", summary="Delete Webhook Endpoint", status=204, problems=conflict
@@ -178,6 +187,7 @@ def _declare(access: Access, surface: str) -> Operations:
         base + "/redeliver",
         id=f"redeliver{name}Webhooks",
         summary="Redeliver Many Webhooks",
+        names_unknown=True,
         status=202,
         problems=(UnknownStore, EndpointNotFound, errors.RateLimited),
     )(redeliver_many)
@@ -231,7 +241,10 @@ marketfront_requests = Operations(access=Access.MARKETFRONT, tag="Requests")
     summary="List Refused Requests",
 )
 async def list_requests(call: Call[None, RefusedRequestQuery]) -> RefusedRequestPage:
-    """Return the account's requests of the last 7 days that were refused, newest first, with their faults."""
+    """Return the account's requests of the last 7 days that were refused, newest first, with their faults.
+
+    Requests that were accepted are among them if their bodies had unknown members: `errorCode` is `UNKNOWN_MEMBER`.
+    """
     return await list_own_requests(call.app.db, call.caller, call.query)
 
 

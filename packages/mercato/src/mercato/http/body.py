@@ -99,6 +99,7 @@ class Body:
         "_receive",
         "_seconds",
         "_taken",
+        "unknown",
     )
 
     def __init__(self, receive: Receive, head: Head, seconds: float, budget: BodyBudget) -> None:
@@ -113,6 +114,8 @@ class Body:
         # With chunks the length has no meaning.
         self._declared = None if _CODING in head.headers else head.content_length
         self._more = True
+        self.unknown: tuple[str, ...] = ()
+        """Pointers to its members that are unknown, if the operation names them."""
 
     @property
     def is_unread(self) -> bool:

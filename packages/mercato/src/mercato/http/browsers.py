@@ -24,7 +24,7 @@ REQUEST_HEADERS: Final = (
 
 EXPOSED_HEADERS: Final = (
     b"ETag, Idempotent-Replayed, Last-Modified, Location, Retry-After, WWW-Authenticate, X-RateLimit-Limit, "
-    b"X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id"
+    b"X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id, X-Unknown-Members"
 )
 """Response headers that a page may read."""
 

@@ -9,7 +9,7 @@ exported, `Traced` makes a span for each request, around the edge.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -22,6 +22,7 @@ from mercato.features.partners.callers import SuspendedPartner
 from mercato.features.partners.limits import Limiter, network_of
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.requests.log import RequestRecord
+from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, explain_preflight, prefix_location
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
@@ -33,6 +34,7 @@ from mercato.platform.errors import MethodNotAllowed, NotFound, Problem
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext, current_context, set_context
 from mercato.platform.texts import count_of, without_secrets
+from mercato.platform.wire.unknown import unknown_header
 from mercato.services import Services
 from mercato.settings import MiB
 from mercato_contract.problems import OTHER, OrderError, ProblemDetail
@@ -63,15 +65,21 @@ def reason_of_stored(refusal: ProblemDetail) -> Reason:
 
 
 class Recorder:
-    """Requests are recorded that are refused, that take `slow` seconds, or whose operation is among `operations`."""
+    """Requests are recorded that are refused, that take `slow` seconds, or whose operation is among `operations`.
 
-    def __init__(self, app: Services, operations: Iterable[Operation]) -> None:
+    Those are the ones that the log has a line for, and the ones whose unknown members are stored.
+    """
+
+    def __init__(self, app: Services, operations: Collection[Operation]) -> None:
         self._app = app
         mode = app.settings.request_log
         self.slow = math.inf if mode == "off" else app.settings.slow_ms / 1000
         self.operations = frozenset(
-            op.id for op in operations if mode == "all" or (mode == "notable" and op.rate is Rate.WRITE)
+            op.id
+            for op in operations
+            if op.names_unknown or mode == "all" or (mode == "notable" and op.rate is Rate.WRITE)
         )
+        self._bodies = {op.id: op.takes for op in operations if op.names_unknown and op.takes is not None}
 
     def record(
         self,
@@ -81,6 +89,7 @@ class Recorder:
         status: int,
         seconds: float,
         reason: Reason | None,
+        body_in: Body | None,
     ) -> None:
         """Record a request that was answered."""
         if operation_id == NO_OPERATION and current_context() is None:
@@ -96,6 +105,14 @@ class Recorder:
                 error_code=None if reason is None else reason.error_code,
                 errors=() if reason is None else reason.errors,
                 detail=None if reason is None else reason.detail,
+                unknown=tuple(
+                    OrderError(
+                        code=UNKNOWN_MEMBER,
+                        message=member_hint(self._bodies[operation_id], pointer),
+                        pointer=pointer,
+                    )
+                    for pointer in (body_in.unknown if body_in is not None else ())
+                ),
             )
         )
 
@@ -206,14 +223,14 @@ class Edge:
         seconds = perf_counter() - started
         self._answered(operation_id, status, seconds)
         if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
-            self._record(scope["method"], head, operation_id, status, seconds, reason)
+            self._record(scope["method"], head, operation_id, status, seconds, reason, body_in)
         if body_in is not None:
             body_in.release()
             if body_in.is_unread:
                 await body_in.drain()
         if self._prefix:
             headers = prefix_location(headers, self._prefix)
-        headers += extra
+        headers += extra if body_in is None else [*extra, *unknown_header(status, body_in.unknown)]
         headers.append((b"x-request-id", head.request_id.encode()))
         if status not in _BODILESS:
             headers.append((b"content-length", b"%d" % len(body)))
@@ -252,7 +269,9 @@ class Edge:
             call.body = (
                 self._reader(operation, head, body_in, caller)
                 if operation.is_read_by_handler
-                else _decoded(operation, await self._body(head, body_in, caller, operation.body_limit), head)
+                else _decoded(
+                    operation, await self._body(head, body_in, caller, operation.body_limit), call, body_in
+                )
             )
         result = await operation.handler(call)
         if isinstance(result, Answer):
@@ -349,13 +368,16 @@ def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
     )
 
 
-def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
+def _decoded(operation: Operation, raw: bytes, call: Call[Any, Any], body_in: Body | None) -> Any:
     """Return the body as the handler gets it: decoded, or its bytes."""
     if operation.decode is None:
         return raw
     if operation.body_optional and not raw.strip():
         return None
-    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if operation.find_unknown is not None and body_in is not None:
+        # Before it is decoded: a refused body may be one whose members are misspelled.
+        call.unknown = body_in.unknown = operation.find_unknown(raw)
+    kind = call.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind and kind != b"application/json" and not kind.endswith(b"+json"):
         raise errors.UnsupportedMediaType(
             "Send the body as JSON with the header Content-Type: application/json."

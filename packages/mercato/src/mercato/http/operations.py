@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -24,6 +24,7 @@ from typing import (
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.inspect import type_info
 
 from mercato.features.partners.model import Caller, Surface
 from mercato.http.head import Head
@@ -32,6 +33,7 @@ from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
 from mercato.platform.wire import Decoder, QueryDecoder
 from mercato.platform.wire.problem import Context, represent
+from mercato.platform.wire.unknown import find_unknown
 from mercato.services import Services
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Wire, parse_uuid, redacted
@@ -115,6 +117,8 @@ class Call(Generic[Body, Query]):
     texts: Mapping[str, str]
     head: Head
     action: str = ""
+    unknown: tuple[str, ...] = ()
+    """Pointers to members of the body that its type doesn't have, at an operation that `names_unknown`."""
 
     @property
     def caller(self) -> Caller:
@@ -224,6 +228,7 @@ class Operation:
     reads: tuple[str, ...] = ()
     checks_head: Callable[[Head], object] | None = None
     reader: Callable[[bytes], Wire] | None = None
+    names_unknown: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -240,6 +245,11 @@ class Operation:
             return None
         assert self.reader is None or inspect.get_annotations(self.reader)["return"] is self.takes, self.id
         return Decoder(self.takes, self.reader)
+
+    @cached_property
+    def find_unknown(self) -> Callable[[bytes], tuple[str, ...]] | None:
+        """Finds unknown members in a body, at an operation that `names_unknown`."""
+        return partial(find_unknown, kind=type_info(self.takes)) if self.names_unknown else None
 
     @cached_property
     def decode_query(self) -> QueryDecoder[Any] | None:
@@ -308,6 +318,7 @@ class Options(TypedDict, total=False):
     - `other_media_types`: in which clients that prefer them get the answer.
     - `also`: other statuses of success.
     - `reads`: the security schemes that a public operation checks itself.
+    - `names_unknown`: answers name the body's unknown members, which are ignored, in `X-Unknown-Members`.
     """
 
     id: str
@@ -326,6 +337,7 @@ class Options(TypedDict, total=False):
     problems: tuple[type[Problem], ...]
     refusals: Refusals
     reads: tuple[str, ...]
+    names_unknown: bool
 
 
 class Declare(Protocol):

@@ -9,6 +9,7 @@ from mercato.console.filters import Filters, partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
+from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
@@ -21,10 +22,11 @@ from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, vali
 screens: Final = Screens(EVERYBODY)
 
 _TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
+_CODES: Final = _TITLES | {UNKNOWN_MEMBER: "Accepted, but some members of the body are unknown"}
 
 
 def _code_fault(text: str) -> str | None:
-    return None if text.upper() in _TITLES else "No code has this name."
+    return None if text.upper() in _CODES else "No code has this name."
 
 
 class RequestsQuery(Wire):
@@ -47,7 +49,7 @@ async def list_requests(visit: Visit) -> Page:
         partner_ids = {row.partner_id for row in page if row.partner_id is not None}
         names = await find_names(tx, partner_ids) if visit.is_operator else {}
     filters.listed(page)
-    values = {"requests": page, "next_cursor": cursor, "search": filters, "names": names, "codes": _TITLES}
+    values = {"requests": page, "next_cursor": cursor, "search": filters, "names": names, "codes": _CODES}
     return Page("requests.html", "Refused requests", values)
 
 
@@ -61,7 +63,7 @@ async def show_request(visit: Visit) -> Page:
         names = await find_names(tx, {found.partner_id}) if found.partner_id and visit.is_operator else {}
     values = {
         "request": found,
-        "meaning": _TITLES.get(found.error_code),
+        "meaning": _CODES.get(found.error_code),
         "codes": _TITLES,
         "key": key,
         "names": names,

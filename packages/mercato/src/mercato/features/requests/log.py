@@ -1,5 +1,6 @@
 """The request log: a line for each notable request, and the refused requests, stored in batches by one task."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from time import monotonic
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Caller
 from mercato.features.requests import queries
+from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.queries import Filter, Refusal
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
@@ -36,6 +38,9 @@ PER_MINUTE: Final = 60
 MAX_WAITING: Final = 5_000
 """Refused requests that may wait to be stored."""
 
+MAX_TOLD: Final = 10_000
+"""Combinations of partner, operation and unknown members that a process remembers for an hour."""
+
 MAX_PATH: Final = 512
 MAX_ERRORS: Final = 20
 MAX_TEXT: Final = 300
@@ -54,6 +59,8 @@ class RequestRecord(Struct, frozen=True, kw_only=True):
     error_code: str | None = None
     errors: tuple[OrderError, ...] = ()
     detail: str | None = None
+    unknown: tuple[OrderError, ...] = ()
+    """A warning about each member of the body that is unknown."""
 
 
 class RequestLog:
@@ -79,9 +86,11 @@ class RequestLog:
         )
         self._minute = 0.0
         self._stored: Counter[UUID | None] = Counter()
+        self._hour = 0.0
+        self._told: set[tuple[UUID | None, str | None, tuple[str, ...]]] = set()
 
     def record(self, request: RequestRecord) -> None:
-        """Log a notable request, and queue it to be stored if it was refused."""
+        """Log a notable request, and queue it to be stored if it was refused or had members that are unknown."""
         milliseconds = round(request.seconds * 1000)
         context = current_context()
         key_id = None if context is None else context.key_id
@@ -101,7 +110,10 @@ class RequestLog:
             )
         partner_id = None if context is None else context.partner_id
         is_api = partner_id is not None or request.path.startswith("/v1/")
-        if request.error_code is None or not is_api or not self._may_store(partner_id):
+        error_code = request.error_code
+        if error_code is None and request.unknown and self._is_news(partner_id, request):
+            error_code = UNKNOWN_MEMBER
+        if error_code is None or not is_api or not self._may_store(partner_id):
             return
         self._waiting.put(
             Refusal(
@@ -115,8 +127,10 @@ class RequestLog:
                 method=request.method[:MAX_TEXT],
                 path=_bounded(request.path, MAX_PATH),
                 status=request.status,
-                error_code=_bounded(request.error_code),
-                errors=tuple(_bounded_error(error) for error in request.errors[:MAX_ERRORS]),
+                error_code=_bounded(error_code),
+                errors=tuple(
+                    _bounded_error(error) for error in (*request.errors, *request.unknown)[:MAX_ERRORS]
+                ),
                 store_id=None if context is None else context.subjects.get("store_id"),
                 milliseconds=milliseconds,
                 detail=None if request.detail is None else _bounded(request.detail),
@@ -131,6 +145,19 @@ class RequestLog:
             self._metrics.request_not_logged("partner_limit")
             return False
         self._stored[partner_id] += 1
+        return True
+
+    def _is_news(self, partner_id: UUID | None, request: RequestRecord) -> bool:
+        """Return whether the same unknown members weren't stored within the hour: many send them in every request."""
+        if monotonic() - self._hour >= 3600 or len(self._told) >= MAX_TOLD:  # noqa: PLR2004  # seconds of an hour
+            self._hour = monotonic()
+            self._told.clear()
+        # Entries of a list differ in their number alone.
+        members = tuple(sorted({re.sub(r"/\d+/", "/", error.pointer or "") for error in request.unknown}))
+        key = partner_id, request.operation, members
+        if key in self._told:
+            return False
+        self._told.add(key)
         return True
 
     async def run(self) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from sqlalchemy import Column, ColumnElement, Row, Select, delete, func, select
 
 from mercato.features.partners.model import Caller, Surface
+from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.tables import refused_requests
 from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
@@ -172,4 +173,4 @@ def _masked(refusal: Refusal) -> Refusal:
 
 def public_code(code: str) -> str:
     """Return the code, or OTHER if a store made it up: it may say anything."""
-    return code if code in _TITLES else OTHER
+    return code if code in _TITLES or code == UNKNOWN_MEMBER else OTHER

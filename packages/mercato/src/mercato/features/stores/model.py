@@ -12,7 +12,7 @@ from mercato.features.catalogs.runs import Run
 from mercato.platform.errors import Problem
 from mercato.platform.texts import shown
 from mercato_contract import problems
-from mercato_contract.catalogs import CatalogFault, RunStatus
+from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.money import to_text
 from mercato_contract.stores import (
     Address,
@@ -82,6 +82,7 @@ class Onboarding(Struct, frozen=True):
     activated_at: datetime | None
     cancelled_at: datetime | None
     holds_name: bool
+    unknown_members: tuple[PartnerWarning, ...] | None = None
 
 
 class OnboardingChange(Struct, frozen=True, kw_only=True):
@@ -141,6 +142,7 @@ class StoreRow(Struct, frozen=True):
     catalog_set_id: UUID
     currency: str
     sold_out: tuple[SoldOut, ...]
+    unknown_members: tuple[PartnerWarning, ...] | None = None
 
     @property
     def minimum_text(self) -> str | None:
@@ -181,6 +183,7 @@ class StoreChange(Struct, frozen=True, kw_only=True):
     paused: bool | UnsetType = UNSET
     pause_reason: str | UnsetType | None = UNSET
     resume_at: datetime | UnsetType | None = UNSET
+    unknown_members: tuple[PartnerWarning, ...] | UnsetType | None = UNSET
 
     @property
     def members(self) -> list[str]:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 from uuid import UUID
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from mercato.features.catalogs import ingest
 from mercato.features.catalogs import queries as catalogs
@@ -64,10 +64,18 @@ class Onboardings(Struct, frozen=True):
     vault: Vault
     policy: AddressPolicy
 
-    async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
-        """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
+    async def register(
+        self, caller: Caller, request: OnboardingRequest, *, trace: str, unknown: Sequence[str] = ()
+    ) -> OnboardingStatus:
+        """Start an onboarding and its pull. `unknown` are pointers to members of the request that were ignored.
+
+        Raises ValidationFailed, StoreAlreadyRegistered.
+        """
         _check(request)
-        onboarding = self._new(caller, request, await places.find(address_of(request.address)))
+        onboarding = structs.replace(
+            self._new(caller, request, await places.find(address_of(request.address))),
+            unknown_members=views.unknown_members_of(OnboardingRequest, unknown),
+        )
         async with self._claim_name(onboarding) as tx:
             await self._release_failed_name(tx, onboarding)
             await queries.insert_onboarding(tx, onboarding)
@@ -242,6 +250,7 @@ def _status(
             *views.warnings_of(place),
             *views.unseen_warnings_of(place),
             *views.webhook_warnings_of(place, policy),
+            *(place.unknown_members or ()),
             *newest.warnings,
         ),
     )

@@ -40,11 +40,15 @@ from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
+from mercato_contract.catalogs import PartnerWarning
 from mercato_contract.stores import Address, StoreStatusValue
 from mercato_contract.wire import as_json
 
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])
+_warnings: Final = msgspec.json.Decoder(tuple[PartnerWarning, ...])
+_TEXTS: Final = frozenset({"address", "categories", "unknown_members"})
+"""Columns with JSON."""
 
 # --- stores ---------------------------------------------------------------------------------------
 
@@ -74,7 +78,7 @@ _COMPARED: Final = 100
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
     """Create the onboarding's store: online, with delivery and pickup."""
     same = {name: value for name, value in asdict(onboarding).items() if name in stores.c}
-    own = {"id": onboarding.store_id, "onboarding_id": onboarding.id, "address": _text(onboarding.address)}
+    own = {"id": onboarding.store_id, "onboarding_id": onboarding.id} | _texts(onboarding)
     defaults = {
         "categories": "[]",
         "delivery_allowed": True,
@@ -205,7 +209,7 @@ async def update_store(
 ) -> bool:
     """Change the partner's store; return whether it exists."""
     values = {
-        name: _text(value) if name in ("address", "categories") else value
+        name: _text(value) if name in _TEXTS and value is not None else value
         for name in change.members
         for value in [getattr(change, name)]
     }
@@ -328,9 +332,24 @@ def _text(value: object) -> str:
     return as_json(value).decode()
 
 
-def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
+def _texts(onboarding: Onboarding) -> dict[str, str | None]:
+    unknown = onboarding.unknown_members
+    return {
+        "address": _text(onboarding.address),
+        "unknown_members": None if unknown is None else _text(unknown),
+    }
+
+
+def _values(row: Row[Any]) -> dict[str, Any]:
     values = row._asdict()
     values["address"] = _address.decode(values["address"])
+    if values["unknown_members"] is not None:
+        values["unknown_members"] = _warnings.decode(values["unknown_members"])
+    return values
+
+
+def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
+    values = _values(row)
     values["categories"] = _words.decode(values["categories"])
     values["catalog_set_id"] = values.pop("current_set_id")
     return StoreRow(**values, sold_out=sold_out)
@@ -341,8 +360,7 @@ def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
 
 async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
     """The unique index refuses a second onboarding that holds the same partnerStoreId."""
-    address = as_json(onboarding.address).decode()
-    await tx.execute(insert(onboardings).values(asdict(onboarding) | {"address": address}))
+    await tx.execute(insert(onboardings).values(asdict(onboarding) | _texts(onboarding)))
 
 
 async def find_onboarding(
@@ -433,6 +451,4 @@ async def delete_onboardings(tx: Write, partner_id: UUID, *, limit: int) -> Sequ
 
 
 def _onboarding(row: Row[Any]) -> Onboarding:
-    values = row._asdict()
-    values["address"] = _address.decode(values["address"])
-    return Onboarding(**values)
+    return Onboarding(**_values(row))

@@ -103,8 +103,19 @@ class Stores(Struct, frozen=True):
         page, cursor = page_of(rows, limit, lambda row: row.id)
         return StorePage(stores=[store_of(row, now) for row in page], next_cursor=cursor)
 
-    async def update(self, caller: Caller, store_id: UUID, request: StoreUpdate, *, trace: str) -> Store:
-        """Change the members that are present. Raises StoreNotFound, ValidationFailed."""
+    async def update(
+        self,
+        caller: Caller,
+        store_id: UUID,
+        request: StoreUpdate,
+        *,
+        trace: str,
+        unknown: Sequence[str] = (),
+    ) -> Store:
+        """Change the members that are present. `unknown` are pointers to members of the request that were ignored.
+
+        Raises StoreNotFound, ValidationFailed.
+        """
         now = self.clock()
         address = request.address
         found = await places.find(address_of(address)) if isinstance(address, AddressRequest) else Location()
@@ -113,7 +124,8 @@ class Stores(Struct, frozen=True):
             if row is None:
                 raise StoreNotFound(store_id)
             change = rules.change_of(request, row, found=found, policy=self.policy)
-            await queries.update_store(tx, caller.partner_id, store_id, change, now=now)
+            warned = structs.replace(change, unknown_members=views.unknown_members_of(StoreUpdate, unknown))
+            await queries.update_store(tx, caller.partner_id, store_id, warned, now=now)
             if change.webhook_url is not UNSET and change.webhook_url != row.webhook_url:
                 # Whether the new address works, its calls will show.
                 await forget_store(tx, store_id)

@@ -26,6 +26,8 @@ onboardings = Table(
     Column("cancelled_at", Instant),
     # Whether it reserves the partnerStoreId: from Register until it is cancelled, or replaced after a failure.
     Column("holds_name", Boolean, nullable=False),
+    # A JSON array of the warnings about members of Register that are unknown; NULL if there were none.
+    Column("unknown_members", Text),
 )
 Index("ix_onboardings_partner_id", onboardings.c.partner_id, onboardings.c.id)
 _holding = text("holds_name")
@@ -69,6 +71,8 @@ stores = Table(
     Column("updated_at", Instant, nullable=False),
     # Incremented with everything that orders are checked against: this row, the current set, sold-out items.
     Column("version", Integer, nullable=False),
+    # The same about its last Update Store; until then, about Register.
+    Column("unknown_members", Text),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
 # For operators, who look for the few that are paused. SQLite wants a query to repeat this condition word for word.

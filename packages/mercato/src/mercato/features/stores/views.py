@@ -12,15 +12,17 @@ Each of the other shapes has one reader, and only members for that reader:
 - `ClosedStore` (`search.py`): the merchant's overview, with the next opening.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import UNSET, UnsetType, json
+from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import asdict
 
 from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.features.catalogs.words import WEEK, merge_windows
 from mercato.features.discovery.hours import HoursChange, edges_of, next_change
+from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.features.stores.model import Onboarding, StoreRow, fill
 from mercato.platform.clock import zone
 from mercato.platform.gazetteer import AddressParts, locate
@@ -63,7 +65,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         resume_at=status.resume_at,
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
-        warnings=(*warnings_of(row), *unseen_warnings_of(row)),
+        warnings=(*warnings_of(row), *unseen_warnings_of(row), *(row.unknown_members or ())),
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
     )
@@ -90,6 +92,12 @@ def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
     if place.timezone_given or location.timezone is not None:
         return (unknown,)
     return unknown, _timezone_assumed(place.timezone)
+
+
+def unknown_members_of(request: type[Struct], pointers: Sequence[str]) -> tuple[PartnerWarning, ...] | None:
+    """Return the warnings about unknown members of a request, which are stored; None if there are none."""
+    found = [(member_hint(request, pointer), pointer) for pointer in pointers]
+    return tuple(PartnerWarning(code=UNKNOWN_MEMBER, message=text, path=at) for text, at in found) or None
 
 
 def webhook_warnings_of(place: Onboarding | StoreRow, policy: AddressPolicy) -> tuple[PartnerWarning, ...]:

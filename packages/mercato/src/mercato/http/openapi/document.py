@@ -12,6 +12,7 @@ from mercato.http.operations import PROBLEM_DETAILS, Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
 from mercato.platform import errors
 from mercato.platform.errors import Problem
+from mercato.platform.wire.unknown import NAMED_WITH
 from mercato_contract.events import EVENTS, Event, StoreRefusal
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.wire import Instant, Wire
@@ -236,7 +237,8 @@ def _shared_name(operation: Operation, status: int, kinds: list[type[Problem]]) 
         return None
     if not _BY_OPERATION.isdisjoint(_own_headers(operation, status, kinds)):
         return None
-    return _ACCESS_PREFIXES.get(operation.access, "") + kinds[0].code.title().replace("_", "")
+    named = "WithUnknownMembers" if operation.names_unknown and status in NAMED_WITH else ""
+    return _ACCESS_PREFIXES.get(operation.access, "") + kinds[0].code.title().replace("_", "") + named
 
 
 def _refusal_content(operation: Operation) -> dict[str, Any]:
@@ -332,6 +334,10 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Idempotent-Replayed": ("`true` if this is the answer of an earlier request.", _TEXT),
     "WWW-Authenticate": ("The accepted credentials.", _TEXT),
     "X-Request-Id": ("The request's id: the client's own, if it sent a valid one.", _TEXT),
+    "X-Unknown-Members": (
+        "JSON Pointers to unknown members of the body, which are ignored: percent-encoded, at most 20.",
+        _TEXT,
+    ),
     "X-RateLimit-Limit": ("Requests of this kind per minute that the account may send.", _NUMBER),
     "X-RateLimit-Remaining": ("Requests that are left.", _NUMBER),
     "X-RateLimit-Reset": ("When the full limit is available again, in Unix seconds.", _NUMBER),
@@ -395,7 +401,8 @@ def _header_definitions() -> dict[str, Any]:
 def _answer_headers(operation: Operation, *, bodiless: bool = False) -> dict[str, Any]:
     """Return the headers of an operation's success, or of its 304."""
     own = [name for name in operation.answer_headers if not (bodiless and name == "Content-Encoding")]
-    return _references([*own, *_common(operation, operation.status)])
+    unknown = ["X-Unknown-Members"] if operation.names_unknown else []
+    return _references([*own, *unknown, *_common(operation, operation.status)])
 
 
 def _own_headers(operation: Operation, status: int, kinds: Iterable[type[Problem]]) -> list[str]:
@@ -406,6 +413,7 @@ def _own_headers(operation: Operation, status: int, kinds: Iterable[type[Problem
         "Location": StoreAlreadyRegistered in kinds,
         "Accept-Encoding": errors.UnsupportedMediaType in kinds,
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.answer_headers and status in _PINNED,
+        "X-Unknown-Members": operation.names_unknown and status in NAMED_WITH,
     }
     if operation.refusals is PROBLEM_DETAILS:
         own["Vary"] = True

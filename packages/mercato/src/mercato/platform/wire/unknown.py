@@ -1,0 +1,78 @@
+"""Finds the members of a request body that its type doesn't have, and that are therefore ignored."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import inspect as info
+
+from mercato.platform.errors import InvalidRequest, ValidationFailed
+from mercato.platform.wire.checks import alternatives
+from mercato.platform.wire.walk import escape, read_dict, read_entries
+from mercato_contract.wire import MAX_ENTRIES
+
+MAX_LISTED: Final = 20
+"""Pointers that are listed of one body."""
+
+MAX_BYTES: Final = 256 * 1024
+"""Bytes of the largest body that is examined: a few milliseconds of decoding. An ordinary one has a hundredth."""
+
+MAX_POINTER: Final = 200
+"""Characters of a pointer: a longer one is cut, as the name in it is the client's."""
+
+NAMED_WITH: Final = frozenset({200, 201, 202, 204, InvalidRequest.status, ValidationFailed.status})
+"""Statuses of answers that name unknown members."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_SAFE: Final = "/~!$&'()*+;=:@"
+"""What a header shows as it is, besides letters, digits and `_.-`; a comma separates the pointers."""
+
+
+def find_unknown(body: bytes, kind: info.Type) -> tuple[str, ...]:
+    """Return the pointers to the first unknown members, in the body's order; nothing of a body that isn't JSON.
+
+    Of a list with more than MAX_ENTRIES entries nothing is read, and nothing below an unknown member.
+    """
+    if len(body) > MAX_BYTES:
+        return ()
+    found: list[str] = []
+    # The typed decoder says what is wrong.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found.extend(islice(_unknown(body.removeprefix(_BOM).strip(), kind, ""), MAX_LISTED))
+    return tuple(found)
+
+
+def unknown_header(status: int, pointers: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
+    """Return the header `X-Unknown-Members` of a success or of the refusal of a body; none without pointers.
+
+    Characters are encoded as in a URI's fragment (RFC 6901, section 6), and commas too.
+    """
+    if not pointers or status not in NAMED_WITH:
+        return []
+    return [(b"x-unknown-members", ", ".join(quote(pointer, safe=_SAFE) for pointer in pointers).encode())]
+
+
+def _unknown(text: bytes, kind: info.Type, pointer: str) -> Iterator[str]:
+    for option in alternatives(kind):
+        if isinstance(option, info.StructType) and text[:1] == b"{":
+            known = _members(option.cls)
+            for name, value in (read_dict(text, None) or {}).items():
+                at = f"{pointer}/{escape(name)}"
+                if name in known:
+                    yield from _unknown(value, known[name], at)
+                else:
+                    yield at[:MAX_POINTER]
+        elif isinstance(option, info.ListType) and text[:1] == b"[":
+            for index, entry in enumerate(read_entries(text, MAX_ENTRIES) or ()):
+                yield from _unknown(entry, option.item_type, f"{pointer}/{index}")
+
+
+@cache
+def _members(cls: type[msgspec.Struct]) -> dict[str, info.Type]:
+    struct = info.type_info(cls)
+    assert isinstance(struct, info.StructType)
+    return {field.encode_name: field.type for field in struct.fields}
