@@ -5,7 +5,7 @@ from tests.api.trade import trade
 from tests.console.browser import Page
 from tests.console.test_keys import shown
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter_as_partner, enter_whole_account
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
@@ -57,6 +57,32 @@ async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(
     done = await browser.press(question, "Confirm")
     assert done.status_region == "The endpoint is deleted."
     assert "Your events go nowhere yet" in done.text
+
+
+async def test_operators_have_endpoints_of_their_own_that_no_partner_sees(
+    mercato: Service, shop: MerchantServer
+):
+    operator, _ = await enter_as_operator(mercato)
+    page = await operator.open((await operator.open("/console/webhooks")).link("Webhook endpoints"))
+    check_frame(page)
+    assert "Operators' events go nowhere yet" in page.text
+    refused = await operator.press(page, "Add endpoint", url=shop.base + "/ops", types="order.created")
+    assert "partner.failing" in refused.text
+    made = await operator.press(page, "Add endpoint", url=shop.base + "/ops", types="partner.failing")
+    secret = shown(made)
+    page = await operator.open(made.link("Back to Webhook endpoints"))
+    assert page.rows("Webhook endpoints")[0][:3] == ["enabled", shop.base + "/ops", "partner.failing"]
+    sent = await operator.press(page, "Send test")
+    assert "A ping is sent" in (sent.status_region or "")
+    _, headers, body = await shop.webhook()
+    assert verify_webhook(headers, body, [secret]).type == "ping"
+    assert "ping" in (await operator.open("/console/webhooks")).rows("Deliveries")[0]
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.COMMERCE))[1])
+    for action in ("test", "disable", "delete"):
+        assert (await stranger.post(f"{PATH}/{id_of(page)}/{action}")).status == 404, action
+    await operator.press(page, "Disable")
+    done = await operator.press(await operator.open(f"{PATH}/{id_of(page)}/delete"), "Confirm")
+    assert done.status_region == "The endpoint is deleted."
 
 
 async def test_an_endpoint_of_one_store_shows_the_stores_name(mercato: Service, shop: MerchantServer):

@@ -55,6 +55,8 @@ class EventType(StrEnum):
     CATALOG_SYNC_SUCCEEDED = "catalog.sync.succeeded"
     CATALOG_SYNC_FAILED = "catalog.sync.failed"
     ENDPOINT_CHANGED = "endpoint.changed"
+    PARTNER_FAILING = "partner.failing"
+    ENDPOINT_DISABLED = "endpoint.disabled"
     PING = "ping"
 
 
@@ -95,6 +97,26 @@ class PingData(Wire):
     """The data of `ping`."""
 
     endpoint_id: UUID
+
+
+class PartnerFailingData(Wire, kw_only=True):
+    """The data of `partner.failing`: what of the partner's has been failing, and since when the first of it."""
+
+    partner_id: UUID
+    partner: str
+    since: Instant
+    stores: Annotated[int, Meta(description="Stores whose last calls failed.")]
+    addresses: Annotated[int, Meta(description="Addresses of its events that have failed for an hour.")]
+    store_ids: Annotated[tuple[UUID, ...], Meta(description="At most 20 of the stores.")]
+
+
+class EndpointDisabledData(Wire, kw_only=True):
+    """The data of `endpoint.disabled`. The origin is the address without what may grant access to it."""
+
+    partner_id: UUID
+    partner: str | None
+    origin: str | None
+    reason: str
 
 
 class CatalogSyncWebhookData(Wire):
@@ -253,6 +275,8 @@ Payload: TypeAlias = (
     | CatalogSyncWebhookData
     | OrderEventData
     | EndpointChangedData
+    | PartnerFailingData
+    | EndpointDisabledData
     | PingData
 )
 
@@ -271,7 +295,7 @@ class Event(Struct, frozen=True, kw_only=True):
     meaning: str
     types: tuple[EventType, ...]
     data: type[Payload]
-    to: Literal["Commerce", "Marketfront"]
+    to: Literal["Commerce", "Marketfront", "Operator"]
     reply: type[Wire] | None = None
     on_request: bool = False
 
@@ -369,6 +393,28 @@ EVENTS: Final = (
         types=(EventType.ENDPOINT_CHANGED,),
         data=EndpointChangedData,
         to="Commerce",
+    ),
+    Event(
+        name="partnerFailing",
+        summary="Partner failing",
+        description="POST to the endpoints of the network's operators. Sent once when a partner gets into trouble, and "
+        "again only after it was out of it.",
+        envelope="PartnerFailingWebhook",
+        meaning="Calls to a partner's stores, or its events, fail. `timestamp` is when that was noticed.",
+        types=(EventType.PARTNER_FAILING,),
+        data=PartnerFailingData,
+        to="Operator",
+    ),
+    Event(
+        name="endpointDisabled",
+        summary="Endpoint disabled",
+        description="POST to the endpoints of the network's operators when an address of a partner's events is "
+        "disabled: it answered 410, or failed for days.",
+        envelope="EndpointDisabledWebhook",
+        meaning="Nothing is sent to an address any more, until its partner or an operator enables it.",
+        types=(EventType.ENDPOINT_DISABLED,),
+        data=EndpointDisabledData,
+        to="Operator",
     ),
     Event(
         name="ping",

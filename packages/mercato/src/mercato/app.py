@@ -52,6 +52,7 @@ from mercato.features.webhooks import model as webhooks
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.endpoints import WebhookEndpoints
+from mercato.features.webhooks.notifications import Notifications
 from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.sender import Sender
@@ -185,6 +186,8 @@ async def running(
             stack.push_async_callback(app.sign_on.close)
         if works:
             await stack.enter_async_context(_alongside(_upkeep(app).run(), "upkeep"))
+            notifications = Notifications(db, app.clock, app.new_id)
+            await stack.enter_async_context(_alongside(notifications.run(), "notifications"))
             await stack.enter_async_context(_alongside(app.resubmissions.run(), "unanswered orders"))
             await stack.enter_async_context(_working(app.worker))
         yield app

@@ -26,6 +26,7 @@ for name, function, text in (
     ("store", "stores:store", "Stores: list, show, pause, resume."),
     ("request", "history:request", "Refused requests: list."),
     ("webhooks", "webhooks:webhooks", "Webhooks: list, show, replay, explain, enable."),
+    ("notification", "notifications:notification", "Operators' webhooks about partners that fail."),
     ("listen", "listen:listen", "Receive webhooks, verify and forward them."),
     ("job", "jobs:job", "Background work: list, revive."),
     ("catalog", "catalog:catalog", "Catalogs: lint, diff, show, import."),

@@ -29,6 +29,7 @@ from mercato.features.webhooks.model import (
     check_endpoint,
     envelope,
     partition_of,
+    types_of,
 )
 from mercato.features.webhooks.tables import failing_endpoints, stores
 from mercato.platform.clock import MakeId
@@ -208,7 +209,7 @@ class WebhookEndpoints(Struct, frozen=True):
 
         Raises ValidationFailed, UnknownStore, and Conflict for an eleventh endpoint or a URL that one has.
         """
-        check_endpoint(caller.surface, request, kept={}, policy=self.policy)
+        check_endpoint(types_of(caller), request, kept={}, policy=self.policy)
         # Two at once would otherwise both find that there is room.
         await lock_partner(tx, caller.partner_id)
         count = await tx.scalar(select(func.count()).select_from(webhook_endpoints).where(*_own(caller)))
@@ -250,7 +251,7 @@ class WebhookEndpoints(Struct, frozen=True):
         kept = before.headers if origin_of(row.url) == origin_of(request.url) else {}
         # An endpoint that keeps its URL can be disabled even if the settings no longer allow the URL.
         policy = ANY_ADDRESS if request.url == row.url else self.policy
-        check_endpoint(caller.surface, request, kept=kept, policy=policy)
+        check_endpoint(types_of(caller), request, kept=kept, policy=policy)
         if request.url != row.url:
             await _refuse_event_url(tx, caller, request.url)
         await check_stores(tx, caller, request.store_ids)

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, field
 
-from mercato.features.partners.model import Surface
+from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.platform.errors import NotFound, Problem
 from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato.platform.texts import shown
@@ -310,6 +310,21 @@ TYPES: Final[Mapping[Surface, frozenset[str]]] = {
 }
 """The types of events that each surface has. Calls to stores go to their webhook URL alone."""
 
+OPERATORS: Final = UUID(int=0)
+"""Whose endpoints get the operators' events: it stands where the others have their partner, and is nobody's id."""
+
+AS_OPERATORS: Final = Caller(OPERATORS, OPERATORS, Surface.COMMERCE, Limits())
+
+OPERATOR_TYPES: Final = frozenset(
+    type_ for event in EVENTS if event.to == "Operator" for type_ in event.types
+)
+
+
+def types_of(caller: Caller) -> frozenset[str]:
+    """Return the types of events that the caller's endpoints may ask for."""
+    return OPERATOR_TYPES if caller.partner_id == OPERATORS else TYPES[caller.surface]
+
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 
@@ -325,13 +340,13 @@ _OWN_PREFIXES: Final = ("content-", "webhook-", "svix-", "proxy-", "x-forwarded-
 
 
 def check_endpoint(
-    surface: Surface, request: WebhookEndpointRequest, *, kept: Mapping[str, str], policy: AddressPolicy
+    known: frozenset[str], request: WebhookEndpointRequest, *, kept: Mapping[str, str], policy: AddressPolicy
 ) -> None:
     """Raise ValidationFailed with every fault.
 
-    `kept` are the headers whose values need not be repeated; `policy` says which addresses may be called.
+    `known` are the types it may ask for; `kept` are the headers whose values need not be repeated; `policy` says which
+    addresses may be called.
     """
-    known = TYPES[surface]
     description = request.description
     faults: list[tuple[str, str | None]] = [
         ("/url", _url_fault(request.url, policy)),

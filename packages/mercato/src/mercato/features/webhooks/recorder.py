@@ -32,8 +32,9 @@ from mercato.features.webhooks.model import (
     Retry,
     Succeeded,
 )
+from mercato.features.webhooks.notifications import push_disabled
 from mercato.platform import processes
-from mercato.platform.clock import Clock
+from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
@@ -133,6 +134,9 @@ async def _write_failed(tx: Write, job: DeliverJob, sent: Attempt, *, now: datet
     ):
         detail = {"enabled": False, "deliveryId": delivery.id}
         await audit(tx, "endpoint", partner_id=delivery.partner_id, detail=detail)
+        await push_disabled(
+            tx, delivery.partner_id, delivery.url, reason=decision.reason, now=now, new_id=new_id
+        )
         ids = {"partner_id": str(delivery.partner_id), "delivery_id": str(delivery.id)}
         tx.after_commit(partial(log.warning, "endpoint disabled", **ids, reason=decision.reason))
 
