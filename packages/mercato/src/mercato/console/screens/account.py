@@ -201,9 +201,10 @@ POWERS: Final = (
     (Permission.PLACE_ORDERS, STOREFRONTS, "Validate and place orders in the playground"),
     (Permission.CERTIFY, MERCHANTS, "Upload and delete certification reports"),
     (Permission.SEE_KEYS, PARTNERS, "See which keys and secrets there are, and where webhooks go"),
-    (Permission.SEE_KEYS, OPERATORS, "See the keys of partners"),
+    (Permission.SEE_KEYS, OPERATORS, "See the keys of partners, and where operators' events go"),
     (Permission.CHANGE_KEYS, PARTNERS, "Revoke keys, and change where webhooks go"),
-    (Permission.CHANGE_KEYS, OPERATORS, "Revoke keys of partners"),
+    (Permission.CHANGE_KEYS, OPERATORS, "Revoke keys of partners, and change where operators' events go"),
+    (Permission.MAKE_KEYS, OPERATORS, "Add endpoints for operators' events, and rotate their secrets"),
     (
         Permission.MAKE_KEYS,
         PARTNERS,
