@@ -5,8 +5,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
-# The distributions: the contract, the client (which needs it), the service (which needs both).
-PACKAGES := packages/contract packages/client packages/mercato
+# The distributions: the contract, the rules and the client (which need it), the service (which needs all three).
+PACKAGES := packages/contract packages/catalog packages/client packages/mercato
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 # Two more than there are processors: many tests wait for a process, a webhook or a lease.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
@@ -56,6 +56,7 @@ test-long: $(VENV)/.dev ## the proofs that take minutes
 
 TOOLS := tests/clients/typescript
 PACKAGE := packages/typescript
+RULES := packages/catalog/typescript
 
 %/node_modules/.package-lock.json: %/package.json %/package-lock.json
 	@command -v npm >/dev/null || { echo "make test-clients needs Node.js 20.19 or newer, with npm: there is none on the PATH" >&2; exit 1; }
@@ -66,7 +67,7 @@ $(PACKAGE)/dist/index.js: $(PACKAGE)/node_modules/.package-lock.json $(PACKAGE)/
 	npm --prefix $(PACKAGE) run --silent build
 
 # The package's tests, and those of what the documents and the console say about it.
-test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/dist/index.js ## the TypeScript client, and clients generated from /openapi.json (needs Node.js)
+test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/dist/index.js $(RULES)/node_modules/.package-lock.json ## the TypeScript packages, and clients generated from /openapi.json (needs Node.js)
 	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients tests/docs/test_receivers.py \
 	  tests/console/test_playground.py::test_a_request_is_shown_as_a_program_that_runs
 
@@ -96,10 +97,11 @@ lock: $(VENV)/.dev ## renew requirements.lock after a change of what is required
 
 # The distributions are built in order; what they need is downloaded in the versions of the lock, and in the oldest that the
 # client may be installed with, so that the test can install each in an empty environment without a network.
-wheels: $(VENV)/.dev $(PACKAGE)/node_modules/.package-lock.json ## every wheel, source archive and npm tarball in dist/, each tried alone
+wheels: $(VENV)/.dev $(PACKAGE)/node_modules/.package-lock.json $(RULES)/node_modules/.package-lock.json ## every wheel, source archive and npm tarball in dist/, each tried alone
 	rm -rf dist
 	for package in $(PACKAGES); do (cd $$package && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
 	npm pack --silent --pack-destination dist ./$(PACKAGE)
+	npm pack --silent --pack-destination dist ./$(RULES)
 	$(PIP) download --no-deps --require-hashes --constraint requirements.lock --dest build/wheelhouse \
 	  $$($(BIN)/python -c 'from tests.audit import ROOT, runtime_packages; print(*runtime_packages(ROOT))')
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --generate-hashes --no-header --no-annotate --all-extras \
@@ -143,4 +145,4 @@ docs: $(VENV)/.docs ## the documents as a site in ./site, to be read without a n
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site \
-	  $(TOOLS)/node_modules $(PACKAGE)/node_modules $(PACKAGE)/dist $(PACKAGE)/build
+	  $(TOOLS)/node_modules $(PACKAGE)/node_modules $(PACKAGE)/dist $(PACKAGE)/build $(RULES)/node_modules $(RULES)/dist

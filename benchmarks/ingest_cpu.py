@@ -18,10 +18,11 @@ import msgspec
 
 from benchmarks import menus
 from benchmarks.report import row
-from mercato.features.catalogs.building.build import build, pack_search
-from mercato.features.catalogs.building.packed import CODINGS, compress_as, unpack
-from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.features.catalogs.validation.validate import validate
+from mercato.features.catalogs.codings import CODINGS, compress_as
+from mercato_catalog.building.build import build, pack_search
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato_catalog.validation.validate import validate
 
 ROUNDS: Final = 21
 CPU_GOAL: Final = 4.0

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from uuid import UUID
 
-from mercato.features.catalogs.words import SetSearch, words_of
 from mercato.features.discovery.text import Listing
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.search import listing_of
+from mercato_catalog.words import SetSearch, words_of
 from mercato_contract.stores import Address
 
 TOWNS = 400

@@ -22,8 +22,8 @@ from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.http.openapi.document import problems_of
 from mercato.http.operations import Access, Operation
 from mercato.platform import errors
-from mercato.platform.errors import Problem
 from mercato.settings import Settings
+from mercato_contract.refusals import Problem
 
 HERE: Final = Path(__file__).parent
 NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"

@@ -3,7 +3,8 @@
 from typing import Final
 
 import mercato
+import mercato_catalog
 import mercato_client
 import mercato_contract
 
-PACKAGES: Final = (mercato, mercato_client, mercato_contract)
+PACKAGES: Final = (mercato, mercato_catalog, mercato_client, mercato_contract)

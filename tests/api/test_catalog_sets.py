@@ -13,7 +13,7 @@ import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 
-from mercato.features.catalogs.building.packed import CODINGS
+from mercato.features.catalogs.codings import CODINGS
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
 from mercato.http.body import best_coding

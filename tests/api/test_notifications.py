@@ -17,9 +17,9 @@ from mercato.features.webhooks.model import AS_OPERATORS, OPERATORS
 from mercato.features.webhooks.notifications import Notifications
 from mercato.features.webhooks.tables import deliveries, failing_partners, failing_stores
 from mercato.platform import clock
-from mercato.platform.errors import ValidationFailed
 from mercato_client import verify_webhook
 from mercato_contract.events import EndpointDisabledData, PartnerFailingData
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import WebhookEndpointRequest
 
 __all__ = ["fresh", "shell"]

@@ -11,8 +11,8 @@ from tests.service import Service
 
 from mercato.asgi import document, operations
 from mercato.http.operations import Access
-from mercato.platform.errors import Problem
 from mercato_contract.problems import PROBLEMS
+from mercato_contract.refusals import Problem
 
 SPECIFIED = {
     ("POST", "/v1/commerce/onboarding/stores", 201),

@@ -15,9 +15,9 @@ from tests.databases import only_sqlite
 from tests.service import ITEM, Service
 
 from mercato.asgi import document, operations
-from mercato.features.catalogs.model import Built
 from mercato.http.openapi.schemas import EXAMPLES
 from mercato.platform.wire import Decoder
+from mercato_catalog.model import Built
 from mercato_contract.catalogs import CatalogSet
 from mercato_contract.problems import PROBLEMS
 

@@ -7,17 +7,17 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.features.carts.errors import (
+from mercato.platform.clock import new_id
+from mercato_catalog.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
     LineItemNotFound,
     MissingStoreId,
 )
-from mercato.features.carts.pricing import price
-from mercato.features.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
-from mercato.platform.clock import new_id
-from mercato.platform.errors import Problem, ValidationFailed
+from mercato_catalog.carts.pricing import price
+from mercato_catalog.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
 from mercato_contract.carts import AddCartItemRequest, LineItem, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato_contract.refusals import Problem, ValidationFailed
 
 STORE, SET, OLD_SET = uuid4(), uuid4(), uuid4()
 Json = dict[str, Any]

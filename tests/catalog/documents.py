@@ -5,9 +5,9 @@ import json
 from typing import Any
 from uuid import UUID
 
-from mercato.features.catalogs.building.build import build
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, CompiledCatalog
+from mercato_catalog.building.build import build
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.model import BuildFailed, BuildRequest, Built, CompiledCatalog
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")
 SET = UUID("0190f5fe-7e3b-7ccc-8000-000000000002")

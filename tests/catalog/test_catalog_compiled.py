@@ -23,10 +23,10 @@ from tests.catalog.documents import (
     outcome,
 )
 
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
-from mercato.features.catalogs.words import MAX_WORDS, unpack_search
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.diff import diff
+from mercato_catalog.model import CompiledCatalog, CompiledItem
+from mercato_catalog.words import MAX_WORDS, unpack_search
 
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, TEA, cafe, faults, outcome
 
-from mercato.features.catalogs.model import BuildFailed
-from mercato.features.catalogs.validation.scan import scan
-from mercato.features.catalogs.validation.validate import repeats_a_key
+from mercato_catalog.model import BuildFailed
+from mercato_catalog.validation.scan import scan
+from mercato_catalog.validation.validate import repeats_a_key
 
 REPEATED = "This key is repeated in its object."
 

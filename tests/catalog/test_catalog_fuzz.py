@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.features.catalogs.model import BuildFailed, Built
+from mercato_catalog.model import BuildFailed, Built
 
 MAX_BYTES = 20_000
 """Bytes of a document that is worked on: random changes are more effective in small ones."""

@@ -7,7 +7,7 @@ import pytest
 from tests.calibration import cpu_within
 from tests.catalog.documents import built, compiled, faults, outcome
 
-from mercato.features.catalogs.model import BuildFailed
+from mercato_catalog.model import BuildFailed
 
 MODULUS = 2**61 - 1
 """Integers that differ by it hash alike."""

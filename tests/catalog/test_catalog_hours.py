@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.catalog.documents import CATALOG, cafe, compiled, faults, served
 
-from mercato.features.catalogs.model import DAYS, second_of_week
+from mercato_catalog.model import DAYS, second_of_week
 
 MONDAY = {"dayOfWeek": "Monday", "start": "09:00:00", "end": "17:30:00"}
 WEEK = [{"dayOfWeek": day, "start": "00:00:00", "end": "00:00:00"} for day in DAYS]

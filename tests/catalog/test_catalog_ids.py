@@ -25,7 +25,7 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.features.catalogs.model import pack_ids
+from mercato_catalog.model import pack_ids
 
 NAMED: dict[str, Any] = {
     "items": {

@@ -16,7 +16,7 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.features.catalogs.model import Built
+from mercato_catalog.model import Built
 
 
 @pytest.mark.parametrize(

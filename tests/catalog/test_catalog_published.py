@@ -14,8 +14,8 @@ import iso4217
 import pytest
 from tests.catalog.documents import SET, STORE, outcome
 
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.model import BuildFailed, Built
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.model import BuildFailed, Built
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 OWN_IDS = {

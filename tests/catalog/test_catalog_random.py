@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import cafe, faults, outcome
 
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.model import BuildFailed, Built, Unchanged
-from mercato.features.catalogs.validation.findings import clean
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.diff import diff
+from mercato_catalog.model import BuildFailed, Built, Unchanged
+from mercato_catalog.validation.findings import clean
 
 NAMES = st.text(min_size=1, max_size=8)
 IDS = st.text(max_size=6) | st.uuids().map(str)

@@ -20,8 +20,8 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.features.catalogs.model import BuildFailed
-from mercato.features.catalogs.validation.references import find_cycles
+from mercato_catalog.model import BuildFailed
+from mercato_catalog.validation.references import find_cycles
 
 
 def test_the_cafe_has_no_faults_and_no_warnings():

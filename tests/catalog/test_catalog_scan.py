@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.calibration import cpu_within
 from tests.catalog.documents import EXTRAS, TEA, cafe
 
-from mercato.features.catalogs.validation.scan import Position, locate, scan
+from mercato_catalog.validation.scan import Position, locate, scan
 
 TEXT = """{
   "items": {

@@ -24,8 +24,8 @@ from tests.catalog.documents import (
     served,
 )
 
-from mercato.features.catalogs.building.packed import CODINGS, compress
-from mercato.features.catalogs.model import Built, Unchanged
+from mercato.features.catalogs.codings import CODINGS, compress
+from mercato_catalog.model import Built, Unchanged
 
 if sys.version_info >= (3, 14):
     from compression import zstd

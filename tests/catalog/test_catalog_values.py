@@ -19,7 +19,7 @@ from tests.catalog.documents import (
     warnings,
 )
 
-from mercato.features.catalogs.model import BuildFailed, Built
+from mercato_catalog.model import BuildFailed, Built
 
 PLACES = {"catalogs": CATALOG, "sections": HOT, "items": TEA, "modifierGroups": EXTRAS}
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.features.catalogs.words import MAX_LETTERS, words_of
+from mercato_catalog.words import MAX_LETTERS, words_of
 
 NAMES = st.lists(
     st.one_of(

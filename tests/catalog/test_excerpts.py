@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.catalog.documents import CAKE, NOWHERE, TEA, cafe, outcome
 
-from mercato.features.catalogs.model import BuildFailed
-from mercato.features.catalogs.validation.scan import MARK, MAX_TEXT
+from mercato_catalog.model import BuildFailed
+from mercato_catalog.validation.scan import MARK, MAX_TEXT
 
 
 def shown(document: Any) -> dict[str, str]:
@@ -97,9 +97,9 @@ def test_the_excerpts_of_a_large_document_with_many_faults_take_a_fraction_of_it
         took.append(time.process_time() - begun)
         return made
 
-    from mercato.features.catalogs.validation.scan import excerpts
+    from mercato_catalog.validation.scan import excerpts
 
-    monkeypatch.setattr("mercato.features.catalogs.building.build.excerpts", timed)
+    monkeypatch.setattr("mercato_catalog.building.build.excerpts", timed)
     begun = time.process_time()
     result = outcome(text)
     whole = time.process_time() - begun

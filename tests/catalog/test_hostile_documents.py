@@ -12,9 +12,10 @@ from tests.calibration import plain_decoding_seconds
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.features.catalogs.building.builder import TINY
-from mercato.features.catalogs.building.packed import compress, unpack
-from mercato.features.catalogs.model import BuildFailed, Built
+from mercato.features.catalogs.builder import TINY
+from mercato.features.catalogs.codings import compress
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.model import BuildFailed, Built
 
 DECODINGS: Final = 400
 """CPU that any of them may take, in plain decodings of 1 MiB of JSON."""

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as info
 
-from mercato.platform.errors import Problem
 from mercato.tools.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
 from mercato.tools.imports.draft import ImportOptions, Losses, windows
 from mercato.tools.lint import lint
+from mercato_contract.refusals import Problem
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ASKED = ImportOptions(default_currency="USD", now=NOW)

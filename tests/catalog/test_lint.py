@@ -22,9 +22,9 @@ from tests.catalog.test_catalog_published import MENUS
 from tests.waiting import PATIENCE
 
 from mercato import cli
-from mercato.features.catalogs.model import BuildFailed
-from mercato.features.catalogs.validation.findings import Rule
 from mercato.tools.lint import LintReport, lint
+from mercato_catalog.model import BuildFailed
+from mercato_catalog.validation.findings import Rule
 
 
 def linted(document: bytes) -> LintReport:

@@ -7,8 +7,8 @@ from tests.calibration import cpu_within
 from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
 
-from mercato.features.catalogs.validation.document import MAX_NEAR
-from mercato.features.catalogs.validation.findings import Rule
+from mercato_catalog.validation.document import MAX_NEAR
+from mercato_catalog.validation.findings import Rule
 
 
 def near(document: Any) -> list[tuple[str, str]]:

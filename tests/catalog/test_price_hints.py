@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.catalog.documents import TEA, cafe, outcome
 
-from mercato.features.catalogs.validation.price_hints import (
+from mercato_catalog.validation.price_hints import (
     AMBIGUOUS,
     NOT_A_SHARE,
     NOT_ONE_AMOUNT,

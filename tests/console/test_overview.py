@@ -11,7 +11,7 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.service import MerchantServer, Service
 
-from mercato.features.catalogs.model import DAYS
+from mercato_catalog.model import DAYS
 
 
 async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: MerchantServer):

@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato.features.catalogs.words import WEEK, SetSearch, words_of
 from mercato.features.discovery import index
 from mercato.features.discovery.service import Discovery
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.search import listing_of
 from mercato.platform.db.engine import Database
+from mercato_catalog.words import WEEK, SetSearch, words_of
 from mercato_contract.discovery import DiscoverRequest
 from mercato_contract.stores import Address
 

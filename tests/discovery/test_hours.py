@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mercato.features.catalogs.model import second_of_week
-from mercato.features.catalogs.words import WEEK, merge_windows
-from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.platform.clock import zone
+from mercato_catalog.hours import HoursChange, edges_of, next_change
+from mercato_catalog.model import second_of_week
+from mercato_catalog.words import WEEK, merge_windows
 
 HOUR, DAY = 3600, 86_400
 MINUTE = timedelta(minutes=1)
@@ -33,7 +33,7 @@ def at(text: str) -> datetime:
 
 def change(now: str, timezone: str, spans: Any, *, resume: str | None = "now") -> HoursChange:
     since = at(now) if resume == "now" else None if resume is None else at(resume)
-    return next_change(at(now), timezone, edges_of(spans), since=since)
+    return next_change(at(now), zone(timezone), edges_of(spans), since=since)
 
 
 def is_open(instant: datetime, timezone: str, spans: Any) -> bool:
@@ -56,7 +56,7 @@ def test_the_next_change_is_the_first_minute_at_which_a_store_takes_orders_or_st
     spans = merge_windows((900 * start, min(900 * (start + length), 7 * DAY)) for start, length in windows)
     now = at(f"{day}T00:00:00Z") + minutes * MINUTE
     since = now + pause * MINUTE
-    known = next_change(now, timezone, edges_of(spans), since=since)
+    known = next_change(now, zone(timezone), edges_of(spans), since=since)
     open_now = pause == 0 and is_open(now, timezone, spans)
     changed = None
     for minute in range(pause, 15 * 1440):

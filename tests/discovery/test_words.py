@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.calibration import cpu_within
 from tests.discovery.store_index import StoreIndex
 
-from mercato.features.catalogs.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
 from mercato.features.discovery.text import render_query, text_query_of
+from mercato_catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],

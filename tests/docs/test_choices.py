@@ -14,6 +14,7 @@ CODE = [
     for place in (
         "packages/mercato/src/mercato",
         "packages/contract/src",
+        "packages/catalog/src",
         "packages/client/src",
         "packages/mercato/src",
     )

@@ -11,6 +11,7 @@ _ROOTS = (
     ROOT / "packages/mercato/src",
     ROOT / "packages/mercato/src/mercato",
     ROOT / "packages/contract/src",
+    ROOT / "packages/catalog/src",
     ROOT / "packages/client/src",
 )
 _TEXTS = {".md", ".py", ".toml", ".html", ".yaml", ".service"}

@@ -13,8 +13,6 @@ from tests.catalog.documents import compiled
 from tests.orders.samples import NOW
 from tests.orders.test_bodies import row
 
-from mercato.features.carts.pricing import price
-from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.orders.amounts import AmountEntry, Extras, Sums, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.record import (
@@ -26,13 +24,15 @@ from mercato.features.orders.record import (
 )
 from mercato.features.orders.rules import check_adjustment
 from mercato.platform.clock import new_id
-from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire import Decoder
 from mercato.tools.price_proof import ProofOrder, verify_prices
+from mercato_catalog.carts.pricing import price
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MAX_MINOR, minor_to_decimal
 from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
 from mercato_contract.placements import CommerceCart
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import as_json
 
 RANDOM = settings(max_examples=400, suppress_health_check=list(HealthCheck), database=None, deadline=None)

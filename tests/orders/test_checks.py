@@ -29,15 +29,16 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.features.catalogs.building.build import MAX_NAME
 from mercato.features.orders.amounts import Sums
 from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.orders.errors import problem_of
 from mercato.features.stores.model import SoldOut
 from mercato.platform.clock import new_id
-from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
+from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire import Decoder
+from mercato_catalog.building.build import MAX_NAME
 from mercato_contract.placements import OrderCore
+from mercato_contract.refusals import Problem, ValidationFailed
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
 PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}

@@ -32,7 +32,6 @@ from tests.orders.samples import (
     order,
 )
 
-from mercato.features.carts.lines import choice_of
 from mercato.features.orders.amounts import (
     MAX_DESCRIPTION_BYTES,
     MAX_DETAILS,
@@ -52,6 +51,7 @@ from mercato.features.orders.validation import (
 )
 from mercato.features.partners.vault import Vault
 from mercato.platform.clock import new_id
+from mercato_catalog.carts.lines import choice_of
 from mercato_contract.carts import LineItem
 from mercato_contract.placements import PickupFulfillment, ScheduleType
 

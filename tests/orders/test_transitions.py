@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mercato.features.orders.errors import InvalidStatusTransition, OrderClosed
 from mercato.features.orders.rules import Progress, ProgressChange, change_progress
-from mercato.platform.errors import Problem, ValidationFailed
 from mercato_contract.orders import (
     PICKUP_PATH,
     STATE_TRANSITIONS,
@@ -21,6 +20,7 @@ from mercato_contract.orders import (
     OrderStatus,
     OrderStatusUpdate,
 )
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import instant
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

@@ -113,6 +113,12 @@ async def test_the_contract_alone_runs_its_readme(tmp_path: Path):
     await check_page(ROOT / "packages/contract/README.md", environment.python, tmp_path, {})
 
 
+async def test_the_rules_alone_run_their_readme(tmp_path: Path):
+    environment = Environment(tmp_path / "venv", "mercato-catalog")
+    assert environment.distributions == {"mercato_catalog", "mercato_contract", "msgspec"}
+    await check_page(ROOT / "packages/catalog/README.md", environment.python, tmp_path, {})
+
+
 @only_sqlite
 async def test_the_client_alone_runs_its_readme(client: Environment, database_url: str, tmp_path: Path):
     page = ROOT / "packages/client/README.md"
@@ -148,7 +154,7 @@ async def test_the_service_installs_from_its_wheels_and_runs_the_demo(tmp_path: 
     assert "claims hold" in await run(command, "demo", cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["mercato_contract", "mercato_client", "mercato"])
+@pytest.mark.parametrize("name", ["mercato_contract", "mercato_catalog", "mercato_client", "mercato"])
 def test_every_distribution_has_a_wheel_and_a_source_archive_with_its_license(name: str):
     (wheel,) = DIST.glob(f"{name}-[0-9]*.whl")
     (source,) = DIST.glob(f"{name}-[0-9]*.tar.gz")
@@ -157,5 +163,6 @@ def test_every_distribution_has_a_wheel_and_a_source_archive_with_its_license(na
     assert wheel.stat().st_size > 0
 
 
-def test_the_typescript_client_has_a_tarball():
-    assert list(DIST.glob("mercato-client-*.tgz"))
+@pytest.mark.parametrize("name", ["mercato-client", "mercato-catalog"])
+def test_every_typescript_package_has_a_tarball(name: str):
+    assert list(DIST.glob(f"{name}-*.tgz"))

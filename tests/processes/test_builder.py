@@ -12,18 +12,18 @@ from tests.processes.test_serve import partner, serving, until_status
 from tests.service import Client, merchant
 from tests.waiting import PATIENCE
 
-from mercato.features.catalogs.building.builder import LARGE as OWN_PROCESS
-from mercato.features.catalogs.building.builder import SMALL, Builder, BuildOverrunError
-from mercato.features.catalogs.building.packed import decompress
-from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built
+from mercato.features.catalogs.builder import LARGE as OWN_PROCESS
+from mercato.features.catalogs.builder import SMALL, Builder, BuildOverrunError
+from mercato.features.catalogs.codings import decompress
 from mercato.platform.outbound.document import Document
+from mercato_catalog.model import BuildFailed, BuildRequest, Built
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
 ).encode()
 ONE = UUID(int=1)
 REQUEST = BuildRequest(ONE, ONE, ONE, "USD")
-WORKER = "mercato.features.catalogs.building.builder"
+WORKER = "mercato.features.catalogs.builder"
 
 
 async def build(builder: Builder) -> object:

@@ -20,9 +20,9 @@ from uuid import UUID
 import pytest
 from tests.processes.test_memory import bombs, register_all, served
 
-from mercato.features.catalogs.building.build import build
-from mercato.features.catalogs.building.builder import SMALL
-from mercato.features.catalogs.model import BuildRequest
+from mercato.features.catalogs.builder import SMALL
+from mercato_catalog.building.build import build
+from mercato_catalog.model import BuildRequest
 
 HEALTHZ_FACTOR = 20
 """What a health check beside eight bombs may take, in quiet ones: the 99th percentile of each."""

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from mercato.features.catalogs.validation.findings import Findings
-from mercato.features.catalogs.validation.validate import ValidDocument, validate
 from mercato.tools.demo.merchant import BROKEN_PLACE
+from mercato_catalog.validation.findings import Findings
+from mercato_catalog.validation.validate import ValidDocument, validate
 from mercato_client.testing import shops
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")

@@ -17,9 +17,9 @@ from mercato.features.webhooks.model import CallResult, DeliveryNotFound
 from mercato.features.webhooks.queries import delete_of_orders, prune_deliveries
 from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.features.webhooks.tables import delivery_attempts
-from mercato.platform import errors
 from mercato.platform.clock import new_id
 from mercato.platform.db.tables import jobs
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato_contract.wire import as_json
 
@@ -121,7 +121,7 @@ async def test_pages_hold_every_delivery_once_newest_first(harness: Harness) -> 
 
 
 async def test_an_invalid_cursor_is_422(harness: Harness) -> None:
-    with pytest.raises(errors.ValidationFailed):
+    with pytest.raises(ValidationFailed):
         await page(harness, cursor="nonsense")
 
 

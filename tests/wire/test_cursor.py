@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform import errors
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.pages import cursor_of
+from mercato_contract.refusals import ValidationFailed
 
 
 @given(st.uuids())
@@ -36,7 +36,7 @@ def test_the_first_page_needs_no_cursor() -> None:
     ],
 )
 def test_a_malformed_cursor_is_422_without_a_pointer(text: str) -> None:
-    with pytest.raises(errors.ValidationFailed) as caught:
+    with pytest.raises(ValidationFailed) as caught:
         read_cursor(text)
     assert [fault.pointer for fault in caught.value.errors] == [None]
 
@@ -45,7 +45,7 @@ def test_a_malformed_cursor_is_422_without_a_pointer(text: str) -> None:
 def test_any_text_is_read_as_a_cursor_or_refused(text: str) -> None:
     try:
         read = read_cursor(text)
-    except errors.ValidationFailed:
+    except ValidationFailed:
         return
     assert read is not None
     assert cursor_of(read) == text

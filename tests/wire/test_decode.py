@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from mercato.platform import errors
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import Objection, Wire, parse_instant, parse_uuid, validator
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -37,8 +38,8 @@ class Body(Wire):
 decode = Decoder(Body)
 
 
-def refused(body: bytes) -> errors.Problem:
-    with pytest.raises(errors.Problem) as caught:
+def refused(body: bytes) -> Problem:
+    with pytest.raises(Problem) as caught:
         decode(body)
     return caught.value
 
@@ -121,13 +122,13 @@ def test_a_fault_of_a_types_rule_is_listed_with_all_other_faults():
 
 def test_a_rule_is_not_applied_to_a_text_that_has_a_fault():
     for word in (b'"toolong"', b"5"):
-        with pytest.raises(errors.Problem) as caught:
+        with pytest.raises(Problem) as caught:
             Decoder(Ruled)(b'{"word":' + word + b"}")
         assert len(caught.value.errors) == 1
 
 
 def test_only_a_value_that_is_not_allowed_is_422():
-    assert isinstance(refused(b'{"name":""}'), errors.ValidationFailed)
+    assert isinstance(refused(b'{"name":""}'), ValidationFailed)
 
 
 def test_two_point_zero_is_an_integer():
@@ -211,7 +212,7 @@ def test_query_parameters_are_decoded_by_type():
     ("text", "status"), [(b"", 400), (b"storeId=x", 422), (b"storeId=x&limit=a", 400), (b"storeId=%ff", 400)]
 )
 def test_faults_of_a_query_have_no_pointer(text: bytes, status: int):
-    with pytest.raises(errors.Problem) as caught:
+    with pytest.raises(Problem) as caught:
         query(text)
     assert caught.value.status == status
     assert all(fault.pointer is None for fault in caught.value.errors)
@@ -247,7 +248,7 @@ class Nested(Wire):
 @pytest.mark.parametrize("depth", [50, 100, 150, 200, 300])
 def test_a_deeply_nested_body_with_a_fault_at_its_end_is_400(depth: int):
     body = b'{"inside":' * depth + b'{"number":"x"}' + b"}" * depth
-    with pytest.raises(errors.Problem) as caught:
+    with pytest.raises(Problem) as caught:
         Decoder(Nested)(body)
     assert caught.value.status == 400
 
@@ -266,7 +267,7 @@ def test_a_deeply_nested_body_with_a_fault_at_its_end_is_400(depth: int):
 def test_a_body_that_is_nested_too_deeply_is_422_if_its_type_is_that_deep(
     deep: bytes, status: int, pointer: str
 ):
-    with pytest.raises(errors.Problem) as caught:
+    with pytest.raises(Problem) as caught:
         Decoder(Nested)(deep)
     assert (caught.value.status, caught.value.errors[0].pointer) == (status, pointer)
 
@@ -281,7 +282,7 @@ def test_a_uuid_without_hyphens_is_accepted_whether_or_not_the_body_has_another_
 
 
 def test_a_query_integer_that_is_out_of_range_is_422_however_long_it_is():
-    with pytest.raises(errors.Problem) as caught:
+    with pytest.raises(Problem) as caught:
         query(b"storeId=0190f5fe-7e3b-7ccc-8000-abcdef012345&limit=" + b"9" * 40)
     assert caught.value.status == 422
 

@@ -13,7 +13,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.catalogs import ingest as catalog_ingest
-from mercato.features.catalogs.building.builder import Builder
+from mercato.features.catalogs.builder import Builder
 from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mercato.features.catalogs.building.builder import Builder
+from mercato.features.catalogs.builder import Builder
 from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery

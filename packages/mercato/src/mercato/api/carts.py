@@ -1,12 +1,16 @@
 """The cart helpers of the Marketfront surface. Carts aren't stored: each request contains its cart."""
 
-from mercato.features.carts.errors import (
+from mercato.features.catalogs.errors import CatalogSetNotFound
+from mercato.features.stores.model import StoreNotFound
+from mercato.http.operations import Access, Call, Operations, Rate
+from mercato.services import Services
+from mercato_catalog.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
     LineItemNotFound,
     MissingStoreId,
 )
-from mercato.features.carts.rules import (
+from mercato_catalog.carts.rules import (
     CatalogRef,
     StoreMenu,
     add_item,
@@ -14,10 +18,6 @@ from mercato.features.carts.rules import (
     remove_item,
     update_item,
 )
-from mercato.features.catalogs.model import CatalogSetNotFound
-from mercato.features.stores.model import StoreNotFound
-from mercato.http.operations import Access, Call, Operations, Rate
-from mercato.services import Services
 from mercato_contract.carts import (
     AddCartItemRequest,
     PricedCart,

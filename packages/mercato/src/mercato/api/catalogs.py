@@ -9,11 +9,10 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta
 
-from mercato.features.carts.errors import MissingStoreId
-from mercato.features.catalogs.building.packed import CODINGS
+from mercato.features.catalogs.codings import CODINGS
 from mercato.features.catalogs.dry_run import Subject
+from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExpired, TooManyActivations
 from mercato.features.catalogs.ingest import RETRY_AFTER
-from mercato.features.catalogs.model import ActivationNotPending, CatalogSetExpired, TooManyActivations
 from mercato.features.catalogs.runs import Period, Run
 from mercato.features.stores.catalogs import IDENTITY, Body
 from mercato.features.stores.model import StoreNotFound
@@ -23,6 +22,7 @@ from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
 from mercato.platform.wire.decode import read_cursor
+from mercato_catalog.carts.errors import MissingStoreId
 from mercato_contract.catalogs import (
     ActivateAt,
     CatalogIngestAccepted,

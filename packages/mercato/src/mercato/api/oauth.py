@@ -17,12 +17,12 @@ from mercato.features.stores.model import StoreNotFound
 from mercato.http.head import Head, bearer_token
 from mercato.http.operations import Access, Answer, Call, Operations, Refusals, problem_headers
 from mercato.platform import errors
-from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
 from mercato.platform.wire.problem import Context, members_of
 from mercato.services import Services
 from mercato_contract.console import ConsoleLink, ConsoleLinkRequest
 from mercato_contract.problems import ProblemDetail
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire, as_json, parse_uuid, redacted, rfc3339
 
 oauth = Operations(access=Access.PUBLIC, tag="Tokens")

@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-from mercato.features.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
-from mercato.features.catalogs.model import CatalogSetNotFound
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.orders.errors import (
     AddressInvalid,
     AddressOutOfRange,
@@ -34,6 +33,7 @@ from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
 from mercato.platform.wire.problem import ProblemFormat, detail_within, represent_detail
+from mercato_catalog.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato_contract.orders import (
     AdjustOrderRequest,
     CancelOrderRequest,
@@ -52,6 +52,7 @@ from mercato_contract.orders import (
 )
 from mercato_contract.placements import MAX_BYTES, OrderCore, PlaceOrderRequest, ValidateOrderResponse
 from mercato_contract.problems import ProblemDetail
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import uuid_text
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
@@ -94,9 +95,7 @@ def _key(head: Head) -> str:
             "Send the header Idempotency-Key: a new UUID for each order, the same one when you repeat a request."
         )
     if not _KEY.fullmatch(key):
-        raise errors.ValidationFailed.at(
-            None, "Idempotency-Key may have 1 to 255 printable ASCII characters."
-        )
+        raise ValidationFailed.at(None, "Idempotency-Key may have 1 to 255 printable ASCII characters.")
     return key.decode()
 
 
@@ -267,7 +266,7 @@ async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStat
     origin, now = call.head.origin(), call.app.clock()
     results = []
     for index, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):
-        if isinstance(outcome, errors.Problem):
+        if isinstance(outcome, Problem):
             problem = detail_within(outcome, origin, f"/updates/{index}", at=now)
             results.append(OrderStatusResult(order_id=update.order_id, problem=problem))
         else:

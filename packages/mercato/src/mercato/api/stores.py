@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.stores.model import (
     OnboardingActive,
     OnboardingNotFailed,
@@ -19,11 +18,12 @@ from mercato.features.stores.rules import read_status_batch, read_status_update
 from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
-from mercato.platform import errors
 from mercato.platform.wire.decode import read_cursor
 from mercato.platform.wire.problem import detail_within
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.pages import Page
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.stores import (
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
@@ -198,7 +198,7 @@ async def set_store_statuses(call: Call[StoreStatusBatch, None]) -> StoreStatusR
     origin, now = call.head.origin(), call.app.clock()
     results = []
     for index, (update, outcome) in enumerate(zip(updates, outcomes, strict=True)):
-        if isinstance(outcome, errors.Problem):
+        if isinstance(outcome, Problem):
             problem = detail_within(outcome, origin, f"/updates/{index}", at=now)
             results.append(StoreStatusResult(store_id=update.store_id, problem=problem))
         else:
@@ -275,9 +275,7 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer[StoreAvail
         parsed = parse_instant(call.query.at)
         # The first and last day of the calendar lack a local time in some zones.
         if parsed is None or not MINYEAR < parsed.year < MAXYEAR:
-            raise errors.ValidationFailed.at(
-                None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
-            )
+            raise ValidationFailed.at(None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z.")
         at = parsed
     return Answer(availability_of(row, catalog, at), headers=_NO_STORE)
 

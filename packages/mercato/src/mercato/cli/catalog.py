@@ -13,10 +13,16 @@ from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_file, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import cells, note, print_json, sanitize, say, truncate, width, wrap
-from mercato.features.carts import pricing
-from mercato.features.carts.lines import check_bounds
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.model import (
+from mercato.platform.clock import new_id
+from mercato.platform.texts import count_of
+from mercato.platform.wire import Decoder
+from mercato.settings import MiB, Settings
+from mercato.tools.lint import LintFinding, LintReport, refused
+from mercato.tools.lint import lint as lint_document
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.carts import pricing
+from mercato_catalog.carts.lines import check_bounds
+from mercato_catalog.model import (
     NO_ONBOARDING,
     Built,
     CompiledCatalog,
@@ -27,19 +33,13 @@ from mercato.features.catalogs.model import (
     Node,
     hours,
 )
-from mercato.features.catalogs.model import rule as choice_rule
-from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.clock import new_id
-from mercato.platform.errors import Problem
-from mercato.platform.texts import count_of
-from mercato.platform.wire import Decoder
-from mercato.settings import MiB, Settings
-from mercato.tools.lint import LintFinding, LintReport, refused
-from mercato.tools.lint import lint as lint_document
+from mercato_catalog.model import rule as choice_rule
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.carts import LineItem
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.problems import OrderError
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire
 
 MAX_ALIKE: Final = 10
@@ -128,7 +128,7 @@ def diff(
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
     before, after = (unpack(build_valid(name, bounds, onboarding)[1].compiled) for name in (old, new))
-    from mercato.features.catalogs.diff import diff as compare
+    from mercato_catalog.diff import diff as compare
 
     found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
     if json:

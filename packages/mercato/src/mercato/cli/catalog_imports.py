@@ -13,11 +13,11 @@ from mercato.cli.inputs import STANDARD_INPUT, read_valid_document, settings, wh
 from mercato.cli.options import Source
 from mercato.cli.output import note, sanitize, wrap
 from mercato.platform import clock
-from mercato.platform.errors import Problem
 from mercato.platform.texts import count_of
 from mercato.tools.imports.convert import Imported, UnknownCurrencyError, convert
 from mercato.tools.imports.draft import ImportOptions
 from mercato.tools.lint import lint
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json
 
 SHOWN: Final = 3

@@ -27,9 +27,9 @@ from mercato.platform.db.copy import CopyError
 from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.search import UnknownIdError
-from mercato.platform.errors import Problem
 from mercato.platform.telemetry.tracing import TracingUnavailableError
 from mercato.settings import SettingsError
+from mercato_contract.refusals import Problem
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."

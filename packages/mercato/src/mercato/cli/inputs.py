@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from mercato.cli import UnusableError
 from mercato.features.catalogs.runs import pull_limits
-from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.outbound.results import NotModified, Options, RequestFailed
 from mercato.platform.wire.checks import uri_fault
 from mercato.settings import Settings, load
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.signing import signing_key
 from mercato_contract.webhooks import MAX_SECRETS
 

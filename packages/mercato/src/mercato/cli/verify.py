@@ -13,10 +13,7 @@ from mercato.cli.catalog import build_valid
 from mercato.cli.inputs import read_file, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import finding, print_json, say, wrap
-from mercato.features.catalogs.building.packed import unpack
 from mercato.features.catalogs.runs import pull_limits
-from mercato.features.catalogs.validation.findings import Rule
-from mercato.platform.errors import Problem
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.texts import count_of
 from mercato.platform.wire import Decoder
@@ -25,7 +22,10 @@ from mercato.settings import MiB, Settings
 from mercato.tools.lint import lint
 from mercato.tools.price_proof import PriceProof, ProofOrder, verify_prices
 from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding, without_query
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.money import MoneyError
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire
 
 url = group("url", "URLs: doctor.")

@@ -19,8 +19,9 @@ from mercato.console.session import count_request, with_stores
 from mercato.features.partners.model import Surface
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, Operation
-from mercato.platform.errors import PayloadTooLarge, Problem
+from mercato.platform.errors import PayloadTooLarge
 from mercato.platform.wire.problem import represent
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json
 
 MAX_SHOWN: Final = 20_000

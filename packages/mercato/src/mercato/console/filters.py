@@ -18,9 +18,9 @@ from mercato.features.sign_in import passkeys
 from mercato.features.sign_in.model import ACTOR, PERSON
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.telemetry.context import SERVICE
 from mercato_contract.pages import MALFORMED
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import parse_uuid
 
 T = TypeVar("T")

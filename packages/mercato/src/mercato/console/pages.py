@@ -21,9 +21,9 @@ from mercato.http.operations import (
     problem_headers,
 )
 from mercato.platform import errors
-from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import Context
 from mercato_contract.problems import ProblemDetail
+from mercato_contract.refusals import Problem
 
 _SITE: Final = "mercato.console.site"
 

@@ -23,7 +23,7 @@ from mercato.http.body import gzipped
 from mercato.http.browsers import NOSNIFF
 from mercato.http.operations import Answer
 from mercato.platform import errors
-from mercato.platform.errors import Problem
+from mercato_contract.refusals import Problem
 
 HTML: Final = b"text/html; charset=utf-8"
 

@@ -18,9 +18,9 @@ from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.roles import Permission
 from mercato.http.browsers import MULTIPART
 from mercato.http.head import Head
-from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import WorkContext
 from mercato.services import Services
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import redacted
 
 T = TypeVar("T")

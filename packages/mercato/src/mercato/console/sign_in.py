@@ -24,10 +24,11 @@ from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, ReadBody, problem_headers
 from mercato.platform import errors
 from mercato.platform.db.engine import Write
-from mercato.platform.errors import Forbidden, Problem
+from mercato.platform.errors import Forbidden
 from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato.services import Services
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire
 
 

@@ -79,10 +79,10 @@ from mercato.http.operations import Answer, Call, ReadBody
 from mercato.http.routing import Routes
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
-from mercato.platform.errors import Problem
 from mercato.platform.telemetry.context import set_context
 from mercato.services import Services
 from mercato_contract.problems import PROBLEMS
+from mercato_contract.refusals import Problem
 
 SCREENS: Final[tuple[Screen, ...]] = (
     *overview.screens,

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import Match
-from mercato.platform.errors import Forbidden, MethodNotAllowed, NotFound, Problem, UnsupportedMediaType
+from mercato.platform.errors import Forbidden, MethodNotAllowed, NotFound, UnsupportedMediaType
 from mercato.settings import Settings
+from mercato_contract.refusals import Problem
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.catalogs.model import CatalogIngestNotFound, CatalogSetNotFound
+from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.stores.model import OnboardingNotFound, StoreNotFound
 from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound
 from mercato.http.operations import Operation
 from mercato.platform import errors
-from mercato.platform.errors import Problem
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import parse_uuid
 
 E = TypeVar("E")

@@ -1,58 +1,14 @@
-"""Refusals: the base class of all, and those of a request itself. Each class has its code, status and category.
+"""Refusals of a request itself. Each class has its code, status and category.
 
 The refusals of a feature are in its `errors.py`. `wire.problem` renders them (RFC 9457); nothing here knows HTTP beyond
 the status. Codes and categories are a contract: see `docs/reference/errors.md`.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable
 
 from mercato.platform.texts import shown
 from mercato_contract import problems
-from mercato_contract.problems import ProblemKind, Reason
-
-
-class Problem(Exception):  # noqa: N818  # RFC 9457's own word
-    """A refusal for the client: `detail` says what happened and what to do next."""
-
-    kind: ClassVar[ProblemKind]
-    status: ClassVar[int]
-    code: ClassVar[str]
-    category: ClassVar[str]
-    title: ClassVar[str]
-    retryable: ClassVar[bool]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        kind = cls.kind
-        cls.code, cls.status, cls.category = kind.code, kind.status, kind.category
-        cls.title, cls.retryable = kind.title, kind.retryable
-
-    def __init__(
-        self,
-        detail: str,
-        *,
-        errors: Iterable[Reason] = (),
-        retry_after: int | None = None,
-        location: str | None = None,
-        extensions: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.errors = tuple(errors)
-        self.retry_after = retry_after
-        self.location = location
-        self.extensions = dict(extensions or {})
-
-    @classmethod
-    def at(cls, pointer: str | None, message: str) -> Self:
-        """Return the refusal of a single value, at `pointer` in the request body."""
-        return cls(message, errors=[Reason(code=cls.code, message=message, pointer=pointer)])
-
-    @property
-    def error_code(self) -> str:
-        """The code on the wire; `code` is that of the refusal's documentation page."""
-        return self.code
+from mercato_contract.refusals import Problem
 
 
 class InvalidRequest(Problem):
@@ -64,10 +20,6 @@ class InvalidCursor(Problem):
 
     def __init__(self) -> None:
         super().__init__("cursor is not a nextCursor that this list gave to this account. Start without one.")
-
-
-class ValidationFailed(Problem):
-    kind = problems.VALIDATION_FAILED
 
 
 class MethodNotAllowed(Problem):

@@ -6,18 +6,11 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.features.catalogs.building.build import build
-from mercato.features.catalogs.model import (
-    NO_ONBOARDING,
-    BuildFailed,
-    BuildRequest,
-    Built,
-    Finding,
-    Unchanged,
-)
-from mercato.features.catalogs.validation.findings import Rule
-from mercato.features.catalogs.validation.scan import BOM, Position, locate, positions
-from mercato.features.catalogs.validation.validate import not_utf8
+from mercato_catalog.building.build import build
+from mercato_catalog.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Finding, Unchanged
+from mercato_catalog.validation.findings import Rule
+from mercato_catalog.validation.scan import BOM, Position, locate, positions
+from mercato_catalog.validation.validate import not_utf8
 from mercato_contract.catalogs import CatalogSummary
 from mercato_contract.wire import Wire
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.features.carts.lines import check_bounds
-from mercato.features.carts.pricing import Priced, price
-from mercato.features.catalogs.model import CompiledCatalog
 from mercato.platform.clock import new_id
+from mercato_catalog.carts.lines import check_bounds
+from mercato_catalog.carts.pricing import Priced, price
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import (
     MAX_LINES,
     CartAmounts,

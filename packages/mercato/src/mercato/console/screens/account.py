@@ -29,7 +29,8 @@ from mercato.features.sign_in.passkeys import site_url
 from mercato.features.sign_in.people import MAX_NAME
 from mercato.features.sign_in.roles import ALLOWED, Permission, Role
 from mercato.platform import errors
-from mercato.platform.errors import Forbidden, NotFound, Problem
+from mercato.platform.errors import Forbidden, NotFound
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import Wire
 
 screens: Final = Screens(EVERYBODY)
@@ -74,7 +75,7 @@ class TimezoneForm(Wire):
 async def set_timezone(visit: Visit) -> Done:
     chosen = visit.fields(TimezoneForm).timezone or UTC
     if chosen not in timezones():
-        raise errors.ValidationFailed.at(None, "No time zone has this name. Choose one of the list.")
+        raise ValidationFailed.at(None, "No time zone has this name. Choose one of the list.")
     return Done(f"Times are shown in {chosen} now.", to=ACCOUNT, timezone=chosen)
 
 

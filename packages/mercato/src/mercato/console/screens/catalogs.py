@@ -14,16 +14,7 @@ from msgspec.structs import replace
 from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.catalogs import operators, queries
-from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.model import (
-    CatalogIngestNotFound,
-    CatalogSetNotFound,
-    CompiledCatalog,
-    CompiledGroup,
-    CompiledItem,
-    Key,
-    rule,
-)
+from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
 from mercato.features.catalogs.operators import RunFilter
 from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.partners.model import Surface
@@ -36,6 +27,8 @@ from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_catalog.diff import diff
+from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor

@@ -18,7 +18,8 @@ from mercato.features.certification.report import (
 )
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.audit import audit
-from mercato.platform.errors import NotFound, ValidationFailed
+from mercato.platform.errors import NotFound
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import Wire
 
 screens: Final = Screens(MERCHANTS, whole_account=True)

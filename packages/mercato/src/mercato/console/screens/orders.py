@@ -38,7 +38,6 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.clock import new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import ValidationFailed
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_contract.events import EventType
@@ -58,6 +57,7 @@ from mercato_contract.placements import (
     DeliveryFulfillment,
     DeliveryType,
 )
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 

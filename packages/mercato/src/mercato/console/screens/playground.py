@@ -33,11 +33,11 @@ from mercato.console.order_form import (
     read_form,
 )
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
-from mercato.features.catalogs.model import CompiledCatalog, CompiledItem
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.clock import new_id
 from mercato.platform.errors import InvalidRequest
+from mercato_catalog.model import CompiledCatalog, CompiledItem
 from mercato_contract.carts import PricedCart, PricedLineItem
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest, DiscoverResponse
 from mercato_contract.money import minor_to_decimal

@@ -13,7 +13,6 @@ from mercato.console.filters import Filters, partner_of, read_filters, scope_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
 from mercato.console.store_states import StoreState, calls_shown, find_states
 from mercato.console.times import say
-from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.lookup import find_stores
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
@@ -22,11 +21,12 @@ from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.platform.db.engine import Read
-from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import (
     Address,
     ItemAvailabilityEntry,

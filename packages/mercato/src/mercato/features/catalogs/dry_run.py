@@ -7,20 +7,20 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.diff import diff
-from mercato.features.catalogs.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
+from mercato.features.catalogs.builder import Builder, BuildOverrunError
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import faults_of, warnings_of
 from mercato.features.catalogs.uploads import Receive
-from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.errors import RateLimited
 from mercato.platform.outbound.client import Outbound
 from mercato.platform.outbound.document import Document, NewDocument
 from mercato.platform.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.platform.wire import Decoder
 from mercato.platform.wire.checks import refuse, uri_fault
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.diff import diff
+from mercato_catalog.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, CatalogValidation
 from mercato_contract.wire import Wire
 

@@ -10,11 +10,10 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.catalogs import queries, uploads
-from mercato.features.catalogs.building.builder import Builder, BuildOverrunError
-from mercato.features.catalogs.model import BuildFailed, BuildRequest, Built, TooManyActivations, Unchanged
+from mercato.features.catalogs.builder import Builder, BuildOverrunError
+from mercato.features.catalogs.errors import TooManyActivations
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, faults_of, partner_warnings
 from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switches
-from mercato.features.catalogs.validation.findings import Rule
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.queries import StorageQuota
 from mercato.platform import errors, processes
@@ -26,6 +25,8 @@ from mercato.platform.outbound.document import NewDocument
 from mercato.platform.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import set_partner
+from mercato_catalog.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import Wire, as_json
 

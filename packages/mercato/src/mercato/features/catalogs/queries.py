@@ -8,8 +8,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
-from mercato.features.catalogs.building.packed import unpack
-from mercato.features.catalogs.model import CatalogSetNotFound, CompiledCatalog
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run
 from mercato.features.catalogs.tables import catalog_bodies as bodies
 from mercato.features.catalogs.tables import catalog_owners as owners
@@ -20,6 +19,8 @@ from mercato.platform.cache import Cache
 from mercato.platform.db.engine import AnyRow, Database, Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.wire.decode import take_bounded
+from mercato_catalog.building.packed import unpack
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import as_json
 

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.catalogs.model import Finding
-from mercato.features.catalogs.validation.findings import Rule
 from mercato.platform.outbound.results import PullLimits
 from mercato.settings import Settings
+from mercato_catalog.model import Finding
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import instant_fault, parse_instant
 

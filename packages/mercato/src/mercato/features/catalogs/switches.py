@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.catalogs import periods, queries, uploads
-from mercato.features.catalogs.model import ActivationNotPending, CatalogSetExpired, CatalogSetNotFound
+from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExpired, CatalogSetNotFound
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.platform import processes

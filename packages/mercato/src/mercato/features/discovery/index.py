@@ -8,12 +8,12 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, select, text, update
 
-from mercato.features.catalogs import words as names
 from mercato.features.discovery.geometry import cell_of, point_of
 from mercato.features.discovery.hours import key_of, pack_spans
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
 from mercato.features.discovery.text import Listing, document_of
 from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato_catalog import words as names
 
 _ADD_HOURS: Final = text(
     "INSERT INTO opening_hours (key, timezone, spans, stores, pickup, delivery) "

@@ -14,10 +14,10 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from mercato.features.catalogs.model import Windows
-from mercato.features.catalogs.words import MAX_VARIANTS, MIN_PREFIX, Term, terms_of, variants_of, words_of
 from mercato.features.discovery.geometry import COLUMNS, Circle, cell_of
 from mercato.platform.db.types import Dialect
+from mercato_catalog.model import Windows
+from mercato_catalog.words import MAX_VARIANTS, MIN_PREFIX, Term, terms_of, variants_of, words_of
 from mercato_contract.wire import Wire
 
 

@@ -44,9 +44,9 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, redacted
 
 _NO_STORE_URL: Final = "The store has no webhookUrl, so nobody was asked, and it has begun the order."

@@ -8,10 +8,6 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.carts.errors import CartFault, ItemUnavailable
-from mercato.features.carts.lines import check_bounds
-from mercato.features.carts.pricing import Priced, price
-from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.orders.amounts import Sums, fits
 from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
 from mercato.features.orders.record import order_lines
@@ -19,11 +15,13 @@ from mercato.features.orders.store_messages import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of
-from mercato.platform import errors
 from mercato.platform.clock import Clock, MakeId, zone
-from mercato.platform.errors import ValidationFailed
 from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault
+from mercato_catalog.carts.errors import CartFault, ItemUnavailable
+from mercato_catalog.carts.lines import check_bounds
+from mercato_catalog.carts.pricing import Priced, price
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import LineItem
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
 from mercato_contract.placements import (
@@ -39,6 +37,7 @@ from mercato_contract.placements import (
     ScheduleType,
 )
 from mercato_contract.problems import OrderError
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import parse_instant, rfc3339
 
 MAX_ORDER_ERRORS: Final = 100
@@ -301,5 +300,5 @@ def _find_address_errors(address: DeliveryAddress) -> Iterator[OrderError]:
             yield _error(AddressInvalid, message, f"/fulfillment/address/{member}")
 
 
-def _error(kind: type[errors.Problem], message: str, at: str | None) -> OrderError:
+def _error(kind: type[Problem], message: str, at: str | None) -> OrderError:
     return OrderError(code=kind.code, message=message, pointer=at)

@@ -57,12 +57,13 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.errors import Problem, ServiceUnavailable
+from mercato.platform.errors import ServiceUnavailable
 from mercato.platform.gazetteer import country_of
 from mercato.platform.wire.problem import MakeOrigin, detail_of
 from mercato_contract.money import is_zero
 from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from mercato.features.catalogs.model import CompiledCatalog
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import PricedLineItem
 from mercato_contract.events import OrderCancelledData, WebhookOrder
 from mercato_contract.money import to_text

@@ -18,7 +18,7 @@ from mercato.features.orders.errors import (
 )
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, take_notes, with_notes
 from mercato.features.orders.store_messages import Quote
-from mercato.platform.errors import Conflict, Problem
+from mercato.platform.errors import Conflict
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract.money import MoneyError, to_minor, to_text
 from mercato_contract.orders import (
@@ -37,6 +37,7 @@ from mercato_contract.orders import (
 )
 from mercato_contract.placements import CommerceLine, PlaceOrderRequest
 from mercato_contract.problems import OrderError
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, parse_instant
 
 # --- placing --------------------------------------------------------------------------------------

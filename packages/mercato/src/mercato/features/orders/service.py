@@ -29,7 +29,7 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.errors import InvalidCursor, Problem
+from mercato.platform.errors import InvalidCursor
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, enqueue
 from mercato.platform.telemetry.context import set_partner
 from mercato.platform.wire.decode import read_cursor
@@ -49,6 +49,7 @@ from mercato_contract.orders import (
     TimelineEntry,
 )
 from mercato_contract.pages import cursor_of, parse_cursor
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, parse_instant, redacted, rfc3339
 
 MAX_ENTRIES: Final = 500

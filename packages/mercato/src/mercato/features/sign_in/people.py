@@ -31,7 +31,8 @@ from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.statements import conflicting_insert
-from mercato.platform.errors import Conflict, ValidationFailed
+from mercato.platform.errors import Conflict
+from mercato_contract.refusals import ValidationFailed
 
 MAX_PEOPLE: Final = 200
 """People of one account."""

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.features.catalogs.model import CatalogSetNotFound, CompiledCatalog
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.queries import CompiledCatalogs, find_owner_of_set
 from mercato.features.events.log import mark_store
 from mercato.features.partners.model import Caller
@@ -24,6 +24,7 @@ from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.cache import Cache
 from mercato.platform.db.changes import ChangeFeed, announce
 from mercato.platform.db.engine import Database, Write
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.feeds import StoreChangeKind
 
 TOPIC: Final = "store"

@@ -10,23 +10,15 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.building.packed import CODINGS, decompress
-from mercato.features.catalogs.model import (
-    CatalogSetNotFound,
-    CompiledCatalog,
-    CompiledGroup,
-    CompiledItem,
-    Key,
-    Menu,
-    Node,
-    hours,
-)
+from mercato.features.catalogs.codings import CODINGS, decompress
+from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
 from mercato.platform.cache import Cache
 from mercato.platform.db.engine import Database, Read
 from mercato.settings import MiB
+from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Menu, Node, hours
 from mercato_contract.wire import as_json
 
 MAX_BYTES: Final = 64 * MiB

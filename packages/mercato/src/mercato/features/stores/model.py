@@ -9,11 +9,11 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from mercato.features.catalogs.runs import Run
-from mercato.platform.errors import Problem
 from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.money import to_text
+from mercato_contract.refusals import Problem
 from mercato_contract.stores import (
     Address,
     OnboardingState,

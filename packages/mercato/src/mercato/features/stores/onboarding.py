@@ -43,6 +43,7 @@ from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.guard import AddressPolicy
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract.pages import cursor_of
+from mercato_contract.refusals import Problem
 from mercato_contract.stores import (
     OnboardingPage,
     OnboardingRequest,
@@ -226,7 +227,7 @@ class Onboardings(Struct, frozen=True):
         )
         return await ingest.accept(tx, new, now=self.clock())
 
-    async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
+    async def _already_registered(self, onboarding: Onboarding) -> Problem:
         async with self.db.write() as tx:
             holder = await queries.find_name_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
         return _already(holder or onboarding)

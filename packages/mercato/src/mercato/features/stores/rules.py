@@ -8,13 +8,13 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, structs
 
-from mercato.features.catalogs.model import CompiledCatalog
 from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
 from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato.platform.wire.checks import refuse, uri_fault
 from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault, read_shallow
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.money import MoneyError, to_minor
 from mercato_contract.pages import MAX_UPDATES
 from mercato_contract.stores import (

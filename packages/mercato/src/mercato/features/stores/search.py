@@ -13,8 +13,6 @@ from msgspec import Struct
 from sqlalchemy import select
 
 from mercato.features.catalogs import queries as catalogs
-from mercato.features.catalogs.model import DAY_SECONDS, DAYS
-from mercato.features.catalogs.words import SetSearch, unpack_search
 from mercato.features.discovery import index
 from mercato.features.discovery.hours import INDEFINITELY, Openings
 from mercato.features.discovery.tables import opening_hours, store_search
@@ -27,6 +25,8 @@ from mercato.platform import jobs
 from mercato.platform.clock import to_ms
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
+from mercato_catalog.model import DAY_SECONDS, DAYS
+from mercato_catalog.words import SetSearch, unpack_search
 from mercato_contract.wire import Wire, as_json
 
 REINDEX: Final = "store.reindex"

@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct, field, structs
 
 from mercato.features.catalogs import ingest, uploads
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.errors import CatalogIngestNotFound
 from mercato.features.catalogs.ingest import NewRun
-from mercato.features.catalogs.model import CatalogIngestNotFound
 from mercato.features.catalogs.periods import list_periods
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import OPEN, Owner, Period, Run, activation_fault
@@ -32,7 +32,6 @@ from mercato.platform import processes
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.errors import Problem, ValidationFailed
 from mercato.platform.gazetteer import Location
 from mercato.platform.outbound.document import NewDocument
 from mercato.platform.outbound.guard import AddressPolicy, origin_of
@@ -41,6 +40,7 @@ from mercato.platform.wire.decode import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.pages import cursor_of
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.stores import (
     AddressRequest,
     ItemAvailabilityRequest,

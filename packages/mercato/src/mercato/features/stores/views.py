@@ -19,14 +19,14 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import asdict
 
-from mercato.features.catalogs.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
-from mercato.features.catalogs.words import WEEK, merge_windows
-from mercato.features.discovery.hours import HoursChange, edges_of, next_change
 from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.features.stores.model import Onboarding, StoreRow, fill
 from mercato.platform.clock import zone
 from mercato.platform.gazetteer import AddressParts, locate
 from mercato.platform.outbound.guard import AddressPolicy, call_fault
+from mercato_catalog.hours import HoursChange, edges_of, next_change
+from mercato_catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
+from mercato_catalog.words import WEEK, merge_windows
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
 from mercato_contract.stores import (
     Address,
@@ -235,7 +235,7 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
 
 def _next_change(row: StoreRow, spans: Windows, at: datetime) -> HoursChange:
     since = row.resume_at if row.paused_at(at) else at
-    return next_change(at, row.timezone, edges_of(spans), since=since)
+    return next_change(at, zone(row.timezone), edges_of(spans), since=since)
 
 
 def spans_of(catalog: CompiledCatalog) -> Windows:

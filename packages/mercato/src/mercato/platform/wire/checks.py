@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from msgspec import Raw
 from msgspec import inspect as info
 
-from mercato.platform.errors import ValidationFailed
 from mercato_contract.problems import Reason
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import Rule
 
 _HTTP_URI: Final = re.compile(r"https?://[^\s/?#\\]+[^\s\\]*", re.IGNORECASE)
@@ -112,23 +111,6 @@ def describe_types(kinds: Iterable[info.Type]) -> str:
     """Return what a value must be, for messages."""
     found = [_VALUES[type(kind)][0] for kind in kinds if type(kind) in _VALUES]
     return " or ".join(dict.fromkeys(found)) or "another type"
-
-
-_TYPES: Final = {
-    int: "a number",
-    float: "a number",
-    Raw: "a number",  # a number as its text
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
-
-
-def json_type(value: Any) -> str:
-    """Return the JSON type of a value, for messages."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return _TYPES.get(type(value), "another type")
 
 
 def has_float(kind: info.Type) -> bool:

@@ -15,10 +15,11 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.platform.errors import InvalidRequest, Problem, ValidationFailed
+from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire import checks, walk
 from mercato_contract.pages import MALFORMED, cursor_of, parse_cursor
 from mercato_contract.problems import Reason
+from mercato_contract.refusals import Problem, ValidationFailed
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.platform import clock
-from mercato.platform.errors import Problem
 from mercato_contract.problems import ProblemDetail, Reason
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, rfc3339
 
 FIRST_SERVER_ERROR: Final = 500

@@ -21,15 +21,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec import inspect as info
 
-from mercato.platform.wire.checks import (
-    alternatives,
-    describe_types,
-    fits,
-    format_of,
-    json_type,
-    rule_of,
-    uri_fault,
-)
+from mercato.platform.wire.checks import alternatives, describe_types, fits, format_of, rule_of, uri_fault
+from mercato_contract.json_values import escape, json_type
 from mercato_contract.wire import Objection, Rule, as_json, parse_instant
 
 _BEGINS_NUMBER: Final = frozenset(b"%c" % byte for byte in b"-0123456789")
@@ -149,11 +142,6 @@ class CheckResult(NamedTuple):
 
 class _BoundReached(Exception):  # noqa: N818  # not an error: it ends the walk
     """The walk has reached one of its bounds."""
-
-
-def escape(part: str) -> str:
-    """Return a member name as a segment of an RFC 6901 pointer."""
-    return part.replace("~", "~0").replace("/", "~1")
 
 
 def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> CheckResult:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
-from mercato.platform.wire.walk import escape
 from mercato.tools.imports.draft import (
     ONE_LANGUAGE,
     Draft,
@@ -17,6 +15,8 @@ from mercato.tools.imports.draft import (
     translate,
     windows,
 )
+from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato_contract.json_values import escape
 from mercato_contract.money import find_scale
 
 Languages = dict[str, str]

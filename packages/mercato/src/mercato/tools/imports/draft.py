@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from mercato.features.catalogs.model import DAY_SECONDS, DAYS
-from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
-from mercato.features.catalogs.validation.findings import clean
-from mercato.features.catalogs.validation.references import MAX_UNITS, find_cycles
+from mercato_catalog.model import DAY_SECONDS, DAYS
+from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
+from mercato_catalog.validation.findings import clean
+from mercato_catalog.validation.references import MAX_UNITS, find_cycles
 from mercato_contract.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 from mercato_contract.wire import Wire, WireMeta, as_json
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.features.catalogs.validation.document import GroupRow, ItemRow, SectionRow
 from mercato.tools.imports.draft import MISSING, Draft, ImportOptions, Ref, Shape, Variant, refs
 from mercato.tools.imports.draft import Category as Section
+from mercato_catalog.validation.document import GroupRow, ItemRow, SectionRow
 from mercato_contract.money import MoneyError, decimal_to_minor, find_scale
 
 IGNORED: Final = frozenset({"id", "account_id", "location_id", "created_at", "product_id", "option_list_id"})

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from mercato.features.catalogs.validation.document import GroupRow, ItemRow, SectionRow
 from mercato.tools.imports.draft import (
     MISSING,
     Category,
@@ -15,6 +14,7 @@ from mercato.tools.imports.draft import (
     Shape,
     Variant,
 )
+from mercato_catalog.validation.document import GroupRow, ItemRow, SectionRow
 from mercato_contract.money import find_scale
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.features.catalogs.model import DAYS
-from mercato.features.catalogs.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 from mercato.tools.imports.draft import (
     Draft,
     ImportOptions,
@@ -18,6 +16,8 @@ from mercato.tools.imports.draft import (
     translate,
     windows,
 )
+from mercato_catalog.model import DAYS
+from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 
 _DAYS: Final = {name.lower(): index for index, name in enumerate(DAYS)}
 _IN_GROUP: Final = "MODIFIER_GROUP"

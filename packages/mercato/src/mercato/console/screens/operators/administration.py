@@ -23,11 +23,12 @@ from mercato.platform.db.audit import (
     list_entries,
     search_entries,
 )
-from mercato.platform.errors import Conflict, NotFound, ValidationFailed
+from mercato.platform.errors import Conflict, NotFound
 from mercato.platform.jobs import MAX_COUNTED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
 from mercato.platform.texts import count_of
 from mercato.platform.wire.decode import read_cursor
 from mercato_contract.pages import MALFORMED, PAGE, Cursor
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import Instant, Wire, parse_instant, redacted
 
 screens: Final = Screens(OPERATORS)

@@ -7,7 +7,6 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.features.catalogs.model import NO_ONBOARDING
 from mercato.features.orders.amounts import Sums
 from mercato.features.orders.store_messages import (
     Acceptance,
@@ -23,6 +22,7 @@ from mercato.platform.outbound.results import PulledDocument
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import PricedOrder, SampleStore
 from mercato.tools.certify.suite import Failed
+from mercato_catalog.model import NO_ONBOARDING
 from mercato_contract.events import EventType, OrderPlaceData, OrderValidateData
 from mercato_contract.wire import as_json
 

@@ -17,9 +17,9 @@ from yarl import URL
 
 from mercato.http.operations import render
 from mercato.platform import clock
-from mercato.platform.errors import Problem
 from mercato.platform.wire.problem import Context, members_of
 from mercato.tools.certify.storefront.service import Service
+from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json
 
 MAX_CALLS: Final = 5000

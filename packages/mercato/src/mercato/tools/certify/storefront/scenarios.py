@@ -26,6 +26,7 @@ from mercato.tools.certify.storefront.service import Offer, many_stores, offer, 
 from mercato.tools.certify.suite import Skipped, UnusableTargetError
 from mercato_client.testing.server import app_of, listening
 from mercato_contract.problems import OrderError
+from mercato_contract.refusals import Problem
 
 RETRY_SECONDS: Final = 1
 """The Retry-After of the service's problems."""
@@ -106,7 +107,7 @@ def _bare_problem(_members: dict[str, Any]) -> dict[str, Any]:
     return {"type": "about:blank", "title": "The order is refused", "status": 422}
 
 
-def _later(kind: type[errors.Problem], detail: str) -> Fault:
+def _later(kind: type[Problem], detail: str) -> Fault:
     return Fault(problem=kind(detail, retry_after=RETRY_SECONDS))
 
 
