@@ -15,7 +15,7 @@ from tests.calibration import cpu_within
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
-from mercato.features.stores import places, queries
+from mercato.features.stores import places, queries, rules
 from mercato.features.stores.model import Onboarding, SoldOut, StoreRow
 from mercato.platform.db.tables import jobs
 
@@ -301,6 +301,43 @@ async def test_an_item_that_a_new_catalog_lacks_can_be_marked_available_again(
     assert (back.status, back.json()) == (200, {"unavailableItemIds": []})
     gone = await pos.post(path, {"items": [{"itemId": ITEM, "available": True}]})
     assert gone.status == 422, "the item is unknown"
+
+
+async def test_a_store_forgets_sold_out_items_that_its_set_lacks_only_if_they_are_too_many(
+    mercato: Service, pos: Client, store: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(rules, "MAX_ABSENT", 30)
+    store_id, path = UUID(store["storeId"]), f"{STORES}/{store['storeId']}/item-availability"
+    earlier = [SoldOut(uuid4(), None) for _ in range(31)]
+    for count in (30, 31):
+        async with mercato.app.db.write() as tx:
+            await queries.replace_sold_out(tx, store_id, sold_out=earlier[:count], available=[])
+        back = await pos.post(path, {"items": [{"itemId": ITEM, "available": True}]})
+        assert len(back.json()["unavailableItemIds"]) == count, "only marking another item makes room"
+        marked = await pos.post(path, {"items": [{"itemId": ITEM, "available": False}]})
+        kept = {str(item.item_id) for item in earlier[:count]} if count == 30 else set()
+        assert set(marked.json()["unavailableItemIds"]) == {ITEM, *kept}
+
+
+async def test_a_page_of_stores_with_many_sold_out_items_ends_early_and_leads_on(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
+    made = []
+    for number in range(5):
+        live = await mercato.live(pos, shop.host(CATALOG), name=f"many-{number}")
+        made.append(live["storeId"])
+        async with mercato.app.db.write() as tx:
+            for _ in range(6):
+                many = [SoldOut(uuid4(), None) for _ in range(1000)]
+                await queries.replace_sold_out(tx, UUID(live["storeId"]), sold_out=many, available=[])
+    found: list[list[str]] = []
+    query: dict[str, str] = {"limit": "100"}
+    while not found or query["cursor"] is not None:
+        page = (await pos.get(STORES, params=query)).json()
+        assert all(len(one["unavailableItemIds"]) == 6000 for one in page["stores"])
+        found.append([one["storeId"] for one in page["stores"]])
+        query["cursor"] = page["nextCursor"]
+    assert found == [made[:2:-1], made[2:0:-1], made[:1]]
 
 
 async def test_a_store_with_many_sold_out_items_is_read_in_time_that_grows_with_them(

@@ -17,6 +17,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     insert,
     or_,
     select,
@@ -40,6 +41,7 @@ from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
+from mercato.platform.wire.decode import take_bounded
 from mercato_contract.catalogs import PartnerWarning
 from mercato_contract.stores import Address, StoreStatusValue
 from mercato_contract.wire import as_json
@@ -70,6 +72,12 @@ _VERSIONS: Final = prepared(
     )
 )
 
+
+MAX_LISTED_ITEMS: Final = 10_000
+"""Sold-out items of a page of stores. Everybody waits while a page is made: ten times as many took half a second."""
+
+_AT_A_TIME: Final = 1_000
+"""Items of one statement."""
 
 _COMPARED: Final = 100
 """Stores whose time zones are compared: every page of the console does, until somebody chooses one."""
@@ -181,8 +189,11 @@ async def list_stores(
     status: StoreStatusValue | None,
     partner_store_id: str | None,
     now: datetime,
-) -> list[StoreRow]:
-    """Return the partner's stores, newest first."""
+) -> tuple[list[StoreRow], bool]:
+    """Return a page of the partner's stores, newest first, and whether there are more.
+
+    A page ends early with the store that brings its sold-out items to MAX_LISTED_ITEMS.
+    """
     query: Select[Any] = _STORE.where(stores.c.partner_id == partner_id)
     if before is not None:
         query = query.where(stores.c.id < before)
@@ -191,9 +202,16 @@ async def list_stores(
     paused = and_(stores.c.paused, or_(stores.c.resume_at.is_(None), stores.c.resume_at > now))
     if status is not None:
         query = query.where(paused if status is StoreStatusValue.PAUSED else ~paused)
-    rows = await tx.all(query.order_by(stores.c.id.desc()).limit(limit))
-    sold_out = await _sold_out(tx, [row.id for row in rows])
-    return [_store(row, sold_out.get(row.id, ())) for row in rows]
+    rows = await tx.all(query.order_by(stores.c.id.desc()).limit(limit + 1))
+    ids = [row.id for row in rows[:limit]]
+    of_ids = select(sold_out_items.c.store_id, func.count().label("many")).where(
+        sold_out_items.c.store_id.in_(ids)
+    )
+    counted = await tx.all(of_ids.group_by(sold_out_items.c.store_id)) if ids else []
+    counts: dict[UUID, int] = {row.store_id: row.many for row in counted}
+    page = take_bounded(rows[:limit], lambda row: counts.get(row.id, 0), most=MAX_LISTED_ITEMS)
+    sold_out = await _sold_out(tx, [row.id for row in page])
+    return [_store(row, sold_out.get(row.id, ())) for row in page], len(rows) > len(page)
 
 
 async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limit: int) -> list[UUID]:
@@ -301,6 +319,17 @@ async def replace_sold_out(
     )
     if rows:
         await tx.execute(insert(sold_out_items), rows)
+
+
+async def delete_sold_out(tx: Write, store_id: UUID, item_ids: Sequence[UUID]) -> None:
+    """Forget that items were sold out, however many."""
+    for at in range(0, len(item_ids), _AT_A_TIME):
+        some = item_ids[at : at + _AT_A_TIME]
+        await tx.execute(
+            delete(sold_out_items).where(
+                sold_out_items.c.store_id == store_id, sold_out_items.c.item_id.in_(some)
+            )
+        )
 
 
 async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:

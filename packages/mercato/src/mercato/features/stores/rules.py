@@ -255,6 +255,20 @@ def availability_changes(
     return list(sold_out.values()), list(available)
 
 
+MAX_ABSENT: Final = 1_000
+"""Sold-out items that a store keeps although its current set lacks them: they may come back with the next one."""
+
+
+def forgotten_items(row: StoreRow, catalog: CompiledCatalog) -> list[UUID]:
+    """Return which sold-out items the store forgets as it marks others: those that its set lacks, if they are too many.
+
+    There may be MAX_ABSENT, or as many as the set has items. Without a bound, every new set with new ids would leave
+    its own behind for ever, and each costs time wherever the store is read.
+    """
+    absent = [item.item_id for item in row.sold_out if item.item_id.int not in catalog.items]
+    return absent if len(absent) > max(MAX_ABSENT, len(catalog.items)) else []
+
+
 def _check_references(request: ItemAvailabilityRequest) -> None:
     """Raise a refusal of all entries that don't name exactly one item."""
     found = []

@@ -91,16 +91,16 @@ class Stores(Struct, frozen=True):
         """Return the caller's stores, newest first."""
         now = self.clock()
         async with self.db.read() as tx:
-            rows = await queries.list_stores(
+            page, has_more = await queries.list_stores(
                 tx,
                 caller.partner_id,
                 before=before,
-                limit=limit + 1,
+                limit=limit,
                 status=status,
                 partner_store_id=partner_store_id,
                 now=now,
             )
-        page, cursor = page_of(rows, limit, lambda row: row.id)
+        cursor = cursor_of(page[-1].id) if has_more else None
         return StorePage(stores=[store_of(row, now) for row in page], next_cursor=cursor)
 
     async def update(
@@ -196,6 +196,9 @@ class Stores(Struct, frozen=True):
             if row is None:
                 raise StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
+            # The set that `catalog` is of must still be the current one: what this lacks, another may have.
+            if sold_out and row.catalog_set_id == known.catalog_set_id:
+                await queries.delete_sold_out(tx, store_id, rules.forgotten_items(row, catalog))
             await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
             after = await queries.find_store(tx, store_id)
             assert after is not None
