@@ -266,6 +266,40 @@ async def test_a_store_is_listed_and_shown_even_if_its_partner_is_suspended(here
     assert (await here.pos.get(f"{STORES}/{store_id}/status")).json()["status"] == "paused"
 
 
+async def test_a_store_whose_last_calls_failed_is_listed_and_shown_so(here: Trade, operator: Operator):
+    store_id = here.store["storeId"]
+    assert (await operator.json("store", "list", "--in-trouble"))["stores"] == []
+    here.shop.answers["validate"] = _broken
+    for _ in range(2):
+        assert (await here.front.post("/v1/marketfront/orders/validate", here.order())).status == 503
+    await here.mercato.app.store_health.flush()
+    [found] = (await operator.json("store", "list", "--in-trouble"))["stores"]
+    assert (found["storeId"], found["failing"]["calls"], found["warnings"]) == (store_id, 2, [])
+    lines = rows(await operator("store", "list"))
+    assert "unreachable" in lines[-1]
+    assert max(map(len, lines)) <= 80
+    text = await operator("store", "show", store_id)
+    assert "unreachable: its last 2 calls failed, since " in text
+    assert "Last error" in text
+
+
+async def _broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
+
+
+async def test_a_store_that_nobody_is_called_for_is_listed_and_shown_so(here: Trade, operator: Operator):
+    store_id = here.store["storeId"]
+    assert (await operator.json("store", "list"))["stores"][0]["warnings"] == []
+    body = {"webhookUrl": None}
+    assert (await here.pos.call("PUT", f"{STORES}/{store_id}", body)).status == 200
+    assert (await operator.json("store", "list"))["stores"][0]["warnings"] == ["ORDERS_UNSEEN"]
+    assert "Orders are accepted by the service; nobody is called" in await operator("store", "show", store_id)
+    order = await here.placed()
+    shown = await operator("order", "show", order["orderId"])
+    assert "The service accepted the order" in shown
+    assert "The store accepted" not in shown
+
+
 async def test_refused_requests_of_all_partners_are_listed_by_code_partner_store_and_time(
     here: Trade, operator: Operator
 ):

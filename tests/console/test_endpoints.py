@@ -9,6 +9,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner, enter_wh
 from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
+from mercato.features.webhooks import endpoint_health
+from mercato.features.webhooks.model import OPERATORS
 from mercato_client import verify_webhook
 
 PATH = "/console/webhooks/endpoints"
@@ -80,6 +82,12 @@ async def test_operators_have_endpoints_of_their_own_that_no_partner_sees(
     stranger, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.COMMERCE))[1])
     for action in ("test", "disable", "delete"):
         assert (await stranger.post(f"{PATH}/{id_of(page)}/{action}")).status == 404, action
+    delivery = (await operator.open("/console/webhooks")).ids("Deliveries")[0]
+    shown_of_ping = await operator.open(f"/console/webhooks/{delivery}")
+    assert shown_of_ping.link("Operators") == PATH, "they are no partner, which has a page"
+    async with mercato.app.db.write() as tx:
+        await endpoint_health.insert_failing(tx, OPERATORS, shop.base + "/ops", since=mercato.app.clock())
+    assert (await operator.open("/console/health")).link("Operators") == PATH
     await operator.press(page, "Disable")
     done = await operator.press(await operator.open(f"{PATH}/{id_of(page)}/delete"), "Confirm")
     assert done.status_region == "The endpoint is deleted."
