@@ -275,6 +275,33 @@ def test_every_package_of_the_image_is_pinned_by_its_hash_including_the_extras()
     assert set(extras.split(",")) == {"otel", "redis", "oidc"}
 
 
+def test_a_server_installs_the_packages_of_this_source_and_what_the_lock_has(tmp_path: Path):
+    where, calls = tmp_path / "mercato-0.1.0", tmp_path / "calls"
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >> {calls}\n'
+        f'[ "$2" != venv ] || {{ mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && cp "$0" "$3/bin/mercato"; }}\n'
+    )
+    python.chmod(0o700)
+    ended = subprocess.run(
+        [DEPLOY / "install", where, "mercato[otel]"],
+        env={"PATH": os.environ["PATH"], "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = calls.read_text().splitlines()
+    installs = [line for line in lines if line.startswith("-m pip install")]
+    own = {line.rpartition("/")[2] for line in installs if "--no-deps --no-build-isolation" in line}
+    assert own == {one.parent.name for one in (DEPLOY.parent / "packages").glob("*/pyproject.toml")}
+    others = [line for line in installs if "--no-deps" not in line]
+    assert len(others) == 3
+    assert all("--require-hashes" in line for line in others)
+    assert others[-1].endswith("--constraint requirements.lock mercato[otel]")
+    assert "pip==" in (where / "pip.txt").read_text()
+
+
 def test_the_image_has_neither_pip_nor_what_builds_the_packages():
     """Both are installed in the build stage, outside the environment that is copied."""
     text = (DEPLOY / "Dockerfile").read_text()

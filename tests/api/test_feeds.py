@@ -427,6 +427,21 @@ async def test_a_change_isnt_lost_when_its_store_moves_past_a_page(here: Trade, 
     assert change["kinds"] == ["status"]
 
 
+async def test_a_cursor_to_which_a_later_version_has_added_positions_is_read(here: Trade, mercato: Service):
+    """While versions run side by side, a reader comes to either. It was a 500."""
+    for number_ in range(3):
+        await mercato.live(here.pos, here.shop.host(cafe()), name=f"store-{number_ + 2}")
+    async with mercato.app.db.write() as tx:
+        await number(tx, now=clock.now())
+    made, client = await mercato.partner()
+    feed = f"{made.id}.commerce"
+    for path, reader, name in ((CHANGES, here.front, "stores"), (COMMERCE, client, feed)):
+        after = (await page(reader, path, limit=1))["nextCursor"]
+        cursors = mercato.app.feeds.cursors
+        later = cursors.write(*cursors.read(after, feed=name), 7, feed=name)
+        assert await page(reader, path, later) == await page(reader, path, after)
+
+
 async def test_a_reader_that_starts_at_nothing_gets_all_kinds_on_every_page(here: Trade, mercato: Service):
     other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
     for store in (here.store, other):

@@ -85,7 +85,11 @@ class Cursors:
         return _text(place + _code(self._keys[0], place, feed))
 
     def read(self, text: str, *, feed: str) -> tuple[int, ...]:
-        """Return the positions. Raises InvalidCursor for a cursor that wasn't written for this feed."""
+        """Return the positions. Raises InvalidCursor for a cursor that wasn't written for this feed.
+
+        A later version may have added positions at the end: while versions run side by side, those that a reader
+        doesn't know are skipped.
+        """
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError:
@@ -343,7 +347,7 @@ class Feeds(Struct, frozen=True):
         state = await _state(tx)
         after = 0
         if query.after is not None:
-            [after] = self.cursors.read(query.after, feed=name)
+            after, *_ = self.cursors.read(query.after, feed=name)
             if after < state.events_deleted_to:
                 raise CursorExpired("Events")
         # Read before the page: what is numbered meanwhile is for the next one.
@@ -390,7 +394,8 @@ class Feeds(Struct, frozen=True):
         if cursor is None:
             return _Reading(position=0, since=0, seen_none_to=state.last)
         positions = self.cursors.read(cursor, feed=_STORES)
-        begun = _Reading(*positions) if len(positions) > 1 else _Reading(*positions * 3)
+        size = len(_Reading._fields)
+        begun = _Reading(*positions[:size]) if len(positions) >= size else _Reading(*positions[:1] * size)
         if max(begun.position, begun.seen_none_to) < state.stores_deleted_to:
             raise CursorExpired("Changes of stores")
         return begun
