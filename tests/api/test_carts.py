@@ -75,7 +75,12 @@ async def test_a_cart_is_made_grown_changed_and_emptied(front: Client, store: An
     empty = (await front.post(f"{CARTS}/remove", change)).json()
     assert empty["lineItems"] == []
     assert empty["amounts"] == {"currency": "USD", "subTotal": "0.00", "total": "0.00"}
-    again = await front.post(f"{CARTS}/add", {"cart": empty, "item": line(CAKE)})
+    body = {"cart": empty, "item": line(CAKE)}
+    refused = await front.post(f"{CARTS}/add", body)
+    assert (refused.status, refused.json()["errorCode"]) == (400, "MISSING_STORE_ID")
+    # An empty cart is a new one, whatever it carries.
+    body |= {"storeId": empty["storeId"], "catalogSetId": empty["catalogSetId"]}
+    again = await front.post(f"{CARTS}/add", body)
     assert again.json()["amounts"]["total"] == "4.00"
 
 

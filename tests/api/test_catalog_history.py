@@ -85,6 +85,8 @@ async def test_an_earlier_set_is_served_again_and_the_partner_is_notified(
     assert event["data"]["rolledBackFrom"] == second
     run = event["data"]["catalogIngestId"]
     assert headers["webhook-id"] == run
+    runs = (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest")).json()["runs"]
+    assert [one["catalogIngestId"] == run for one in runs] == [True, False], "an id of its own"
     status = (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest/{run}/status")).json()
     assert (status["status"], status["catalogSetId"]) == ("succeeded", first)
     again, left, before = (await history(pos, store))["catalogSets"]

@@ -297,7 +297,8 @@ async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client
     # A repeat, after an answer that was lost, gets the same answer.
     assert [(await pos.call("DELETE", path)).status for _ in range(2)] == [204, 204]
     done = await ended(mercato, pos, reply)
-    assert (done["status"], done["errors"][0]["message"]) == ("failed", "The activation was cancelled.")
+    said = f"The switch at {run['activateAt']} was cancelled. The store keeps its catalog."
+    assert (done["status"], [error["message"] for error in done["errors"]]) == ("failed", [said])
     await arrive(mercato, time, run["activateAt"])
     async with asyncio.timeout(PATIENCE):
         while await waiting(mercato):
@@ -306,6 +307,22 @@ async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client
     # The set is kept, as a superseded one is, and can be served all the same.
     reply = await pos.post(f"{STORES}/{store['storeId']}/catalog-sets/{run['catalogSetId']}/activate")
     assert reply.json() == {"catalogSetId": run["catalogSetId"], "rolledBackFrom": store["catalogSetId"]}
+
+
+@pytest.mark.parametrize(("ahead", "least", "most"), [(600, 500, 600), (86_400, 3600, 3600), (2, 2, 2)])
+async def test_retry_after_is_the_time_left_until_the_switch_and_at_most_an_hour(
+    mercato: Service, pos: Client, store: Any, ahead: int, least: int, most: int
+):
+    now = await put(pos, store, renamed("Now"))
+    assert now.headers["Retry-After"] == "2"
+    reply = await put(pos, store, renamed("Later"), f"?activateAt={soon(seconds=ahead)}")
+    assert least <= int(reply.headers["Retry-After"]) <= most
+    if ahead > 2:
+        await scheduled(mercato, pos, reply)
+        status = await pos.get(reply.json()["statusUrl"])
+        assert least <= int(status.headers["Retry-After"]) <= most
+    await ended(mercato, pos, now)
+    assert "Retry-After" not in (await pos.get(now.json()["statusUrl"])).headers
 
 
 async def test_what_has_switched_or_has_no_instant_cannot_be_cancelled(

@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, MerchantServer, Service, merchant, service
+from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
 from mercato.features.partners import accounts
@@ -168,6 +169,22 @@ async def test_a_merchants_endpoint_gets_its_catalog_runs_and_never_a_call_to_it
     event = verify_webhook(headers, body, [made["secret"]])
     assert event.type == "catalog.sync.succeeded"
     assert "authorization" not in headers, "the account's token is for its stores"
+
+
+async def test_an_endpoint_for_catalog_runs_does_not_replace_the_stores_own_address(here: Trade):
+    types = ["catalog.sync.succeeded", "catalog.sync.failed"]
+    # Also one that is at the store's base.
+    for address in ("/mine", "/hooks"):
+        await register(here.pos, here.shop.base + address, POS, types=types)
+    for document, type_ in ((cafe(), types[0]), ({"items": []}, types[1])):
+        run = await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(document, "/new.json"))
+        got: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE):
+            while len(got) < 3:
+                path, headers, body = await here.shop.webhook()
+                if json.loads(body)["type"] == type_:
+                    got[path] = headers["webhook-id"]
+        assert got == dict.fromkeys(("/hooks/catalog-sync", "/hooks", "/mine"), run["catalogIngestId"])
 
 
 async def test_an_endpoints_own_headers_are_sent_and_can_not_replace_ours(here: Trade):

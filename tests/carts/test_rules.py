@@ -501,24 +501,29 @@ def test_amounts_and_marks_of_an_earlier_answer_are_ignored():
     assert add(line(TEA), cart)["amounts"]["total"] == "5.00"
 
 
-def test_for_an_empty_cart_the_requests_own_ids_win_and_default_to_the_carts():
+def test_an_empty_cart_needs_the_requests_own_ids_whatever_it_carries():
     empty = {"catalogSetId": OLD_SET, "storeId": STORE, "lineItems": []}
     other = uuid4()
-    for more, expected in (({}, (STORE, OLD_SET)), ({"storeId": other, "catalogSetId": SET}, (other, SET))):
-        body = {"item": line(TEA), "cart": empty} | more
-        got = get_catalog_ref(msgspec.convert(body, AddCartItemRequest))
-        assert (got.store_id, got.catalog_set_id) == expected
+    body = {"item": line(TEA), "cart": empty, "storeId": other, "catalogSetId": SET}
+    got = get_catalog_ref(msgspec.convert(body, AddCartItemRequest))
+    assert (got.store_id, got.catalog_set_id) == (other, SET)
     body = {"item": line(TEA), "cart": empty | {"lineItems": [line(TEA)]}, "storeId": other}
     assert get_catalog_ref(msgspec.convert(body, AddCartItemRequest)).store_id == STORE
 
 
-def test_a_new_cart_needs_a_store_and_a_set():
-    for body, problem in (
-        ({"item": line(TEA)}, MissingStoreId),
-        ({"item": line(TEA), "storeId": STORE}, CatalogSetRequired),
+@pytest.mark.parametrize("is_empty", [False, True], ids=["new", "empty"])
+def test_a_new_or_empty_cart_needs_a_store_and_a_set(is_empty: bool):
+    empty = {"catalogSetId": SET, "storeId": STORE, "lineItems": []}
+    cart = {"cart": empty} if is_empty else {}
+    for more, problem, codes in (
+        ({}, MissingStoreId, ["MISSING_STORE_ID", "CATALOGSET_REQUIRED"]),
+        ({"catalogSetId": SET}, MissingStoreId, ["MISSING_STORE_ID"]),
+        ({"storeId": STORE}, CatalogSetRequired, ["CATALOGSET_REQUIRED"]),
+        ({"storeId": STORE, "catalogSetId": None}, CatalogSetRequired, ["CATALOGSET_REQUIRED"]),
     ):
-        with pytest.raises(problem):
-            get_catalog_ref(msgspec.convert(body, AddCartItemRequest))
+        with pytest.raises(problem) as refused:
+            get_catalog_ref(msgspec.convert({"item": line(TEA)} | cart | more, AddCartItemRequest))
+        assert [error.code for error in refused.value.errors] == codes
 
 
 # --- bounds ---------------------------------------------------------------------------------------

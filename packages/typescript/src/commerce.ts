@@ -16,6 +16,10 @@ export interface Activation {
 const at = (options: Activation | undefined): { activateAt?: string } =>
   options?.activateAt === undefined ? {} : { activateAt: options.activateAt };
 
+/** With activateAt the service says when to ask for the switch. The catalog is built long before. */
+const firstPause = (retryAfter: number, { activateAt }: Activation): number =>
+  activateAt === undefined ? retryAfter * 1000 : 0;
+
 /** The methods for a merchant's key. */
 export class Commerce {
   readonly #service: Service;
@@ -179,7 +183,7 @@ export class Commerce {
       { query: { storeId }, body: { callbackUrl, ...at(options) } },
       once(options),
     );
-    return this.#ingested(storeId, value.catalogIngestId, options, retryAfter * 1000);
+    return this.#ingested(storeId, value.catalogIngestId, options, firstPause(retryAfter, options));
   }
 
   /**
@@ -197,7 +201,7 @@ export class Commerce {
       { path: { storeId }, query: at(options), body: document },
       once(options),
     );
-    return this.#ingested(storeId, value.catalogIngestId, options, retryAfter * 1000);
+    return this.#ingested(storeId, value.catalogIngestId, options, firstPause(retryAfter, options));
   }
 
   /** Wait until a catalog run has succeeded, or waits for its `activateAt`. Throws CatalogFailedError, DeadlineError. */

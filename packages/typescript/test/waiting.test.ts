@@ -58,7 +58,7 @@ test("a catalog is replaced after the wait that the service asks for", async (t)
 test("a catalog that is sent for later is waited for until it is built", async (t) => {
   const { received, mercato } = await double(
     t,
-    json(202, { catalogIngestId: "c", statusUrl: "" }),
+    json(202, { catalogIngestId: "c", statusUrl: "" }, { "Retry-After": "3600" }),
     json(200, { status: "processing" }),
     json(200, { status: "processing", catalogSetId: "s-2", activateAt: "2026-02-01T05:00:00.000Z" }),
   );

@@ -128,7 +128,8 @@ class CommerceWaits:
         Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
         """
         request = Commerce.notify_catalog_update.request(store_id, callback_url, activate_at=activate_at)
-        return (yield from _accepted(core, store_id, request, timeout=timeout))
+        is_scheduled = activate_at is not None
+        return (yield from _accepted(core, store_id, request, is_scheduled=is_scheduled, timeout=timeout))
 
     @Flow
     @staticmethod
@@ -145,7 +146,8 @@ class CommerceWaits:
         Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
         """
         request = Commerce.put_catalog.request(store_id, document, activate_at=activate_at)
-        return (yield from _accepted(core, store_id, request, timeout=timeout))
+        is_scheduled = activate_at is not None
+        return (yield from _accepted(core, store_id, request, is_scheduled=is_scheduled, timeout=timeout))
 
     @Flow
     @staticmethod
@@ -172,11 +174,13 @@ class MarketfrontWaits:
 
 
 def _accepted(
-    core: Core, store_id: Id, request: Request[CatalogIngestAccepted], *, timeout: float
+    core: Core, store_id: Id, request: Request[CatalogIngestAccepted], *, is_scheduled: bool, timeout: float
 ) -> Steps[CatalogIngestStatusResponse]:
     accepted, reply = yield from core.exchange(request)
     run = Commerce.get_catalog_ingest_status.request(store_id, accepted.catalog_ingest_id)
-    return (yield from _ingested(core, run, timeout=timeout, first_pause=reply.retry_after or 0.0))
+    # With `activate_at` the service says when to ask for the switch. The catalog is built long before.
+    first_pause = 0.0 if is_scheduled else reply.retry_after or 0.0
+    return (yield from _ingested(core, run, timeout=timeout, first_pause=first_pause))
 
 
 def _ingested(

@@ -98,7 +98,10 @@ class Cart(Wire):
 
 
 class AddCartItemRequest(Wire):
-    """The item to add, and the cart. A new or empty cart needs the store and the set."""
+    """The item to add, and the cart.
+
+    A new or empty cart needs the store and the set beside the item, also if the empty cart carries them.
+    """
 
     item: LineItem
     cart: Cart | None = None

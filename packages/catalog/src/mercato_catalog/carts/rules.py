@@ -31,12 +31,12 @@ from mercato_contract.refusals import ValidationFailed
 
 _NO_STORE: Final = OrderError(
     code=MissingStoreId.code,
-    message="A new cart needs a store: send its storeId beside the item.",
+    message="A new or empty cart needs a store: send its storeId beside the item.",
     pointer="/storeId",
 )
 _NO_SET: Final = OrderError(
     code=CatalogSetRequired.code,
-    message="A new cart needs the store's catalogSetId beside the item.",
+    message="A new or empty cart needs the store's catalogSetId beside the item.",
     pointer="/catalogSetId",
 )
 
@@ -62,7 +62,7 @@ def get_catalog_ref(
 ) -> CatalogRef:
     """Return the store and set of a request within bounds.
 
-    Raises ValidationFailed, and for a new cart MissingStoreId or CatalogSetRequired.
+    Raises ValidationFailed, and for a new or empty cart MissingStoreId or CatalogSetRequired.
     """
     cart = request.cart
     if cart is not None:
@@ -72,8 +72,8 @@ def get_catalog_ref(
     check_bounds([request.item], Origin(item=0))
     if cart is not None and cart.line_items:
         return CatalogRef(cart.store_id, cart.catalog_set_id)
-    store_id = request.store_id or (None if cart is None else cart.store_id)
-    set_id = request.catalog_set_id or (None if cart is None else cart.catalog_set_id)
+    # An empty cart is a new one, whatever ids it carries.
+    store_id, set_id = request.store_id, request.catalog_set_id
     if store_id is None:
         raise MissingStoreId(_NO_STORE.message, errors=[_NO_STORE, *([_NO_SET] if set_id is None else [])])
     if set_id is None:

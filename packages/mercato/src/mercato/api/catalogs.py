@@ -12,8 +12,7 @@ from msgspec import UNSET, Meta
 from mercato.features.catalogs.codings import CODINGS
 from mercato.features.catalogs.dry_run import Subject
 from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExpired, TooManyActivations
-from mercato.features.catalogs.ingest import RETRY_AFTER
-from mercato.features.catalogs.runs import Period, Run
+from mercato.features.catalogs.runs import Period, Run, retry_after
 from mercato.features.stores.catalogs import IDENTITY, Body
 from mercato.features.stores.model import StoreNotFound
 from mercato.http.body import best_coding
@@ -74,9 +73,8 @@ async def notify_catalog_update(
     With `activateAt` it is pulled and checked at once, and the store switches at that instant.
     """
     store_id = _store_id(call.query)
-    return _accepted(
-        call.head, await call.app.stores.notify(call.caller, store_id, call.body, trace=call.trace)
-    )
+    run = await call.app.stores.notify(call.caller, store_id, call.body, trace=call.trace)
+    return _accepted(call.head, run, call.app.clock())
 
 
 class ActivationQuery(Wire):
@@ -96,7 +94,8 @@ class ActivationQuery(Wire):
 async def put_catalog(call: Call[Upload, ActivationQuery]) -> Answer[CatalogIngestAccepted]:
     """Queue a catalog run for the CatalogSet in the body: what a notification does, without a URL to pull from.
 
-    What is wrong with the document ends the run `failed`, as it does for one that is pulled.
+    The run is `pulling` while the service reads the document that it has stored. What is wrong with the document ends
+    the run `failed`, as it does for one that is pulled.
     """
     run = await call.app.stores.replace_catalog(
         call.caller,
@@ -105,12 +104,12 @@ async def put_catalog(call: Call[Upload, ActivationQuery]) -> Answer[CatalogInge
         activate_at=call.query.activate_at,
         trace=call.trace,
     )
-    return _accepted(call.head, run)
+    return _accepted(call.head, run, call.app.clock())
 
 
-def _accepted(head: Head, run: Run) -> Answer[CatalogIngestAccepted]:
+def _accepted(head: Head, run: Run, now: datetime) -> Answer[CatalogIngestAccepted]:
     url = f"{COMMERCE_STORES}/{run.owner.store_id}/catalog-ingest/{run.id}/status"
-    headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
+    headers = ((b"retry-after", b"%d" % retry_after(run, now)), (b"location", url.encode()))
     return Answer(
         CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=head.path_prefix + url), headers=headers
     )
@@ -119,10 +118,20 @@ def _accepted(head: Head, run: Run) -> Answer[CatalogIngestAccepted]:
 @commerce_catalogs.get(
     COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
     summary="Get Catalog Ingest Status",
+    answer_headers=("Retry-After",),
 )
-async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
-    """Return the status of a run. `succeeded` means that the store has switched to the new catalog."""
+async def get_catalog_ingest_status(call: Call[None, None]) -> Answer[CatalogIngestStatusResponse]:
+    """Return the status of a run. `succeeded` means that the store has switched to the new catalog.
+
+    A run that waits for its `activateAt` has `Retry-After`: the time left, at most an hour.
+    """
     run = await call.app.stores.get_run(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
+    wait = b"%d" % retry_after(run, call.app.clock())
+    headers = ((b"retry-after", wait),) if run.is_scheduled else ()
+    return Answer(_status(run), headers=headers)
+
+
+def _status(run: Run) -> CatalogIngestStatusResponse:
     return CatalogIngestStatusResponse(
         catalog_ingest_id=run.id,
         status=run.status,

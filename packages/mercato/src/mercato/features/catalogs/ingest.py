@@ -12,7 +12,16 @@ from msgspec import Struct
 from mercato.features.catalogs import queries, uploads
 from mercato.features.catalogs.builder import Builder, BuildOverrunError
 from mercato.features.catalogs.errors import TooManyActivations
-from mercato.features.catalogs.runs import OPEN, CurrentSet, NewSet, Owner, Run, faults_of, partner_warnings
+from mercato.features.catalogs.runs import (
+    OPEN,
+    RETRY_AFTER,
+    CurrentSet,
+    NewSet,
+    Owner,
+    Run,
+    faults_of,
+    partner_warnings,
+)
 from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switches
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.queries import StorageQuota
@@ -33,9 +42,6 @@ from mercato_contract.wire import Wire, as_json
 log = structlog.get_logger("mercato.catalog")
 
 KIND: Final = "catalog.ingest"
-RETRY_AFTER: Final = 2
-"""Seconds between two polls of a run's status, for Retry-After."""
-
 PROCESS_SECONDS: Final = 120.0
 """The time limit of a run after its pull: to wait for the building process, build, compress and switch."""
 

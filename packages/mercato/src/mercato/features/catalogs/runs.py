@@ -5,6 +5,7 @@ run succeeds from `pulling`, since there is nothing to process, and one that can
 run that switches back to a kept set begins as `succeeded`.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -106,6 +107,20 @@ class Period(Struct, frozen=True):
 
 MAX_DAYS_AHEAD: Final = 90
 """Days by which a switch can be scheduled ahead."""
+
+RETRY_AFTER: Final = 2
+"""Seconds between two polls of a run's status, for Retry-After."""
+
+MAX_RETRY_AFTER: Final = 3600
+"""Seconds between two polls of a run that waits for its instant."""
+
+
+def retry_after(run: Run, now: datetime) -> int:
+    """Return the seconds until the next poll of the run's status: with `activateAt`, the time left, at most an hour."""
+    if run.activate_at is None:
+        return RETRY_AFTER
+    left = math.ceil((run.activate_at - now).total_seconds())
+    return min(max(left, RETRY_AFTER), MAX_RETRY_AFTER)
 
 
 def activation_fault(text: str, now: datetime) -> str | None:

@@ -34,7 +34,7 @@ from mercato.platform.jobs import (
     finish,
 )
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
-from mercato_contract.wire import Wire
+from mercato_contract.wire import Wire, rfc3339
 
 log = structlog.get_logger("mercato.catalog")
 
@@ -43,7 +43,6 @@ KIND: Final = "catalog.activate"
 RECHECK: Final = timedelta(minutes=1)
 """How long a switch waits at most before it looks again, if it is due by the database's clock and not by this one's."""
 
-CANCELLED: Final = CatalogFault(code="cancelled", message="The activation was cancelled.")
 INTERNAL_ERROR: Final = CatalogFault(
     code="internal-error",
     message="The run failed because of an error in the service. Notify the service of the catalog again.",
@@ -269,5 +268,7 @@ class Switches(Struct, frozen=True, kw_only=True):
         if run.status not in OPEN:
             return False
         await delete_waiting(tx, KIND, str(run.id))
-        await self.end(tx, EndedRun(run, RunStatus.FAILED, (CANCELLED,), self.clock()))
+        message = f"The switch at {rfc3339(run.activate_at)} was cancelled. The store keeps its catalog."
+        cancelled = CatalogFault(code="cancelled", message=message)
+        await self.end(tx, EndedRun(run, RunStatus.FAILED, (cancelled,), self.clock()))
         return True
