@@ -1,5 +1,6 @@
 """Many deliveries are sent again with one request: in the background, the oldest first."""
 
+import asyncio
 import sys
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from sqlalchemy import select
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
 from tests.service import CATALOG, MerchantServer, Service
+from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import redelivery
@@ -169,6 +171,70 @@ async def test_a_sixth_request_waits_for_the_others(here: Trade, monkeypatch: py
     assert int(reply.headers["Retry-After"]) > 0
     async with here.mercato.app.db.read() as tx:
         assert await tx.all(select(jobs.c.id).where(jobs.c.kind == KIND)) == []
+
+
+async def sent_deliveries(here: Trade) -> list[str]:
+    """Place an order, move it three times, and return the webhook-ids of the four events, once they are recorded."""
+    order = await here.placed()
+    for status in ("confirmed", "preparing", "ready"):
+        await here.update(order, status=status)
+    found = await ids_of(here, "/events", count=4)
+    path = "/v1/marketfront/webhook-deliveries?status=succeeded"
+    await here.mercato.until(here.front, path, lambda page: len(page["deliveries"]) == 4)
+    return found
+
+
+async def under_way(here: Trade) -> int:
+    async with here.mercato.app.db.read() as tx:
+        return len(await tx.all(select(jobs.c.id).where(jobs.c.kind == KIND)))
+
+
+async def ended(here: Trade) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await under_way(here):
+            await asyncio.sleep(0.02)
+
+
+async def attempts_of(here: Trade) -> list[int]:
+    """Return the number of attempts of each delivery, once none is due."""
+    path = "/v1/marketfront/webhook-deliveries"
+    page = await here.mercato.until(
+        here.front, path, lambda page: all(one["status"] == "succeeded" for one in page["deliveries"])
+    )
+    return [one["attempts"] for one in page["deliveries"]]
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+async def test_requests_that_overlap_send_nothing_twice(
+    here: Trade, monkeypatch: pytest.MonkeyPatch, batch: int
+):
+    monkeypatch.setattr(redelivery, "BATCH", batch)
+    await sent_deliveries(here)
+    body = {"since": ago(hours=1)}
+    filters: list[dict[str, Any]] = [
+        {},
+        {"status": "succeeded"},
+        {"types": ["order.created", "order.updated"]},
+    ]
+    wanted = [body | filters[number % 3] for number in range(40)]
+    replies = await asyncio.gather(*(here.front.post(MANY, one) for one in wanted))
+    statuses = sorted(reply.status for reply in replies)
+    assert statuses == [202] * 5 + [429] * 35
+    assert await under_way(here) == 5
+    await ended(here)
+    assert await attempts_of(here) == [2] * 4
+    # When none is under way, all are sent again.
+    assert await redeliver(here) == 4
+    await ended(here)
+    assert await attempts_of(here) == [3] * 4
+
+
+async def test_a_request_beside_another_sends_what_that_one_leaves_out(here: Trade):
+    await sent_deliveries(here)
+    assert await redeliver(here, types=["order.created"]) == 1
+    assert await redeliver(here) == 4
+    await ended(here)
+    assert await attempts_of(here) == [2] * 4
 
 
 async def test_what_is_counted_keeps_nobody_else_from_writing(here: Trade, monkeypatch: pytest.MonkeyPatch):

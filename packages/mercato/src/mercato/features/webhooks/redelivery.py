@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, exists, func, or_, select
@@ -15,11 +16,12 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.deliveries import send_again
 from mercato.features.webhooks.endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.model import TYPES
-from mercato.features.webhooks.queries import find_row_of
+from mercato.features.webhooks.queries import DeliveryRow, find_row_of
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.tables import jobs
 from mercato.platform.errors import Conflict, RateLimited
 from mercato.platform.jobs import Handler, Job, JobOutcome, Settled, enqueue, finish
 from mercato.platform.texts import shown
@@ -40,6 +42,9 @@ KIND: Final = "webhook.redeliver"
 BATCH: Final = 100
 """Deliveries that one run sends again, each in a separate transaction."""
 
+START: Final = timedelta(seconds=1)
+"""Between a request and its first run: of requests that come at once, the later ones find the first one under way."""
+
 PAUSE: Final = timedelta(milliseconds=200)
 """Between two runs: 500 deliveries a second at most are added to those that wait for their endpoints."""
 
@@ -50,7 +55,11 @@ RETRY_SECONDS: Final = 60
 
 
 class RedeliverJob(Wire, frozen=True):
-    """What is still to be sent again: the deliveries with ids from `first` up to but without `end`."""
+    """What is still to be sent again: the deliveries with ids from `first` up to but without `end`.
+
+    Those that were sent again since `unless_since` are left out: another request under way has done it. None if the
+    previous release has enqueued the job.
+    """
 
     partner_id: UUID
     surface: Surface
@@ -65,13 +74,18 @@ class RedeliverJob(Wire, frozen=True):
     webhook_url_of: UUID | None = None
     """The store to whose webhook URL alone they are meant."""
     status: DeliveryStatus | None = None
+    requested_at: datetime | None = None
+    unless_since: datetime | None = None
 
     async def enqueue(self, tx: Write, *, run_at: timedelta | None = None) -> bool:
         """Enqueue it after those of its account; return False if its slot is taken."""
         key, group = f"redeliver:{self.partner_id.hex}:{self.surface}", self.partner_id.hex
-        dedup = f"{key}:{self.slot}"
-        job = await enqueue(tx, KIND, self, run_at=run_at, ordering_key=key, dedup=dedup, group=group)
+        job = await enqueue(tx, KIND, self, run_at=run_at, ordering_key=key, dedup=self.dedup, group=group)
         return job is not None
+
+    @property
+    def dedup(self) -> str:
+        return f"redeliver:{self.partner_id.hex}:{self.surface}:{self.slot}"
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = deliveries.c
@@ -86,6 +100,8 @@ class RedeliverJob(Wire, frozen=True):
         found += [column == value for column, value in equal if value is not None]
         if self.types is not None:
             found.append(c.type.in_(self.types))
+        if self.unless_since is not None:
+            found.append(or_(c.round == 0, c.updated_at < self.unless_since))
         if self.is_own_url:
             found.append(c.endpoint_id.is_(None))
         else:
@@ -93,6 +109,13 @@ class RedeliverJob(Wire, frozen=True):
             is_called = exists().where(endpoint.id == c.endpoint_id, endpoint.enabled)
             found.append(or_(c.endpoint_id.is_(None), is_called))
         return found
+
+    def is_wanted(self, row: DeliveryRow) -> bool:
+        """Return whether a delivery that was found is still to be sent again."""
+        # The clocks of two servers may differ: what was never sent again is never left out.
+        since = self.unless_since
+        is_sent_again = since is not None and row.round > 0 and row.updated_at >= since
+        return self.status in {None, row.status} and not is_sent_again
 
 
 class Redeliveries(Struct, frozen=True):
@@ -125,7 +148,9 @@ class Redeliveries(Struct, frozen=True):
 
     async def _enqueue(self, tx: Write, job: RedeliverJob) -> None:
         for slot in range(AT_ONCE):
-            if await replace(job, slot=slot).enqueue(tx):
+            # Read again before each try: one that fails has waited for another request's transaction.
+            since = await _find_begun(tx, job)
+            if await replace(job, slot=slot, unless_since=since).enqueue(tx, run_at=START):
                 return
         raise RateLimited(
             f"{AT_ONCE} redeliveries of this account are under way. Repeat this one when they have ended.",
@@ -175,6 +200,7 @@ class Redeliveries(Struct, frozen=True):
             is_own_url=is_own_url,
             webhook_url_of=webhook_url_of,
             status=None if request.status is None else DeliveryStatus(request.status.value),
+            requested_at=now,
         )
 
     def handlers(self) -> dict[str, Handler[RedeliverJob]]:
@@ -190,7 +216,7 @@ class Redeliveries(Struct, frozen=True):
             # Each in a separate transaction: one that locks two could deadlock with a sender.
             async with self.db.write() as tx:
                 row = await find_row_of(tx, work.partner_id, work.surface, id_)
-                if row is not None and (work.status is None or row.status == work.status):
+                if row is not None and work.is_wanted(row):
                     try:
                         await send_again(tx, row, now=self.clock())
                     except Conflict:
@@ -201,6 +227,15 @@ class Redeliveries(Struct, frozen=True):
                 rest = replace(work, first=UUID(int=ids[-1].int + 1))
                 await rest.enqueue(tx, run_at=PAUSE)
         return Settled()
+
+
+async def _find_begun(tx: Read, job: RedeliverJob) -> datetime | None:
+    """Return when the first of the account's requests was made that are under way, this one included."""
+    slots = [replace(job, slot=slot).dedup for slot in range(AT_ONCE)]
+    c = jobs.c
+    found = await tx.all(select(c.payload).where(c.kind == KIND, c.dedup.in_(slots), c.state != "dead"))
+    made = (msgspec.json.decode(row.payload, type=RedeliverJob).requested_at for row in found)
+    return min(filter(None, (job.requested_at, *made)), default=None)
 
 
 def _future_fault(since: datetime | None, now: datetime) -> str | None:
