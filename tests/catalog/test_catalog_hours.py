@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.catalog.documents import CATALOG, cafe, compiled, faults, served
+from tests.catalog.documents import CATALOG, cafe, compiled, faults, outcome, served
 
 from mercato_catalog.model import DAYS, second_of_week
+from mercato_catalog.validation.findings import Rule
 
 MONDAY = {"dayOfWeek": "Monday", "start": "09:00:00", "end": "17:30:00"}
 WEEK = [{"dayOfWeek": day, "start": "00:00:00", "end": "00:00:00"} for day in DAYS]
@@ -115,3 +116,35 @@ def test_a_set_without_catalogs_is_always_open():
 def test_the_week_begins_on_sunday():
     assert second_of_week(at("2026-01-04 00:00:00")) == 0
     assert second_of_week(at("2026-01-10 23:59:59")) == 7 * 86_400 - 1
+
+
+def early(*windows: Any) -> list[tuple[str, str]]:
+    made = outcome(with_windows(*windows))
+    return [(one.path, one.message) for one in made.warnings if one.rule == Rule.WINDOW_ENDS_EARLY.id]
+
+
+@pytest.mark.parametrize(
+    ("end", "left"), [("23:59:59", "a second"), ("23:59:00", "60 seconds"), ("23:59:30", "30 seconds")]
+)
+def test_a_window_that_ends_just_before_midnight_is_warned_of(end: str, left: str):
+    [(path, message)] = early(MONDAY, MONDAY | {"dayOfWeek": "Sunday", "end": end})
+    assert path == f"/catalogs/{CATALOG}/availability/1/end"
+    assert f"ends {left} before midnight" in message
+    assert message.endswith("The end of the day is 00:00:00.")
+
+
+def test_one_warning_counts_all_such_windows_of_a_catalog():
+    week = [{"dayOfWeek": day, "start": "00:00:00", "end": "23:59:59"} for day in DAYS]
+    [(_, message)] = early(*week)
+    assert message.endswith("7 of its windows end so.")
+
+
+@pytest.mark.parametrize("end", ["00:00:00", "23:58:59", "23:00:00"])
+def test_other_ends_are_not(end: str):
+    assert early(MONDAY | {"end": end}) == []
+
+
+@pytest.mark.parametrize("end", ["24:00", "24:00:00", "23:59:59.999", "23:59"])
+def test_another_way_to_write_midnight_is_a_fault_that_shows_it(end: str):
+    [message] = faults(with_windows(MONDAY | {"end": end})).values()
+    assert message == "end must be a time like 18:30:00. The end of the day is 00:00:00."

@@ -477,6 +477,10 @@ def test_an_unknown_currency_and_broken_json_are_refused():
         ("08:00", "00:00", ["Sunday 08:00:00 00:00:00"]),
         ("22:00", "02:00", ["Sunday 22:00:00 00:00:00", "Monday 00:00:00 02:00:00"]),
         ("00:00", "23:59", ["Sunday 00:00:00 00:00:00"]),
+        ("10:00", "23:59:59", ["Sunday 10:00:00 00:00:00"]),
+        ("10:00", "23:59:59.999", ["Sunday 10:00:00 00:00:00"]),
+        ("10:00", "23:58:59", ["Sunday 10:00:00 23:58:59"]),
+        ("00:00", "00:00", ["Sunday 00:00:00 00:00:00"]),
         ("9:00", "9:30:15", ["Sunday 09:00:00 09:30:15"]),
         ("12:00", "12:00", ["Sunday 12:00:00 00:00:00", "Monday 00:00:00 12:00:00"]),
         ("25:00", "26:00", []),
@@ -488,7 +492,25 @@ def test_hours_become_windows(start: str, end: str, expected: list[str]):
     losses = Losses()
     found = windows(0, start, end, "/here", losses)
     assert [f"{one['dayOfWeek']} {one['start']} {one['end']}" for one in found] == expected
-    assert losses.count == (1 if not expected or end == "23:59" else 0)
+    assert losses.count == (1 if not expected or end.startswith("23:59") or start == end else 0)
+
+
+def test_hours_that_end_when_they_begin_and_just_before_midnight_are_losses_of_every_format_with_hours():
+    of_uber = uber()
+    periods = [{"start_time": "10:00", "end_time": "10:00"}, {"start_time": "22:00", "end_time": "23:59:59"}]
+    of_uber["menus"][0]["service_availability"] = [{"day_of_week": "monday", "time_periods": periods}]
+    of_deliverect = deliverect()
+    of_deliverect[0]["availabilities"] = [
+        {"dayOfWeek": 1, "startTime": one["start_time"], "endTime": one["end_time"]} for one in periods
+    ]
+    for name, document in (("uber", of_uber), ("deliverect", of_deliverect)):
+        losses = convert(name, json.dumps(document).encode(), ASKED).losses
+        assert [
+            one.kind
+            for one in losses
+            if one.message == "Hours that end when they begin are read as 24 hours."
+        ] == ["approximated"], name
+        assert len([one for one in losses if "last minute of a day" in one.message]) >= 1, name
 
 
 # --- any document at all ------------------------------------------------------------------------------

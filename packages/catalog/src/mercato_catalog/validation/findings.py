@@ -61,6 +61,7 @@ class Rule(Enum):
     UNKNOWN_DAY = "unknown-day", "Write the English name of the day: Sunday to Saturday."
     INVALID_TIME = "invalid-time", "Write HH:mm:ss in the store's local time."
     WINDOW_INVERTED = "window-inverted", "Write two windows, the first one until 00:00:00."
+    WINDOW_ENDS_EARLY = "window-ends-early", "Write 00:00:00: it is the end of the day."
     TOO_MANY_WINDOWS = "too-many-windows", "Join windows that follow on one another."
     MISNAMED_MEMBER = (
         "misnamed-member",

@@ -193,6 +193,10 @@ ALWAYS: Final[list[dict[str, str]]] = [
 ]
 """Served for a catalog that is always available, because storefronts read a missing list as closed."""
 
+LAST_SECONDS: Final = 60
+"""Seconds before midnight in which a window ends that is meant to end with the day."""
+
+_MIDNIGHTS: Final = ("24:", "23:59")
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
@@ -211,6 +215,7 @@ def read_windows(source: Source, findings: Findings) -> list[Windows | None]:
             continue
         at = f"{catalogs.pointer(key)}/availability"
         spans = [_span(window, f"{at}/{index}", findings) for index, window in enumerate(row.availability)]
+        _warn_of_early_ends(catalogs.label(key), spans, at, findings)
         read.append(tuple(sorted(span for span in spans if span is not None)))
     return read
 
@@ -238,11 +243,33 @@ def _span(window: Any, at: str, findings: Findings) -> tuple[int, int] | None:
     return base + start, base + end
 
 
+def _warn_of_early_ends(
+    label: str, spans: Sequence[tuple[int, int] | None], at: str, findings: Findings
+) -> None:
+    """Warn of windows that end in the last minute of a day: the store is closed until midnight, which nobody means."""
+    closed = [(index, -span[1] % DAY_SECONDS) for index, span in enumerate(spans) if span is not None]
+    early = [(index, seconds) for index, seconds in closed if 0 < seconds <= LAST_SECONDS]
+    if early:
+        index, seconds = early[0]
+        left = "a second" if seconds == 1 else f"{seconds} seconds"
+        others = f" {len(early)} of its windows end so." if len(early) > 1 else ""
+        findings.warn(
+            Rule.WINDOW_ENDS_EARLY,
+            f"A window of the catalog {label} ends {left} before midnight, and the store is "
+            f"closed until then. The end of the day is 00:00:00.{others}",
+            f"{at}/{index}/end",
+        )
+
+
 def _second(value: Any, name: str, at: str, findings: Findings) -> int | None:
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         shown = "" if isinstance(value, str) else f", not {json_type(value)}"
-        findings.fault(Rule.INVALID_TIME, f"{name} must be a time like 18:30:00{shown}.", f"{at}/{name}")
+        midnight = isinstance(value, str) and name == "end" and value.startswith(_MIDNIGHTS)
+        more = " The end of the day is 00:00:00." if midnight else ""
+        findings.fault(
+            Rule.INVALID_TIME, f"{name} must be a time like 18:30:00{shown}.{more}", f"{at}/{name}"
+        )
         return None
     hours, minutes, seconds = map(int, match.groups())
     return hours * 3600 + minutes * 60 + seconds

@@ -109,6 +109,8 @@ def windows(day: int, start: str, end: str, at: str, losses: Losses) -> Sequence
     if _LAST_MINUTE <= last < DAY_SECONDS:
         losses.approximated(at, "An end in the last minute of a day is read as the end of the day.")
         last = DAY_SECONDS
+    if first == last:
+        losses.approximated(at, "Hours that end when they begin are read as 24 hours.")
     if first < (last or DAY_SECONDS):
         return (_window(day, first, last or DAY_SECONDS),)
     return _window(day, first, DAY_SECONDS), _window((day + 1) % len(DAYS), 0, last)
