@@ -10,7 +10,7 @@ from msgspec import Meta
 from mercato.platform import errors
 from mercato.platform.wire import Decoder, QueryDecoder
 from mercato_contract.refusals import Problem, ValidationFailed
-from mercato_contract.wire import Objection, Wire, parse_instant, parse_uuid, validator
+from mercato_contract.wire import REPEATABLE, Objection, Wire, parse_instant, parse_uuid, validator
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -198,6 +198,7 @@ def test_exactly_one_variant_is_selected_by_mode(body: bytes, status: int, point
 class Query(Wire):
     store_id: UUID
     limit: Annotated[int, Meta(ge=1, le=100)] = 50
+    types: Annotated[str, Meta(extra=REPEATABLE)] | None = None
 
 
 query = QueryDecoder(Query)
@@ -206,6 +207,26 @@ query = QueryDecoder(Query)
 def test_query_parameters_are_decoded_by_type():
     got = query(b"storeId=0190f5fe-7e3b-7ccc-8000-abcdef012345&limit=7&other=1")
     assert (str(got.store_id), got.limit) == ("0190f5fe-7e3b-7ccc-8000-abcdef012345", 7)
+
+
+STORE = b"storeId=0190f5fe-7e3b-7ccc-8000-abcdef012345"
+
+
+def test_a_list_may_be_sent_in_several_parameters_and_unknown_ones_are_ignored():
+    got = query(STORE + b"&types=a&other=1&types=b%2Cc&other=2&types=a")
+    assert got.types == "a,b,c,a"
+
+
+@pytest.mark.parametrize(
+    "text", [b"&limit=1&limit=2", b"&limit=1&limit=1", b"&limit=&limit=2", b"&%6cimit=1&limit=x"]
+)
+def test_any_other_parameter_is_refused_if_it_is_repeated(text: bytes):
+    with pytest.raises(errors.InvalidRequest) as caught:
+        query(STORE + text + b"&" + STORE)
+    assert [fault.message for fault in caught.value.errors] == [
+        "The query parameter storeId is sent 2 times. Send it once.",
+        "The query parameter limit is sent 2 times. Send it once.",
+    ]
 
 
 @pytest.mark.parametrize(

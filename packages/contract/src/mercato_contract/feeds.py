@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from mercato_contract.wire import Instant, Wire
+from mercato_contract.wire import REPEATABLE, Instant, Wire
 
 FEED_PAGE: Final = 100
 """Entries of a page when the request names no `limit`."""
@@ -44,7 +44,11 @@ class EventsQuery(FeedQuery, frozen=True):
     types: (
         Annotated[
             str,
-            Meta(max_length=400, description="Only events of these types, divided by commas."),
+            Meta(
+                max_length=400,
+                description="Only events of these types: divided by commas, or each in a parameter of its own.",
+                extra=REPEATABLE,
+            ),
         ]
         | None
     ) = None

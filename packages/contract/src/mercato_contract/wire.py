@@ -161,6 +161,9 @@ class Objection(NamedTuple):
     below: str = ""
 
 
+REPEATABLE: Final[dict[str, Any]] = {"repeatable": True}
+"""The `extra` of a query parameter whose values are divided by commas, or sent in several parameters of its name."""
+
 Rule = Callable[[Any], str | Objection | None]
 """Returns what is wrong with a value of the right JSON type, or None. Nothing else about it has been checked."""
 

@@ -75,6 +75,11 @@ def rule_of(kind: info.Type) -> Rule | None:
     return rule
 
 
+def is_repeatable(kind: info.Type) -> bool:
+    """Return whether a query parameter of this type may be sent several times."""
+    return _annotation(kind, lambda annotated: (annotated.extra or {}).get("repeatable")) is True
+
+
 def _annotation(kind: info.Type, read: Callable[[info.Metadata], Any]) -> Any:
     match kind:
         case info.Metadata(type=inner):

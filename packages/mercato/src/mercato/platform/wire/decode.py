@@ -111,14 +111,36 @@ class QueryDecoder(Generic[T]):
         self._info = msgspec.inspect.type_info(kind)
 
     def __call__(self, query: bytes) -> T:
-        """Return the struct; the last of a repeated parameter counts, and unknown ones are ignored."""
+        """Return the struct. Unknown parameters are ignored, and of the others only lists may be repeated.
+
+        Raises InvalidRequest, ValidationFailed.
+        """
         try:
             pairs = parse_qsl(
                 query.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict"
             )
         except (ValueError, UnicodeDecodeError):
             raise InvalidRequest("The query string cannot be read: use percent-encoded UTF-8.") from None
-        return self.convert(dict(pairs))
+        texts = dict(pairs)
+        return self.convert(texts if len(texts) == len(pairs) else self._joined(pairs))
+
+    def _joined(self, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """Return the parameters, with the values of a repeated list joined by commas. Raises InvalidRequest."""
+        assert isinstance(self._info, msgspec.inspect.StructType)
+        known = {field.encode_name: checks.is_repeatable(field.type) for field in self._info.fields}
+        sent: dict[str, list[str]] = {}
+        for name, text in pairs:
+            sent.setdefault(name, []).append(text)
+        faults = [
+            walk.FieldFault(
+                None, f"The query parameter {name} is sent {len(values)} times. Send it once.", form=True
+            )
+            for name, values in sent.items()
+            if len(values) > 1 and known.get(name) is False
+        ]
+        if faults:
+            raise refusal(faults)
+        return {name: ",".join(values) for name, values in sent.items()}
 
     def convert(self, texts: Mapping[str, str]) -> T:
         """Return the struct of parameters, or of a form's fields, that were decoded already."""
