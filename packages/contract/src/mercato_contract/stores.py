@@ -14,6 +14,7 @@ from mercato_contract.catalogs import AvailabilityWindow, CatalogFault, PartnerW
 from mercato_contract.money import decimal_fault, is_negative
 from mercato_contract.pages import MAX_UPDATES
 from mercato_contract.problems import ProblemDetail
+from mercato_contract.texts import name_fault
 from mercato_contract.wire import MAX_ENTRIES, Instant, Objection, Wire, redacted, validator
 
 _LOCAL_ZONES: Final = {"localtime", "posixrules", "Factory"}
@@ -54,6 +55,9 @@ Latitude = Annotated[float, Meta(ge=-90, le=90)]
 
 
 Longitude = Annotated[float, Meta(ge=-180, le=180)]
+
+
+StoreName = Annotated[str, Meta(min_length=1, max_length=255, extra=validator(name_fault))]
 
 
 class Coordinates(Wire):
@@ -233,7 +237,7 @@ class OnboardingRequest(Wire):
     """The registration of a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
 
     partner_store_id: Text255
-    name: Text255
+    name: StoreName
     address: AddressRequest
     catalog_callback_url: Uri
     webhook_url: Uri | None = None
@@ -327,7 +331,7 @@ Minimum = Annotated[str, Meta(max_length=40, extra=validator(_minimum_fault))]
 class StoreUpdate(Wire):
     """The members of a store to change. Null clears the optional ones."""
 
-    name: Text255 | UnsetType | None = UNSET
+    name: StoreName | UnsetType | None = UNSET
     phone: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
     logo_url: Uri | UnsetType | None = UNSET
     description: Text2000 | UnsetType | None = UNSET

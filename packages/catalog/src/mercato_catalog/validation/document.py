@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from mercato_catalog.validation.findings import Findings, Rule, quote, shorten
 from mercato_contract.json_values import escape
+from mercato_contract.texts import is_blank
 from mercato_contract.wire import as_json
 
 Members = dict[str, Any]
@@ -183,7 +184,7 @@ class Table(Struct, Generic[R]):
     def label(self, served: str) -> str:
         """Return the entity for a message: its name, and its id in the document."""
         name, own = self.members[served].get("name"), shorten(self.document_ids.get(served, served))
-        return f"{quote(name)} ({own})" if name and isinstance(name, str) else own
+        return f"{quote(name)} ({own})" if isinstance(name, str) and not is_blank(name) else own
 
 
 class Source(Struct):

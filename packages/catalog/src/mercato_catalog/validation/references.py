@@ -12,6 +12,7 @@ from mercato_catalog.validation.findings import MAX_FAULTS, Findings, Rule, shor
 from mercato_catalog.validation.tables import NotAnId
 from mercato_contract.catalog_documents import MAX_GROUPS
 from mercato_contract.json_values import escape
+from mercato_contract.texts import is_blank
 
 Lists = dict[str, list[str]]
 """The ids that an entity lists, by its own id; entities without a list are left out."""
@@ -288,9 +289,11 @@ def warn_nameless(source: Source, findings: Findings) -> None:
     """Warn of entities without a name."""
     for table in source.tables:
         names = table.names()
-        if all(names):
+        # Nearly every name begins with a character of ASCII that is seen, and is compared faster than searched.
+        unseen = {name for name in set(names) if not "!" <= name < "\x7f" and is_blank(name)}
+        if not unseen:
             continue
-        for key in [key for key, name in zip(table.members, names, strict=True) if not name]:
+        for key in [key for key, name in zip(table.members, names, strict=True) if name in unseen]:
             findings.warn(
                 Rule.NO_NAME, f"The {table.schema.noun} {table.label(key)} has no name.", table.pointer(key)
             )

@@ -29,7 +29,8 @@ from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato.services import Services
 from mercato_contract.refusals import Problem
-from mercato_contract.wire import Wire
+from mercato_contract.texts import name_fault
+from mercato_contract.wire import Wire, validator
 
 
 async def ask_for_link(call: Call[ReadBody, None], cookies: Cookies, *, status: int = 401) -> Answer[str]:
@@ -97,7 +98,7 @@ class Assertion(Wire):
 class NewPasskey(Wire):
     """The form of a new passkey; `credential` is what the browser made, as JSON."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    name: Annotated[str, Meta(min_length=1, max_length=100, extra=validator(name_fault))]
     credential: Annotated[str, Meta(max_length=16_384)]
 
 

@@ -45,6 +45,7 @@ from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, call_fault
+from mercato_contract.texts import is_blank
 from mercato_contract.wire import parse_uuid, redacted
 
 MAX_NAME: Final = 200
@@ -277,8 +278,8 @@ def _refuse_taken_name(name: str) -> Iterator[None]:
 
 def _checked_name(name: str) -> str:
     name = name.strip()
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise AccountError(f"A partner's name has 1 to {MAX_NAME} printable characters.")
+    if is_blank(name) or len(name) > MAX_NAME or not name.isprintable():
+        raise AccountError(f"A partner's name has 1 to {MAX_NAME} characters that can be seen.")
     return name
 
 

@@ -33,6 +33,7 @@ from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.statements import conflicting_insert
 from mercato.platform.errors import Conflict
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import is_blank
 
 MAX_PEOPLE: Final = 200
 """People of one account."""
@@ -77,7 +78,7 @@ async def invite(
 ) -> NewLink:
     """Add a person, and return the token of the invitation. Raises ValidationFailed, Conflict."""
     name = name.strip()
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+    if is_blank(name) or len(name) > MAX_NAME or not name.isprintable():
         raise ValidationFailed.at(
             "/name", f"A name has 1 to {MAX_NAME} characters that can be seen, in one line."
         )

@@ -51,6 +51,7 @@ from mercato_contract.stores import (
     OnboardingStatus,
     timezone_fault,
 )
+from mercato_contract.texts import name_fault
 from mercato_contract.wire import instant
 
 PATH: Final = "/v1/commerce/onboarding/stores"
@@ -290,6 +291,7 @@ def _already(holder: Onboarding) -> StoreAlreadyRegistered:
 def _check(request: OnboardingRequest) -> None:
     refuse(
         [
+            ("/name", name_fault(request.name)),
             ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
             ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
             ("/webhookToken", token_fault(request.webhook_token, request.webhook_url)),

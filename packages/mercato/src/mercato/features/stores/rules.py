@@ -32,6 +32,7 @@ from mercato_contract.stores import (
     timezone_fault,
     webhook_token_fault,
 )
+from mercato_contract.texts import name_fault
 from mercato_contract.wire import Wire, instant_fault, parse_instant, parse_uuid
 
 NULL: Final = Raw(b"null")
@@ -163,6 +164,8 @@ def _update_faults(
     request: StoreUpdate, row: StoreRow, policy: AddressPolicy
 ) -> list[tuple[str, str | None]]:
     faults: list[tuple[str, str | None]] = []
+    if isinstance(request.name, str):
+        faults.append(("/name", name_fault(request.name)))
     if isinstance(request.logo_url, str):
         faults.append(("/logoUrl", uri_fault(request.logo_url, "logoUrl")))
     url, name = request.webhook_url, "webhookUrl"
