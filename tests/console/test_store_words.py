@@ -176,11 +176,13 @@ async def test_a_refusal_is_an_answer_and_a_success_between_two_failures_counts(
 async def test_another_webhook_url_is_a_new_beginning(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await fail(deal, shop, 2)
+    async with mercato.app.db.read() as tx:
+        [before] = await list_failing_stores(tx, limit=9)
     path = f"/v1/commerce/stores/{deal.store['storeId']}"
     assert (await deal.pos.call("PUT", path, {"webhookUrl": shop.base + "/other"})).status == 200
     late = StoreCall(
         store_id=UUID(deal.store["storeId"]),
-        partner_id=clock.new_id(),
+        partner_id=before.partner_id,
         url=shop.base + "/hooks/validate",
         webhook_id=clock.new_id(),
         body=b"",

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import socket
@@ -12,9 +13,10 @@ from pathlib import Path
 import aiohttp
 import psutil
 import pytest
+from aiohttp import web
 from tests.ports import free_port
 from tests.processes.test_serve import mercato, partner, serving, until_status
-from tests.service import CATALOG, Client, MerchantServer, merchant
+from tests.service import CATALOG, ITEM, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE
 
 from mercato.cli.start import Workers
@@ -135,6 +137,52 @@ async def test_several_workers_share_one_metrics_port(tmp_path: Path):
         # Adding up the metrics of all ports would count everything once per worker.
         with pytest.raises(aiohttp.ClientConnectorError):
             await Client(f"http://127.0.0.1:{port + 1}", None, session).get("/metrics")
+
+
+async def test_calls_that_fail_in_different_processes_are_one_trouble_that_every_process_reports(
+    tmp_path: Path, database_url: str
+):
+    options = {"MERCATO_WORKERS": "2"}
+    if database_url.startswith("postgresql"):
+        options["MERCATO_DATABASE_URL"] = database_url
+    async with (
+        merchant() as shop,
+        serving(tmp_path, **options) as (_, base),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+        pos = Client(base, (await partner(tmp_path, **options))["commerceKey"], session)
+        store = await _live(pos, shop, "1")
+        body = {"webhookUrl": shop.base + "/hooks"}
+        assert (await pos.call("PUT", f"/v1/commerce/stores/{store}", body)).status == 200
+        made = await mercato(
+            "partner", "create", "Shop", "--kind", "marketfront", "--json", "--data-dir", tmp_path, **options
+        )
+        front = Client(base, json.loads(made[1])["marketfrontKey"], session)
+        catalog_set = (await front.get(f"/v1/marketfront/stores/{store}")).json()["catalogSetId"]
+        line = {"itemId": ITEM, "quantity": 1, "modifierGroups": []}
+        order = {
+            "cart": {"storeId": store, "catalogSetId": catalog_set, "lineItems": [line]},
+            "clientContext": {"ip": "203.0.113.7", "userAgent": "shop/1.0"},
+            "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
+        }
+        shop.answers["validate"] = _broken
+        # Each connection may reach another process.
+        for _ in range(2):
+            assert (await front.post("/v1/marketfront/orders/validate", order)).status == 503
+        anyone = Client(base, None, session)
+
+        async def reported() -> bool:
+            found = {figure(await anyone.get("/metrics"), "mercato_stores_failing") for _ in range(10)}
+            return found == {1.0}
+
+        await until(reported)
+        code, said, _ = await mercato("store", "list", "--data-dir", tmp_path, **options)
+    assert code == 0
+    assert "unreachable" in said
+
+
+async def _broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
 
 
 def figure(reply: Answer, name: str) -> float:
