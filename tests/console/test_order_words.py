@@ -134,6 +134,24 @@ def cancellation(status: CancellationStatus, refusal: str | None = None) -> Stor
             ),
         ),
         (
+            {"accepted_by": Actor.SERVICE},
+            (
+                "Accepted 9 minutes ago by the service, promised for 19:40; not started yet. "
+                "Forno Lucia has no webhookUrl, so nobody was called."
+            ),
+        ),
+        (
+            {
+                "accepted_by": Actor.SERVICE,
+                "status": OrderStatus.PREPARING,
+                "cancellation": cancellation(CancellationStatus.REFUSED, "Nobody was asked"),
+            },
+            (
+                "In preparation at Forno Lucia, begun 4 minutes ago, promised for 19:40. "
+                "Its cancellation was refused 1 minute ago: Nobody was asked."
+            ),
+        ),
+        (
             {"cancellation": cancellation(CancellationStatus.UNANSWERED)},
             (
                 "Accepted 9 minutes ago by Forno Lucia, promised for 19:40; not started yet. "

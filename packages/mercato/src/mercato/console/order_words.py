@@ -115,12 +115,10 @@ def _open(order: OrderFacts) -> str:
     match order.status:
         case OrderStatus.PENDING:
             begun = order.accepted_at or order.placed_at
+            by, more = order.store, ""
             if order.accepted_by is Actor.SERVICE:
-                return (
-                    f"Accepted {ago(begun, order.now)} by the service: {order.store} has no webhookUrl, so nobody was "
-                    "called. Not started yet."
-                )
-            return f"Accepted {ago(begun, order.now)} by {order.store}{_promise(order)}; not started yet."
+                by, more = "the service", f" {order.store} has no webhookUrl, so nobody was called."
+            return f"Accepted {ago(begun, order.now)} by {by}{_promise(order)}; not started yet.{more}"
         case OrderStatus.CONFIRMED:
             return f"Confirmed{since} by {order.store}{_promise(order)}; not started yet."
         case OrderStatus.PREPARING:
