@@ -56,6 +56,14 @@ def test_a_list_can_be_iterated_again(client: Client):
     assert [len(list(listed)), len(list(listed))] == [3, 3]
 
 
+def test_a_list_that_names_its_own_cursor_as_the_next_one_ends():
+    page = httpx.Response(200, json={"requests": [], "nextCursor": "same"})
+    with httpx.Client(transport=httpx.MockTransport(lambda _: page)) as http:
+        listed = Client(URL, "k", http_client=http).list_commerce_requests()
+        with pytest.raises(errors.UnreadableError, match="its own cursor"):
+            list(listed)
+
+
 def test_a_list_that_is_refused_raises_at_the_call():
     refusing = httpx.MockTransport(lambda _: httpx.Response(401, json={}))
     with httpx.Client(transport=refusing) as http, pytest.raises(errors.AuthenticationError):

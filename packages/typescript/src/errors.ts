@@ -64,7 +64,7 @@ export class CatalogFailedError<State extends { errors?: readonly CatalogFault[]
   readonly errors: readonly CatalogFault[];
 
   constructor(last: State) {
-    const errors = last.errors ?? [];
+    const errors = listed(last.errors);
     const lines = errors.map((fault) => `  ${fault.path || "-"}: ${fault.message}`);
     super("CATALOG_FAILED", ["The catalog can't be served:", ...lines].join("\n"));
     this.last = last;
@@ -94,7 +94,7 @@ export class ProblemError extends MercatoError {
     const code = text(problem.errorCode) ?? `HTTP_${status}`;
     const title = text(problem.title) ?? "";
     const detail = text(problem.detail) ?? "";
-    const errors = Array.isArray(problem.errors) ? problem.errors : [];
+    const errors = listed(problem.errors);
     const id = text(problem.requestId) ?? requestId;
     super(code, describe(`${status} ${code}: ${detail || title}${id ? ` (request ${id})` : ""}`, errors));
     this.status = status;
@@ -194,6 +194,11 @@ export function parse(body: string): Record<string, unknown> | undefined {
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Return the objects of a list, none if it isn't one: an answer may be from anybody. */
+function listed<Entry>(value: readonly Entry[] | null | undefined): readonly Entry[] {
+  return Array.isArray(value) ? (value as readonly Entry[]).filter((entry) => isObject(entry)) : [];
 }
 
 function text(value: unknown): string | undefined {

@@ -140,3 +140,13 @@ type Success<Responses> = Responses extends { 200: infer A }
 
 /** What an operation returns. */
 export type Answer<Id extends OperationId> = Success<operations[Id]["responses"]>;
+
+type WithoutBody = { [Id in OperationId]: Answer<Id> extends undefined ? Id : never }[OperationId];
+
+/** Those whose answer has no body (204). What the document doesn't say, or what is missing here, doesn't compile. */
+export const WITHOUT_BODY: Readonly<Record<WithoutBody, true>> = {
+  cancelOnboarding: true,
+  cancelCatalogActivation: true,
+  deleteCommerceWebhookEndpoint: true,
+  deleteMarketfrontWebhookEndpoint: true,
+};

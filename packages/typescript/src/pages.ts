@@ -53,11 +53,15 @@ export function byCursor<Page extends { readonly nextCursor: string | null }, En
   entries: (page: Page) => readonly Entry[],
 ): Pages<Page, Entry> {
   return new Pages(async function* () {
-    let page = await ask({});
-    yield page;
-    while (page.nextCursor) {
-      page = await ask({ cursor: page.nextCursor });
+    let cursor: string | undefined;
+    for (;;) {
+      const page = await ask(cursor === undefined ? {} : { cursor });
       yield page;
+      const { nextCursor } = page;
+      if (!nextCursor) return;
+      // Otherwise the same page would be asked for without an end.
+      if (nextCursor === cursor) throw new UnreadableError("The answer to a list names its own cursor as the next one.");
+      cursor = nextCursor;
     }
   }, entries);
 }

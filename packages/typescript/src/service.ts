@@ -2,7 +2,7 @@
 
 import { ConfigurationError, MercatoError, NoAnswerError, ProblemError, RateLimitError } from "./errors.js";
 import { UnreadableError, parse, problemOf } from "./errors.js";
-import { REPEATABLE, ROUTES } from "./operations.js";
+import { REPEATABLE, ROUTES, WITHOUT_BODY } from "./operations.js";
 import type { Answer, OperationId, Sent } from "./operations.js";
 
 /** The version of this package. */
@@ -151,6 +151,7 @@ export class Service {
       headers,
       body: raw ? body : JSON.stringify(body),
       repeats: method === "GET" || REPEATABLE.has(id),
+      wantsBody: !(id in WITHOUT_BODY),
     };
   }
 
@@ -180,8 +181,8 @@ export class Service {
   #read<T>(request: Request, { ok, status, headers }: Response, body: string): Reply<T> {
     const retryAfter = seconds(headers.get("Retry-After"));
     if (!ok) throw problemOf(status, body, headers.get("X-Request-Id") ?? undefined, retryAfter);
-    const value = status === 204 ? undefined : parse(body);
-    if (status !== 204 && value === undefined) {
+    const value = parse(body);
+    if (value === undefined && (request.wantsBody || status !== 204)) {
       throw new UnreadableError(
         `The answer to ${request.method} ${request.target} isn't from a Mercato service. Is the URL right?`,
       );
@@ -216,6 +217,8 @@ interface Request {
   readonly headers: Record<string, string>;
   readonly body: string | Uint8Array | undefined;
   readonly repeats: boolean;
+  /** Whether an answer without a body isn't one to this request. */
+  readonly wantsBody: boolean;
 }
 
 /** Tell whether the same request may succeed later, and is safe to repeat. */

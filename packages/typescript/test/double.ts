@@ -25,6 +25,21 @@ export const json =
 export const problem = (status: number, members: Record<string, unknown> = {}, headers?: Record<string, string>) =>
   json(status, { title: "A title", status, ...members }, headers);
 
+/** Return an answer with these bytes. */
+export const raw =
+  (status: number, body: string | Buffer, type = "application/json", headers: Record<string, string> = {}): Answer =>
+  (response) =>
+    response.writeHead(status, { "Content-Type": type, ...headers }).end(body);
+
+/** Return a problem that is sent in these chunks. */
+export const chunked =
+  (status: number, ...chunks: string[]): Answer =>
+  (response) => {
+    response.writeHead(status, { "Content-Type": "application/problem+json" });
+    for (const chunk of chunks) response.write(chunk);
+    response.end();
+  };
+
 /** Never answers. */
 export const silence: Answer = () => undefined;
 

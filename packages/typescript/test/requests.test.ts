@@ -5,11 +5,13 @@ import { inspect } from "node:util";
 
 import {
   AuthenticationError,
+  CatalogFailedError,
   ConfigurationError,
   ConflictError,
   Mercato,
   MercatoError,
   NoAnswerError,
+  NotFoundError,
   ProblemError,
   RateLimitError,
   ServerError,
@@ -19,7 +21,7 @@ import {
   VERSION,
 } from "@mercato/client";
 
-import { double, hangUp, json, problem, silence } from "./double.js";
+import { type Answer, chunked, double, hangUp, json, problem, raw, silence } from "./double.js";
 
 const ORDER = { orderId: "o-1", state: "open" };
 const PLACE = { cart: { storeId: "s" } } as unknown as types.PlaceOrderRequest;
@@ -66,6 +68,83 @@ test("members and values that are newer than the client stay in an answer", asyn
 test("an answer without a body is undefined", async (t) => {
   const { mercato } = await double(t, (response) => response.writeHead(204).end());
   assert.equal(await mercato.commerce.cancelOnboarding("o"), undefined);
+});
+
+/** Answers that no Mercato service gives, and what the client makes of each. */
+const ODD: Readonly<Record<string, readonly [Answer, new (...args: never[]) => MercatoError]>> = {
+  "a 204 where a body is due": [(response) => response.writeHead(204).end(), UnreadableError],
+  "an empty 200": [(response) => response.writeHead(200).end(), UnreadableError],
+  "null": [raw(200, "null"), UnreadableError],
+  "a list": [raw(200, "[]"), UnreadableError],
+  "a text": [raw(200, '"yes"'), UnreadableError],
+  "a page of a portal": [raw(200, "<html>Sign in</html>", "text/html"), UnreadableError],
+  "half of a document": [raw(200, '{"stores": ['), UnreadableError],
+  "bytes that aren't UTF-8": [raw(200, Buffer.from([0x7b, 0xff, 0x7d])), UnreadableError],
+  "another object": [raw(200, "{}"), UnreadableError],
+  "entries that aren't a list": [raw(200, '{"stores": {"length": 1}, "nextCursor": null}'), UnreadableError],
+  "a redirect": [(response) => response.writeHead(302, { Location: "https://example.com/" }).end(), ProblemError],
+  "not modified": [(response) => response.writeHead(304).end(), ProblemError],
+  "a problem in chunks": [chunked(422, '{"title": "A', ' title", "errorCode": "VALIDATION_FAILED"}'), ValidationError],
+  "a problem of a byte a chunk": [chunked(404, ...'{"title": "\u00e9", "errorCode": "STORE_NOT_FOUND"}'), NotFoundError],
+  "a problem with a mark before it": [raw(404, '\ufeff{"errorCode": "STORE_NOT_FOUND"}'), NotFoundError],
+  "a problem with errors of all kinds": [
+    raw(422, '{"errors": [null, 7, "x", [], {"pointer": "/a"}, {"message": null}], "title": 5, "detail": []}'),
+    ValidationError,
+  ],
+  "a problem whose errors aren't a list": [raw(422, '{"errors": {"a": 1}, "retryAfter": "soon"}'), ValidationError],
+  "an empty problem": [(response) => response.writeHead(404).end(), NotFoundError],
+  "a proxy's 502": [raw(502, "<h1>Bad Gateway</h1>", "text/html"), ServerError],
+  "chunks that break off": [
+    (response) => {
+      response.writeHead(422, { "Content-Type": "application/problem+json" }).write('{"title": ');
+      setImmediate(() => response.destroy());
+    },
+    NoAnswerError,
+  ],
+  "fewer bytes than announced": [
+    (response) => {
+      response.writeHead(200, { "Content-Length": "100" }).write("{}");
+      setImmediate(() => response.destroy());
+    },
+    NoAnswerError,
+  ],
+  "gzip that isn't": [raw(200, "{}", "application/json", { "Content-Encoding": "gzip" }), NoAnswerError],
+};
+
+for (const [name, [answer, kind]] of Object.entries(ODD)) {
+  test(`the answer to a list may be ${name}: the error says so`, async (t) => {
+    const { mercato } = await double(t, ...Array.from({ length: 4 }, () => answer));
+    await assert.rejects(async () => {
+      for await (const _ of mercato.commerce.listStores()) assert.fail("there is no entry");
+    }, kind);
+  });
+}
+
+test("a 204 where an order is due isn't an order", async (t) => {
+  const { received, mercato } = await double(t, (response) => response.writeHead(204).end());
+  const key = { idempotencyKey: "k-1" };
+  await assert.rejects(mercato.marketfront.placeOrder(PLACE, key), (fault: unknown) => {
+    assert(fault instanceof UnreadableError);
+    assert.equal(fault.idempotencyKey, "k-1");
+    return true;
+  });
+  assert.equal(received.length, 1);
+});
+
+test("a list that names its own cursor as the next one ends", async (t) => {
+  const page = json(200, { stores: [], nextCursor: "same" });
+  const { received, mercato } = await double(t, page, page, page);
+  await assert.rejects(async () => {
+    for await (const _ of mercato.commerce.listStores()) assert.fail("there is no entry");
+  }, UnreadableError);
+  assert.equal(received.length, 2);
+});
+
+test("a catalog that failed for reasons of no known form is a CatalogFailedError", () => {
+  for (const errors of [null, {}, "x", [null, 1]]) {
+    const fault = new CatalogFailedError({ errors } as unknown as { errors: readonly [] });
+    assert.deepEqual(fault.errors, []);
+  }
 });
 
 test("a read is repeated after answers that pass and after none, up to four attempts", async (t) => {

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_type_hints, overload
 
 from mercato_client.core import Core
+from mercato_client.errors import UnreadableError
 from mercato_client.exchange import Request, Sent, Steps
 
 P = ParamSpec("P")
@@ -132,9 +133,14 @@ def operation(
 
 
 def by_cursor(request: Request[R], page: Any) -> Request[R] | None:
-    """Return the request of the next page, None after the last."""
+    """Return the request of the next page, None after the last.
+
+    Raises UnreadableError for a page that would be asked for without an end.
+    """
     if page.next_cursor is None:
         return None
+    if page.next_cursor == request.query.get("cursor"):
+        raise UnreadableError("The answer to a list names its own cursor as the next one.")
     return replace(request, query={**request.query, "cursor": page.next_cursor})
 
 
