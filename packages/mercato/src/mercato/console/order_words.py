@@ -168,7 +168,7 @@ def _cancelling(order: OrderFacts) -> Iterator[str]:
         case CancellationStatus.REFUSED:
             # A store without a webhookUrl isn't asked: the service refused, and the reason says so.
             refused = (
-                "It wasn't cancelled"
+                "Its cancellation was refused"
                 if order.accepted_by is Actor.SERVICE
                 else "The store refused to cancel it"
             )
