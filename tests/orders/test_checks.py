@@ -39,6 +39,7 @@ from mercato.platform.wire import Decoder
 from mercato_catalog.building.build import MAX_NAME
 from mercato_contract.placements import OrderCore
 from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.stores import Address
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
 PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}
@@ -245,6 +246,43 @@ def test_a_delivery_needs_street_city_and_postal_code(address: Json | None, miss
     assert errors_of(order(fulfillment=delivery(address))) == [
         ("ADDRESS_INVALID", f"{ADDRESS}/{member}") for member in missing
     ]
+
+
+@pytest.mark.parametrize(
+    ("store", "missing"),
+    [
+        ({"address": Address(country="US")}, ["address1", "city", "postalCode"]),
+        ({"address": Address(country="United States")}, ["address1", "city", "postalCode"]),
+        ({"address": Address(country="HK")}, ["address1"]),
+        ({"address": Address(country="AE")}, ["address1"]),
+        ({"address": Address(country="Dubai"), "timezone": "Asia/Dubai"}, ["address1"]),
+        ({"timezone": "Asia/Hong_Kong"}, ["address1"]),
+        ({"address": Address(country="SG")}, ["address1", "postalCode"]),
+        ({"address": Address(country="Ghana")}, ["address1", "city"]),
+        ({"address": Address(country="IE"), "timezone": "America/New_York"}, ["address1", "city"]),
+        ({"address": Address(country="Atlantis")}, ["address1", "city", "postalCode"]),
+        ({"timezone": "UTC"}, ["address1", "city", "postalCode"]),
+    ],
+    ids=[
+        "US",
+        "by name",
+        "HK",
+        "AE",
+        "by zone",
+        "HK by zone",
+        "SG",
+        "GH",
+        "country first",
+        "unknown",
+        "none",
+    ],
+)
+def test_an_address_needs_what_addresses_in_the_stores_country_need(store: Json, missing: list[str]):
+    for address in (None, {}, {"address1": " ", "city": "", "postalCode": None}):
+        found = errors_of(order(fulfillment=delivery(address)), store=shop(**store))
+        assert found == [("ADDRESS_INVALID", f"{ADDRESS}/{member}") for member in missing]
+    needed = dict.fromkeys(missing, "1")
+    assert errors_of(order(fulfillment=delivery(needed)), store=shop(**store)) == []
 
 
 def test_all_errors_are_listed_the_carts_first():

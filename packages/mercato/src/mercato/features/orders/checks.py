@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from mercato.features.orders.addresses import missing_parts
 from mercato.features.orders.amounts import Sums, fits
 from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
 from mercato.features.orders.record import order_lines
@@ -16,6 +17,7 @@ from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of
 from mercato.platform.clock import Clock, MakeId, zone
+from mercato.platform.gazetteer import country_of
 from mercato.platform.wire.decode import refusal
 from mercato.platform.wire.walk import FieldFault
 from mercato_catalog.carts.errors import CartFault, ItemUnavailable
@@ -255,7 +257,7 @@ def _find_errors(
     if lines and sums is not None:
         yield from _find_minimum_errors(sums, store)
     if delivery is not None:
-        yield from _find_address_errors(delivery.address or DeliveryAddress())
+        yield from _find_address_errors(delivery.address or DeliveryAddress(), store)
 
 
 def _find_unsold(
@@ -288,16 +290,12 @@ def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
     yield _error(OrderBelowMinimum, message, "/cart/lineItems")
 
 
-def _find_address_errors(address: DeliveryAddress) -> Iterator[OrderError]:
-    required = (
-        ("address1", "street", address.address1),
-        ("city", "city", address.city),
-        ("postalCode", "postal code", address.postal_code),
-    )
-    for member, name, text in required:
-        if not (text or "").strip():
-            message = f"A delivery needs the {name} of its address: {member}."
-            yield _error(AddressInvalid, message, f"/fulfillment/address/{member}")
+def _find_address_errors(address: DeliveryAddress, store: StoreRow) -> Iterator[OrderError]:
+    """Yield what the address lacks in the store's country: the merchant delivers there, and the address names none."""
+    country = country_of(store.address.country or None, store.timezone)
+    for part in missing_parts(address, country):
+        message = f"A delivery needs the {part.name} of its address: {part.member}."
+        yield _error(AddressInvalid, message, f"/fulfillment/address/{part.member}")
 
 
 def _error(kind: type[Problem], message: str, at: str | None) -> OrderError:
