@@ -10,7 +10,13 @@ from msgspec.structs import replace
 
 from mercato.features.orders.addresses import missing_parts
 from mercato.features.orders.amounts import Sums, fits
-from mercato.features.orders.errors import AddressInvalid, CartEmpty, OrderBelowMinimum, StoreClosed
+from mercato.features.orders.errors import (
+    AddressInvalid,
+    CartEmpty,
+    OrderBelowMinimum,
+    OrderTotalDifferent,
+    StoreClosed,
+)
 from mercato.features.orders.record import order_lines
 from mercato.features.orders.store_messages import payment_fault
 from mercato.features.stores.cache import Menus
@@ -89,11 +95,25 @@ class OrderChecker(Struct, frozen=True):
 
         With `in_force`, every change of the store that was committed before this call applies. Else another process may
         have changed the store: compare its version before acting on the result.
-        Raises StoreNotFound, CatalogSetNotFound, and InvalidRequest or ValidationFailed for faults of the request.
+        Raises StoreNotFound, CatalogSetNotFound, InvalidRequest or ValidationFailed for faults of the request, and
+        OrderTotalDifferent for a total in the currency of an earlier set.
         """
         cart = order.cart
         store, catalog = await self.menus.get(cart.store_id, cart.catalog_set_id, in_force=in_force)
+        if cart.catalog_set_id != store.catalog_set_id and _has_bare_total(order):
+            shown = await self.menus.compiled.get(cart.catalog_set_id)
+            if shown.currency != catalog.currency:
+                raise OrderTotalDifferent(
+                    f"The cart is of a CatalogSet in {shown.currency}; the store sells in {catalog.currency} now. "
+                    "Validate it again and show the customer the new total."
+                )
         return check_order(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
+
+
+def _has_bare_total(order: OrderCore | PlaceOrderRequest) -> bool:
+    """Return whether the order claims a total without its currency, which then is that of the cart's set."""
+    amounts = order.amounts
+    return isinstance(amounts, PlaceAmounts) and amounts.total is not None and amounts.currency is None
 
 
 def check_order(
