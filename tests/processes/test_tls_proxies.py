@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -27,7 +28,7 @@ from tests.ports import free_port
 from tests.processes.test_serve import MERCATO, environment, until_status
 from tests.servers import StubDns, self_signed
 from tests.service import CATALOG, Client, merchant
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, loop_timeout
 
 from mercato_client.testing.caller import Answer
 
@@ -205,12 +206,36 @@ def until_listening(process: subprocess.Popen[str], port: int, log: Path) -> Non
 @pytest.fixture(scope="module", params=[(name, path) for name in PROXIES for path in ("", PATH)], ids="".join)
 def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     name, path = request.param
+    with fronted(name, path, tmp_path_factory.mktemp(name)) as made:
+        yield made
+
+
+COMPRESSING: Final = {
+    "nginx": ("nginx.conf", "gzip off;", "gzip on; gzip_proxied any; gzip_types application/json;"),
+    "caddy": ("Caddyfile", "reverse_proxy", "encode zstd gzip\n    reverse_proxy"),
+}
+"""What people do in spite of the page: a line of the proxy's file, and what it is instead."""
+
+
+@pytest.fixture(params=COMPRESSING)
+def compressor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
+    with fronted(request.param, "", tmp_path, change=COMPRESSING[request.param]) as made:
+        yield made
+
+
+@contextmanager
+def fronted(
+    name: str, path: str, folder: Path, change: tuple[str, str, str] | None = None
+) -> Iterator[Front]:
+    """Run a service behind a proxy, whose configuration has a change."""
     if shutil.which(name) is None:
         pytest.skip(f"there is no {name} here")
-    folder = tmp_path_factory.mktemp(name)
     port, own = free_port(), free_port()
     url = f"https://{HOST}:{port}{path}"
     command, trust = PROXIES[name](folder, path, port=port, service=own)
+    if change is not None:
+        file, *texts = change
+        (folder / file).write_text(replaced((folder / file).read_text(), (texts[0], texts[1])))
     settings = {
         "MERCATO_PUBLIC_URL": url, "MERCATO_TRUSTED_PROXIES": "127.0.0.1", "MERCATO_RATE_LIMITS": "on"
     }  # fmt: skip
@@ -253,6 +278,60 @@ async def test_an_onboarding_is_followed_by_its_location_and_its_catalog_is_read
                 assert read.headers.get(header) == sent.headers.get(header), (accepted, header)
             known = accepted | {"If-None-Match": read.headers["ETag"]}
             assert (await shopper.get(front.path + catalog, headers=known)).status == 304
+
+
+async def test_an_etag_that_a_compressor_in_front_has_changed_still_finds_the_catalog_unchanged(
+    compressor: Front,
+):
+    async with compressor.session() as session, merchant() as shop:
+        pos = compressor.merchant(session)
+        items = {str(uuid4()): {"name": f"Dish {place}", "basePrice": "1.00"} for place in range(200)}
+        body = {
+            "partnerStoreId": "s",
+            "name": "S",
+            "address": {},
+            "catalogCallbackUrl": shop.host({"items": items}),
+        }
+        location = (await pos.post("/v1/commerce/onboarding/stores", body)).headers["Location"]
+        await until_status(pos, location, {"ready_to_activate"})
+        store = (await pos.post(f"{location}/activate")).json()
+        catalog = f"/v1/marketfront/catalog-sets/{store['catalogSetId']}"
+        shopper = Client(compressor.origin, compressor.partner["marketfrontKey"], session)
+        for coding in ("", "identity", "gzip", "zstd", "br", "zstd, br, gzip"):
+            accepted = {"Accept-Encoding": coding} if coding else {}
+            read = await shopper.get(catalog, headers=accepted)
+            assert read.status == 200
+            for sent in (accepted, {"Accept-Encoding": "gzip"}, {}):
+                again = await shopper.get(catalog, headers=sent | {"If-None-Match": read.headers["ETag"]})
+                assert again.status == 304, (
+                    coding,
+                    read.headers["ETag"],
+                    read.headers.get("Content-Encoding"),
+                )
+
+
+async def test_a_waiting_page_of_events_is_answered_by_the_event_through_the_proxy(front: Front):
+    async with front.session() as session, merchant() as shop:
+        pos = front.merchant(session)
+        body = {
+            "partnerStoreId": "feed",
+            "name": "S",
+            "address": {},
+            "catalogCallbackUrl": shop.host(CATALOG),
+        }
+        location = (await pos.post(f"{front.path}/v1/commerce/onboarding/stores", body)).headers["Location"]
+        await until_status(pos, location, {"ready_to_activate"})
+        feed = f"{front.path}/v1/marketfront/stores/changes"
+        shopper = Client(front.origin, front.partner["marketfrontKey"], session)
+        after = (await shopper.get(feed)).json()["nextCursor"]
+        waiting = asyncio.create_task(shopper.get(feed, params={"after": after, "wait": "25"}))
+        store = (await pos.post(f"{location}/activate")).json()
+        async with loop_timeout(15):
+            page = (await waiting).json()
+        assert [change["storeId"] for change in page["changes"]] == [store["storeId"]]
+        # Without an event the proxy waits as long as the service does: it buffers, and gives up later.
+        nothing = await shopper.get(feed, params={"after": page["nextCursor"], "wait": "2"})
+        assert (nothing.status, nothing.json()["changes"]) == (200, [])
 
 
 async def test_a_problem_has_the_public_url_and_the_ids_that_the_client_sent(front: Front):
