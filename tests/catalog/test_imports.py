@@ -1,6 +1,7 @@
 """Menus in other formats become CatalogSets that an ingest accepts; every loss is reported by pointer."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as info
+from tests.calibration import cpu_within
 
 from mercato.tools.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
 from mercato.tools.imports.draft import ImportOptions, Losses, windows
@@ -562,3 +564,82 @@ def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_accepts(name:
     report, _ = lint(made.document, default_currency="USD", max_bytes=32 << 20)
     assert report.valid, (report.errors, document)
     assert msgspec.json.decode(made.document)["items"] is not None
+
+
+# --- exports of real size -----------------------------------------------------------------------------
+
+
+def chain_of_hubrise(count: int) -> Menu:
+    """Return a catalog with so many products of three sizes, each with four option lists of twenty options."""
+    lists = count // 10 + 1
+    return {
+        "categories": [{"id": f"c{n}", "name": f"Category {n}"} for n in range(count // 50 + 1)],
+        "products": [
+            {
+                "id": f"p{n}", "ref": f"P{n}", "category_id": f"c{n // 50}", "name": f"Product {n}",
+                "description": "Tasty " * 20, "tags": ["vegan"],
+                "skus": [
+                    {
+                        "id": f"s{n}-{size}", "ref": f"S{n}-{size}", "name": "SML"[size], "price": f"{5 + size}.50 EUR",
+                        "option_list_ids": [f"l{(n + place) % lists}" for place in range(4)],
+                    }
+                    for size in range(3)
+                ],
+            }
+            for n in range(count)
+        ],
+        "option_lists": [
+            {
+                "id": f"l{n}", "name": f"Options {n}", "type": "multiple", "max_selections": 5,
+                "options": [{"id": f"o{n}-{k}", "name": f"Option {k}", "price": "0.50 EUR"} for k in range(20)],
+            }
+            for n in range(lists)
+        ],
+    }  # fmt: skip
+
+
+def chain_of_deliverect(count: int) -> list[Menu]:
+    """Return four menus, which all repeat so many products in three languages, as channels get them."""
+    groups = count // 10 + 1
+
+    def texts(text: str) -> Menu:
+        return {"en": text, "fr": f"{text} fr", "de": f"{text} de"}
+
+    tables: Menu = {
+        "products": {
+            f"p{n}": {
+                "name": f"Product {n}", "nameTranslations": texts(f"Product {n}"), "plu": f"P-{n}", "price": 1250,
+                "descriptionTranslations": texts("Tasty " * 20),
+                "subProducts": [f"g{(n + k) % groups}" for k in range(4)],
+            }
+            for n in range(count)
+        },
+        "modifiers": {f"m{n}": {"name": f"Extra {n}", "plu": f"M-{n}", "price": 50} for n in range(count)},
+        "modifierGroups": {
+            f"g{n}": {"name": f"Group {n}", "max": 3, "subProducts": [f"m{(n * 7 + k) % count}" for k in range(20)]}
+            for n in range(groups)
+        },
+    }  # fmt: skip
+    categories = [
+        {"_id": f"c{n}", "name": f"Category {n}", "products": [f"p{k}" for k in range(n * 50, n * 50 + 50)]}
+        for n in range(count // 50)
+    ]
+    return [
+        {"menu": f"Menu {n}", "menuId": f"m{n}", "currency": "EUR", "categories": categories} | tables
+        for n in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "make", "factor"), [("hubrise", chain_of_hubrise, 200), ("deliverect", chain_of_deliverect, 200)]
+)
+def test_an_export_of_a_large_chain_is_converted_in_time_that_grows_with_it(
+    form: str, make: Callable[[int], Any], factor: float
+):
+    large = json.dumps(make(2_000)).encode()
+    with cpu_within(factor):
+        made = convert(form, large, ASKED)
+    report, _ = lint(made.document, default_currency="EUR", max_bytes=1 << 26)
+    assert report.valid
+    assert report.summary is not None
+    assert report.summary.items >= 2_000
