@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
 from tests.catalog.documents import EXTRAS, TEA, cafe
 
+from mercato_catalog.validation.findings import clean
 from mercato_catalog.validation.scan import Position, locate, scan
 
 TEXT = """{
@@ -149,6 +150,8 @@ def test_the_scan_and_the_decoder_agree_on_any_text(text: str):
 
 @given(st.dictionaries(st.text(), VALUES, min_size=1))
 def test_every_pointer_of_a_document_is_found(document: dict[str, Any]):
+    # A pointer has U+FFFD for what can't be shown, so that such names can be the same.
+    assume(len(set(map(clean, document))) == len(document))
     text = json.dumps(document, ensure_ascii=False, indent=1)
     lines = text.split("\n")
     for name, value in document.items():

@@ -1,5 +1,7 @@
 """Warnings of members and prices that are probably misspelled."""
 
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -7,8 +9,9 @@ from tests.calibration import cpu_within
 from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
 
-from mercato_catalog.validation.document import MAX_NEAR
+from mercato_catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, TableSchema
 from mercato_catalog.validation.findings import Rule
+from mercato_catalog.validation.near_misses import _WORDS, MAX_NEAR
 
 
 def near(document: Any) -> list[tuple[str, str]]:
@@ -97,3 +100,128 @@ def test_names_without_end_cost_little_and_are_warned_of_within_bounds():
 def test_published_menus_have_no_near_misses():
     found = {path.name: near(path.read_bytes()) for path in MENUS.glob("*.json")}
     assert all(warnings == [] for warnings in found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("table", "entity", "written", "member"),
+    [
+        *[
+            ("modifierGroups", EXTRAS, written, "minimumAllowed")
+            for written in (
+                *(
+                    "minimumRequired",
+                    "minSelections",
+                    "min",
+                    "minimum",
+                    "minPermitted",
+                    "min_permitted",
+                    "minSelected",
+                ),
+                *(
+                    "min_selected_modifiers",
+                    "minimumSelections",
+                    "minQuantity",
+                    "minChoices",
+                    "requiredCount",
+                ),
+            )
+        ],
+        *[
+            ("modifierGroups", EXTRAS, written, "maximumAllowed")
+            for written in (
+                "max",
+                "maximum",
+                "maxSelections",
+                "max_permitted",
+                "maxSelectedModifiers",
+                "limit",
+            )
+        ],
+        *[
+            ("modifierGroups", EXTRAS, written, "itemIds")
+            for written in ("options", "modifierOptions", "choiceIds")
+        ],
+        *[
+            ("items", TEA, written, "basePrice")
+            for written in ("price", "priceMoney", "price_info", "unitPrice")
+        ],
+        *[
+            ("items", TEA, written, "modifierGroupIds")
+            for written in ("addOns", "variations", "optionGroups")
+        ],
+        *[("sections", DRINKS, written, "itemIds") for written in ("products", "menuItems", "entities")],
+        *[("catalogs", CATALOG, written, "sectionIds") for written in ("categories", "category_ids")],
+    ],
+)
+def test_another_vendors_word_is_warned_of_with_the_member_that_is_meant(
+    table: str, entity: str, written: str, member: str
+):
+    document = cafe()
+    row = document[table][entity]
+    row[written] = row.pop(member, 1)
+    [(path, message)] = near(document)
+    assert path == f"/{table}/{entity}/{written}"
+    assert f"isn't known here. Did you mean {member}?" in message
+
+
+@pytest.mark.parametrize(
+    ("table", "entity", "written", "value", "end"),
+    [
+        ("modifierGroups", EXTRAS, "required", True, "must be chosen has minimumAllowed 1."),
+        ("modifierGroups", EXTRAS, "selectionType", "SINGLE", "one thing is chosen has maximumAllowed 1."),
+        ("modifierGroups", EXTRAS, "quantity_info", {"quantity": {}}, "are members of the group itself."),
+        ("items", TEA, "soldOut", True, "isAvailable? An item that is sold out has isAvailable false."),
+        ("items", TEA, "priceCents", 450, 'basePrice? A basePrice is a decimal string, such as "4.50".'),
+        ("sections", DRINKS, "openingHours", [], "what is sold at other hours into a catalog of its own."),
+        ("sections", DRINKS, "parentId", "x", "lists the ids of the sections in it, in sectionIds."),
+        ("catalogs", CATALOG, "service_availability", [], "Did you mean availability?"),
+    ],
+)  # fmt: skip
+def test_what_renaming_alone_doesnt_say_is_said(table: str, entity: str, written: str, value: Any, end: str):
+    document = cafe()
+    row = document[table][entity]
+    for member in ("minimumAllowed", "maximumAllowed", "basePrice", "availability"):
+        row.pop(member, None)
+    row[written] = value
+    [(path, message)] = near(document)
+    assert (path, message.endswith(end)) == (f"/{table}/{entity}/{written}", True), message
+
+
+@pytest.mark.parametrize("written", ["required", "mandatory"])
+def test_a_group_of_which_nothing_must_be_chosen_is_not_warned_of(written: str):
+    document = cafe()
+    document["modifierGroups"][EXTRAS].pop("minimumAllowed", None)
+    document["modifierGroups"][EXTRAS][written] = False
+    assert near(document) == []
+
+
+@pytest.mark.parametrize(
+    ("member", "written"),
+    [
+        ("dayOfWeek", "day"),
+        ("dayOfWeek", "day_of_week"),
+        ("start", "startTime"),
+        ("start", "from"),
+        ("end", "closes_at"),
+        ("end", "to"),
+    ],
+)
+def test_another_word_in_a_window_is_named_in_its_fault(member: str, written: str):
+    window = {"dayOfWeek": "Monday", "start": "09:00:00", "end": "17:00:00"}
+    window[written] = window.pop(member)
+    document = cafe()
+    document["catalogs"][CATALOG]["availability"] = [window]
+    (fault,) = outcome(document).faults
+    assert fault.path == f"/catalogs/{CATALOG}/availability/0/{member}"
+    assert fault.message.endswith(f" {written} isn't known here. Did you mean {member}?")
+
+
+def test_each_word_means_one_member_and_is_none():
+    schemas: list[TableSchema[Any]] = [CATALOGS, SECTIONS, ITEMS, GROUPS]
+    for member, schema in zip(_WORDS, schemas, strict=True):
+        words = [word for text in _WORDS[member].values() for word in text.split(" ")]
+        assert [word for word, count in Counter(words).items() if count > 1] == [], member
+        forms = {*schema.forms, "partnerItemId"}
+        assert not {name.lower() for name in forms} & set(words), member
+        assert {meaning.member for meaning in _WORDS[member]} - {None} <= forms, member
+        assert all(word == re.sub("[^a-z0-9]", "", word) for word in words), member

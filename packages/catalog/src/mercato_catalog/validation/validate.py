@@ -21,9 +21,9 @@ from mercato_catalog.validation.document import (
     Source,
     Table,
     TableSchema,
-    warn_near_misses,
 )
 from mercato_catalog.validation.findings import Findings, Rule
+from mercato_catalog.validation.near_misses import warn_near_misses
 from mercato_catalog.validation.references import (
     References,
     check_counts,
@@ -236,10 +236,11 @@ def _validate(
     references = resolve(source, overrides, findings)
     refuse_cycles(source, references, findings)
     check_counts(source, references, findings)
+    # Before the windows: where there are none, those that are served are written into the catalog.
+    warn_near_misses(source, findings)
     windows = read_windows(source, findings)
     warn_nameless(source, findings)
     warn_idle_overrides(source, references, findings)
-    warn_near_misses(source, findings)
     if prices.any_negative():
         warn_negative_prices(source, item_prices, references, findings)
     return ValidDocument(source, item_prices, references, windows)

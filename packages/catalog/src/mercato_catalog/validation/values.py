@@ -9,6 +9,7 @@ import msgspec
 from mercato_catalog.model import DAY_SECONDS, DAYS, Windows
 from mercato_catalog.validation.document import Form, Source
 from mercato_catalog.validation.findings import Findings, Rule, shorten
+from mercato_catalog.validation.near_misses import window_hint
 from mercato_catalog.validation.price_hints import price_hint
 from mercato_contract.catalog_documents import MAX_WINDOWS
 from mercato_contract.json_values import escape, json_type
@@ -226,8 +227,9 @@ def _span(window: Any, at: str, findings: Findings) -> tuple[int, int] | None:
         return None
     day = window.get("dayOfWeek")
     if day not in DAYS:
-        findings.fault(Rule.UNKNOWN_DAY, f"dayOfWeek must be one of {', '.join(DAYS)}.", f"{at}/dayOfWeek")
-    start, end = (_second(window.get(name), name, at, findings) for name in ("start", "end"))
+        message = f"dayOfWeek must be one of {', '.join(DAYS)}.{window_hint(window, 'dayOfWeek')}"
+        findings.fault(Rule.UNKNOWN_DAY, message, f"{at}/dayOfWeek")
+    start, end = (_second(window, name, at, findings) for name in ("start", "end"))
     if start is None or end is None or day not in DAYS:
         return None
     # An end of 00:00:00 is the end of the day.
@@ -261,12 +263,13 @@ def _warn_of_early_ends(
         )
 
 
-def _second(value: Any, name: str, at: str, findings: Findings) -> int | None:
+def _second(window: dict[str, Any], name: str, at: str, findings: Findings) -> int | None:
+    value = window.get(name)
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         shown = "" if isinstance(value, str) else f", not {json_type(value)}"
         midnight = isinstance(value, str) and name == "end" and value.startswith(_MIDNIGHTS)
-        more = " The end of the day is 00:00:00." if midnight else ""
+        more = " The end of the day is 00:00:00." if midnight else window_hint(window, name)
         findings.fault(
             Rule.INVALID_TIME, f"{name} must be a time like 18:30:00{shown}.{more}", f"{at}/{name}"
         )
