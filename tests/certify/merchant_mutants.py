@@ -223,6 +223,27 @@ class RefusesParallelRequests(CorrectMerchant):
         return Reply(503) if self.times[line] > 10 else None
 
 
+class UnreadVerdict(CorrectMerchant):
+    """Says yes to one operation in its own words."""
+
+    where: str
+
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        reply = super().answer(operation, webhook, act)
+        said = reply.value if reply.status == 200 and operation == self.where else {}
+        return Reply(200, {"data": {"ok": True}}) if said.get("isValid") or said.get("accepted") else reply
+
+
+@fails("merchant.validate.verdict-read")
+class UnreadVerdictOfValidate(UnreadVerdict):
+    where = "validate"
+
+
+@fails("merchant.place.verdict-read")
+class UnreadVerdictOfPlace(UnreadVerdict):
+    where = "place"
+
+
 # --- place ----------------------------------------------------------------------------------------
 
 answers("merchant.place.accepted", "place", lambda _: True, 409)

@@ -87,6 +87,20 @@ async def test_a_merchant_that_refuses_what_it_has_accepted_is_warned(refusal: s
     assert all("Don't refuse a repeat" in str(one.advice) for one in outcomes.values())
 
 
+async def test_a_refusal_in_other_words_fails_and_says_what_is_read():
+    class OtherWords(CorrectMerchant):
+        def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+            reply = super().answer(operation, webhook, act)
+            is_no = operation == "place" and reply.status == 409
+            return Reply(200, {"success": False, "error": "Sold out"}) if is_no else reply
+
+    async with OtherWords(secret=SECRET, catalog=menu()) as merchant:
+        outcomes = await certified(merchant, ["merchant.place.unknown-item-refused"])
+    seen = outcomes["merchant.place.unknown-item-refused"].seen
+    assert seen.startswith("It accepted an order for an item it does not have. This counted as a yes")
+    assert "'/success', '/error' look like a refusal" in seen
+
+
 async def test_refusing_everything_passes_no_check_of_webhooks():
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, secret=new_secret(lambda size: b"w" * size))

@@ -17,6 +17,7 @@ from mercato.features.orders.store_messages import (
     Rejection,
     ReplyParser,
     quote,
+    read_cancel,
     read_place,
     read_validate,
 )
@@ -132,7 +133,86 @@ def test_a_verdict_that_is_not_a_boolean_is_an_invalid_reply():
     for value in ("true", 1, [], {}, "no"):
         assert isinstance(validate({"isValid": value}), InvalidReply)
         assert isinstance(place({"accepted": value}), InvalidReply)
-    assert place({"isValid": False}) == Acceptance()
+    assert place({"isValid": None}) != validate({"isValid": False})
+
+
+OTHER_WORDS: dict[str, tuple[Any, str | None]] = {
+    "another letter case": ({"Accepted": False, "IsValid": False}, "'/Accepted', '/IsValid'"),
+    "an envelope": ({"data": {"accepted": False, "isValid": False}}, "'/data/accepted', '/data/isValid'"),
+    "an envelope of an envelope": ({"a": {"b": {"is_valid": False}}}, "'/a/b/is_valid'"),
+    "success and error": ({"success": False, "error": "Sold out"}, "'/success', '/error'"),
+    "success as a text": ({"success": "false"}, "'/success'"),
+    "success as a number": ({"ok": 0}, "'/ok'"),
+    "a status": ({"status": "Rejected"}, "'/status'"),
+    "two words": ({"order_status": "not accepted"}, "'/order_status'"),
+    "a status code": ({"statusCode": 422, "message": "Sold out"}, "'/statusCode'"),
+    "a problem in a 200": ({"errorCode": "STORE_CLOSED", "detail": "x"}, "'/errorCode'"),
+    "rejected": ({"rejected": True}, "'/rejected'"),
+    "a reason": ({"rejection_reason": "Too late"}, "'/rejection_reason'"),
+    "nested errors": ({"result": {"errors": [1]}}, "'/result/errors'"),
+    "a yes": ({"ok": True, "error": None, "errors_": []}, None),
+    "a yes in a word": ({"status": "ok", "code": 200}, None),
+    "nothing like it": ({"id": 7, "data": {"status": "new"}}, None),
+    "an empty error": ({"error": "", "rejected": False, "failure": {}}, None),
+}
+
+
+@pytest.mark.parametrize("words", OTHER_WORDS)
+def test_a_reply_without_known_members_is_an_acceptance_with_a_warning(words: str):
+    body, refusals = OTHER_WORDS[words]
+    for read, known in ((validate, "isValid, errors, amounts"), (place, "accepted, errors, partnerOrderId")):
+        reply = read(body)
+        assert isinstance(reply, Acceptance)
+        assert reply.warning is not None
+        assert f"The service reads {known}" in reply.warning
+        assert f"The answer has {next(iter(body))!r}" in reply.warning
+        assert ("like a refusal" in reply.warning) is (refusals is not None)
+        assert refusals is None or f". {refusals} look" in reply.warning
+
+
+@pytest.mark.parametrize("words", [name for name, (_, refusals) in OTHER_WORDS.items() if refusals])
+def test_a_refusal_in_other_words_beside_known_members_is_a_warning_unless_there_is_a_verdict(words: str):
+    body, _ = OTHER_WORDS[words]
+    known = {"estimatedReadyAt": "2030-01-31T18:30:00Z"}
+    for read, verdict in ((validate, "isValid"), (place, "accepted")):
+        assert "like a refusal" in read(known | body).warning
+        assert read(body | {verdict: True}).warning is None
+        assert isinstance(read(body | {verdict: False}), Rejection)
+
+
+def test_what_was_answered_in_known_words_has_no_warning():
+    value: Any
+    for value in (
+        {},
+        {"isValid": None},
+        {"estimatedReadyAt": "x", "note": "Thanks"},
+        {"amounts": {}, "id": 7},
+    ):
+        assert validate(value).warning is None, value
+    for value in (
+        {},
+        {"accepted": None},
+        {"partnerOrderId": "A-1", "id": 7},
+        {"accepted": True, "success": 0},
+    ):
+        assert place(value).warning is None, value
+
+
+def test_a_warning_has_no_values_and_a_bounded_number_of_printable_names():
+    secret = "4242424242424242"
+    body = {f"{number} error\u200b{'x' * 500}": secret for number in range(1000)}
+    warning = place(body | {"error": secret}).warning
+    assert len(warning) < 1000
+    assert warning.isprintable()
+    assert secret not in warning
+
+
+def test_a_cancellation_that_is_answered_in_other_words_is_no_answer_and_says_what_is_read():
+    reply = read_cancel(200, b'{"Accepted": true, "data": {"accepted": false}}')
+    assert isinstance(reply, InvalidReply)
+    assert "without accepted: true or false. The service reads accepted, reason" in reply.message
+    assert "'Accepted', 'data'. '/data/accepted' looks like a refusal." in reply.message
+    assert read_cancel(200, b"{}") == InvalidReply("The store answered 200 without accepted: true or false.")
 
 
 def test_unknown_codes_pass_through_and_codes_that_do_not_apply_are_other():

@@ -79,6 +79,13 @@ class DeliveryAttempt(Wire, frozen=True):
         str | None,
         Meta(description="The first 1 KiB of the reply's body; null when the call carried a payment."),
     ]
+    warning: Annotated[
+        str | None,
+        Meta(
+            description="What is odd about an answer that counts; null if nothing is. For example, an answer that "
+            "accepts an order only because it has no member that is read."
+        ),
+    ] = None
 
 
 class WebhookDeliveryDetail(WebhookDelivery, frozen=True):

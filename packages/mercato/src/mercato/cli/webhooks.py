@@ -343,6 +343,8 @@ def print_detail(delivery: Detail) -> None:
         say(f"  {attempt.number:>3}  {format_instant(attempt.at)}  {answer}, {attempt.ms:,} ms")
         if attempt.error:
             say(*wrap(attempt.error, indent="       "))
+        if attempt.warning:
+            say(*wrap(attempt.warning, indent="       ", first="       warning: "))
         if attempt.reply:
             say(*wrap(attempt.reply, indent="       ", first="       answer: "))
     masked = (

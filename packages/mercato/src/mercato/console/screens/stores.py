@@ -20,10 +20,12 @@ from mercato.features.stores import operators
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.views import availability_of, spans_of, windows_in
+from mercato.features.webhooks.queries import DeliveryFilter, list_rows, list_warnings
 from mercato.platform.db.engine import Read
 from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
+from mercato_contract.events import STORE_CALLS
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.refusals import ValidationFailed
@@ -34,12 +36,16 @@ from mercato_contract.stores import (
     StoreStatusUpdate,
     StoreStatusValue,
 )
+from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant
 
 screens: Final = Screens(EVERYBODY)
 
 MAX_EXAMINED: Final = 200
 """Stores that a page examines of those that are open, or in trouble: both depend on the present time."""
+
+MAX_CALLS: Final = 200
+"""The newest webhooks about orders that a store's page examines for its last answers."""
 
 MAX_ITEMS: Final = 50
 """Items of a store that a page shows; a search narrows them."""
@@ -82,6 +88,14 @@ class ItemForm(Wire):
     item_id: UUID
     available: bool
     item: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class ReplyWarning(Struct, frozen=True):
+    """What was odd about a store's last answer to calls of a type."""
+
+    type: str
+    delivery_id: UUID
+    message: str
 
 
 class Item(Struct, frozen=True):
@@ -194,6 +208,7 @@ async def show_store(visit: Visit) -> Page:
         "may_pause": owns or visit.is_operator,
         "may_sell_out": owns,
         "failure": found[0].failing if owns or visit.is_operator else None,
+        "warnings": await _warnings(visit, row) if owns or visit.is_operator else (),
         "paused": row.paused_at(now),
     }
     return Page("store.html", row.name, values)
@@ -270,6 +285,20 @@ async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
         return
     async with app.db.write() as tx:
         await operators.change_status(tx, row.id, status, now=app.clock())
+
+
+async def _warnings(visit: Visit, row: StoreRow) -> list[ReplyWarning]:
+    """Return what was odd about the store's last answer to each call, if it was."""
+    wanted = DeliveryFilter(
+        partner_id=row.partner_id, surface=Surface.COMMERCE, types="order", store_id=row.id
+    )
+    newest: dict[str, UUID] = {}
+    async with visit.app.db.read() as tx:
+        for match in await list_rows(tx, wanted, limit=MAX_CALLS):
+            if match.type in STORE_CALLS and match.status == DeliveryStatus.SUCCEEDED:
+                newest.setdefault(match.type, match.id)
+        found = await list_warnings(tx, list(newest.values()))
+    return [ReplyWarning(type_, id_, found[id_]) for type_, id_ in newest.items() if id_ in found]
 
 
 def _items(row: StoreRow, catalog: CompiledCatalog, words: str | None, now: datetime) -> list[Item]:

@@ -253,6 +253,8 @@ def _attempt_entry(attempt: OrderAttempt, reader: Surface | None) -> TimelineEnt
     }
     if reader in {None, attempt.surface}:
         detail |= {"deliveryId": attempt.delivery_id, "error": attempt.error}
+        if attempt.warning is not None:
+            detail["warning"] = attempt.warning
     return TimelineEntry(at=rfc3339(attempt.at), type=ATTEMPT, actor=Actor.SERVICE, detail=detail)
 
 
@@ -270,7 +272,8 @@ def describe(entry: TimelineEntry) -> str:
         return _SENTENCES[entry.type]
     if entry.type == ATTEMPT:
         answer = "no answer" if detail["status"] is None else f"HTTP {detail['status']}"
-        reason = f": {detail['error']}" if detail.get("error") else ""
+        said = detail.get("error") or detail.get("warning")
+        reason = f": {said}" if said else ""
         call = f"{detail['event']} to the {detail['to']}, attempt {detail['number']}"
         return f"{call}: {answer}, {detail['ms']} ms{reason}"
     return ", ".join(f"{_NAMES.get(name, name)}: {_value(value)}" for name, value in detail.items())

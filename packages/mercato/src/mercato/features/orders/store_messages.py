@@ -24,6 +24,7 @@ from mercato.features.orders.amounts import (
 )
 from mercato.features.orders.errors import order_error_code
 from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
+from mercato.features.orders.unread_members import unread_members
 from mercato.features.webhooks.model import advice_on, envelope, masked
 from mercato.platform.texts import texts_in
 from mercato.platform.wire.decode import Member, decoded, one_line
@@ -56,6 +57,11 @@ POINTER_LENGTH: Final = 500
 PARTNER_ORDER_ID_LENGTH: Final = 255
 
 REASON_LENGTH: Final = 255
+
+VALIDATE_MEMBERS: Final = ("isValid", "errors", "amounts", "estimatedReadyAt")
+PLACE_MEMBERS: Final = ("accepted", "errors", "partnerOrderId", "estimatedReadyAt", "amounts")
+CANCEL_MEMBERS: Final = ("accepted", "reason", "detail", "message", "title", "errors")
+"""What is read of a 2xx reply to each call. The first is its verdict."""
 
 REFUSALS: Final = frozenset(
     {
@@ -216,12 +222,17 @@ def mask_payment(error: OrderError, hidden: Sequence[str]) -> OrderError:
 
 
 class Acceptance(Struct, frozen=True):
-    """The store accepts the order; `amounts` as it sent them, not applied yet."""
+    """The store accepts the order; `amounts` as it sent them, not applied yet.
+
+    `warning` tells the merchant that its reply may be meant otherwise: it says no verdict, and something that isn't
+    read.
+    """
 
     is_final: ClassVar[bool] = True
     amounts: StoreAmounts | None = None
     estimated_ready_at: datetime | None = None
     partner_order_id: str | None = None
+    warning: str | None = None
 
 
 class Quote(Struct, frozen=True):
@@ -229,6 +240,7 @@ class Quote(Struct, frozen=True):
 
     sums: Sums
     estimated_ready_at: datetime | None
+    warning: str | None = None
 
 
 class Rejection(Struct, frozen=True):
@@ -294,7 +306,9 @@ def read_validate(status: int, body: bytes) -> Acceptance | Rejection | InvalidR
     """Read the reply to a validate call. `quote` applies its amounts."""
     match _read(status, body):
         case _Reply() as reply:
-            return _verdict(reply, reply.is_valid, "isValid") or _validated(reply)
+            return _verdict(reply, reply.is_valid, "isValid") or _warned(
+                _validated(reply), body, verdict=reply.is_valid, read=VALIDATE_MEMBERS
+            )
         case other:
             return other
 
@@ -311,11 +325,25 @@ def read_place(status: int, body: bytes) -> Acceptance | Rejection | InvalidRepl
     """Read the reply to a place call. Amounts that can't be read are ignored."""
     match _read(status, body):
         case _Reply() as reply:
-            return _verdict(reply, reply.accepted, "accepted") or _placed(reply)
+            return _verdict(reply, reply.accepted, "accepted") or _warned(
+                _placed(reply), body, verdict=reply.accepted, read=PLACE_MEMBERS
+            )
         case Rejection() as rejection if status == HTTPStatus.CONFLICT:
             return replace(rejection, known=_known(body))
         case other:
             return other
+
+
+def _warned(reply: R, body: bytes, *, verdict: Member, read: Sequence[str]) -> R:
+    """Return an acceptance with a warning if it says yes only by default, and something that isn't read."""
+    if not isinstance(reply, Acceptance) or decoded(verdict) is not None:
+        return reply
+    unread = unread_members(body, read)
+    if unread is None:
+        return reply
+    name = read[0]
+    warning = f"This counted as a yes, because it doesn't say {name}. {unread} Say {name}: true or false."
+    return replace(reply, warning=warning)
 
 
 def _placed(reply: _Reply) -> Acceptance:
@@ -350,7 +378,9 @@ def read_cancel(status: int, body: bytes) -> CancelReply:
         )
     accepted = None if reply is None else _or_none(reply.accepted, bool)
     if reply is None or accepted is None:
-        return InvalidReply(f"The store answered {status} without accepted: true or false.")
+        unread = None if reply is None else unread_members(body, CANCEL_MEMBERS)
+        more = "" if unread is None else f" {unread}"
+        return InvalidReply(f"The store answered {status} without accepted: true or false.{more}")
     return CancelAcceptance() if accepted else CancelRejection(_reason(reply))
 
 
@@ -367,9 +397,9 @@ def _reason(reply: _Reply) -> str | None:
 def quote(sums: Sums, reply: Acceptance | Rejection | InvalidReply) -> Quote | Rejection | InvalidReply:
     """Return the order's amounts with those that the store set."""
     match reply:
-        case Acceptance(amounts, ready_at):
+        case Acceptance(amounts, ready_at) as reply:
             try:
-                return Quote(apply_store_amounts(sums, amounts), ready_at)
+                return Quote(apply_store_amounts(sums, amounts), ready_at, reply.warning)
             except InvalidAmountsError as error:
                 return InvalidReply(str(error))
             except PriceChangedError as changed:
@@ -384,6 +414,14 @@ class ReplyParser(Generic[R]):
     def __init__(self, read: Callable[[int, bytes], R]) -> None:
         self._read = read
         self.reply: R | InvalidReply = InvalidReply("The store gave no answer.")
+
+    @property
+    def warning(self) -> str | None:
+        """What the merchant should know of a reply that is used, None if nothing."""
+        match self.reply:
+            case Acceptance(warning=warning) | Quote(warning=warning):
+                return warning
+        return None
 
     def __call__(self, status: int, body: bytes) -> str | None:
         """Return why the reply is invalid, or None."""

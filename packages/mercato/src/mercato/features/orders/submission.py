@@ -48,7 +48,7 @@ from mercato.features.webhooks.deliveries import (
     record_store_call,
     update_store_call,
 )
-from mercato.features.webhooks.model import CallResult, StoreCall
+from mercato.features.webhooks.model import CallResult, StoreCall, masked
 from mercato.features.webhooks.queries import delete_store_call
 from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Read, Write
@@ -182,6 +182,8 @@ class Submitter(Struct, frozen=True):
         """Make one call."""
         parser = ReplyParser[PlaceReply](read_place)
         called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
+        if (warning := parser.warning) is not None:
+            called = replace(called, warning=masked(warning, hidden=submission.call.hidden))
         if called.error is not None:
             return called, InvalidReply(called.error)
         match parser.reply:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
 from mercato.features.orders.amounts import Sums, wire
@@ -318,7 +319,7 @@ class Validations(Struct, frozen=True):
         if called.error is None:
             match parser.reply:
                 case Quote() as quoted:
-                    self.log.record(call, called, accepted=True)
+                    self.log.record(call, replace(called, warning=quoted.warning), accepted=True)
                     return quoted
                 case Rejection() as rejection:
                     self.log.record(call, called, accepted=False)

@@ -295,7 +295,7 @@ _INSERT_NEXT_ATTEMPT: Final = prepared(
             deliveries.c.attempts + bindparam("number", type_=Integer),
             *(
                 bindparam(name, type_=delivery_attempts.c[name].type)
-                for name in ("at", "status", "ms", "error", "reply")
+                for name in ("at", "status", "ms", "error", "reply", "warning")
             ),
         ).where(deliveries.c.id == bindparam("where_id")),
     )
@@ -327,6 +327,7 @@ def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str
         "ms": result.ms,
         "error": result.error,
         "reply": result.reply,
+        "warning": result.warning,
     }
 
 

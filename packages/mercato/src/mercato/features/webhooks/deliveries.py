@@ -183,6 +183,7 @@ async def detail_of(tx: Read, row: DeliveryRow) -> WebhookDeliveryDetail:
                 ms=attempt.ms,
                 error=attempt.error,
                 reply=attempt.reply,
+                warning=attempt.warning,
             )
             for attempt in await queries.list_attempts(tx, row.id)
         ],

@@ -94,7 +94,8 @@ class CallResult(Struct, frozen=True, kw_only=True):
     call to a store a usable answer. `reply` is an excerpt of the body for the log, None if the call carried a payment.
     `retry_after` is in seconds. `was_sent` is False if a store wasn't called: its breaker is open or its queue is full.
     `may_have_arrived` is False if the receiver can't have got the request: it wasn't sent, or no connection was made.
-    `repeated`: the request had been sent before, on a kept connection that was closed without an answer.
+    `repeated`: the request had been sent before, on a kept connection that was closed without an answer. `warning`
+    tells the partner what is odd about a usable answer.
     """
 
     at: datetime
@@ -107,6 +108,7 @@ class CallResult(Struct, frozen=True, kw_only=True):
     was_sent: bool = True
     may_have_arrived: bool = True
     repeated: bool = False
+    warning: str | None = None
 
 
 class Succeeded(Struct, frozen=True):

@@ -195,6 +195,7 @@ class AttemptRow(NamedTuple):
     ms: int
     error: str | None
     reply: str | None
+    warning: str | None
 
 
 _LISTED: Final = tuple(
@@ -318,6 +319,17 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> list[AttemptRow]:
     return [AttemptRow(*row) for row in rows]
 
 
+async def list_warnings(tx: Read, deliveries_: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the warnings about the answers to these deliveries."""
+    c = delivery_attempts.c
+    rows = await tx.all(
+        select(c.delivery_id, c.warning)
+        .where(c.delivery_id.in_(deliveries_), c.warning.is_not(None))
+        .order_by(c.number)
+    )
+    return {row.delivery_id: row.warning for row in rows}
+
+
 async def start_next_round(tx: Write, row: DeliveryRow, due: Due, *, url: str, now: datetime) -> bool:
     """Make the delivery due at the URL and restart its schedule. Return False if it has changed since it was read.
 
@@ -362,6 +374,7 @@ class OrderAttempt(Struct, frozen=True):
     status: int | None
     ms: int
     error: str | None
+    warning: str | None
 
 
 async def list_attempts_of_order(tx: Read, order_id: UUID, *, limit: int) -> list[OrderAttempt]:
@@ -376,6 +389,7 @@ async def list_attempts_of_order(tx: Read, order_id: UUID, *, limit: int) -> lis
             delivery_attempts.c.status,
             delivery_attempts.c.ms,
             delivery_attempts.c.error,
+            delivery_attempts.c.warning,
         )
         .join(delivery_attempts, delivery_attempts.c.delivery_id == deliveries.c.id)
         .where(deliveries.c.order_id == order_id)

@@ -115,6 +115,8 @@ delivery_attempts = Table(
     Column("ms", Integer, nullable=False),
     Column("error", Text),
     Column("reply", Text),
+    # What is odd about a usable answer.
+    Column("warning", Text),
     # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
 )

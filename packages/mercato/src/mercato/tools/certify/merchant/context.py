@@ -151,6 +151,13 @@ def approved(answer: A | Rejection | InvalidReply) -> A:
     return answer
 
 
+def read_verdict(answer: Quote | Acceptance) -> str:
+    """Return that nothing of an acceptance is said in members that aren't read. Raises Failed."""
+    if answer.warning is not None:
+        raise Failed(answer.warning)
+    return "nothing was said in other members"
+
+
 def refused(answer: Quote | Acceptance | Rejection | InvalidReply, what: str, code: str = "") -> str:
     """Return the codes of a refusal, or the one that it must have. Raises Failed for anything else."""
     match answer:
@@ -160,7 +167,7 @@ def refused(answer: Quote | Acceptance | Rejection | InvalidReply, what: str, co
             return f"refused: {code or codes(answer)}"
         case InvalidReply(message=message):
             raise Failed(message)
-    raise Failed(f"It accepted {what}.")
+    raise Failed(" ".join((f"It accepted {what}.", *filter(None, [answer.warning]))))
 
 
 def answered(answer: Quote | Acceptance | Rejection | InvalidReply) -> str:

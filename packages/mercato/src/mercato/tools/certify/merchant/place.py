@@ -15,6 +15,7 @@ from mercato.tools.certify.merchant.context import (
     approved,
     codes,
     read_placement,
+    read_verdict,
     refused,
 )
 from mercato.tools.certify.receiver import WRONG_SECRET, ReceiverReply, rejected
@@ -35,6 +36,10 @@ async def _accepted(context: MerchantContext) -> str:
 async def _forged(context: MerchantContext) -> str:
     message = await context.place_message()
     return rejected(await context.send(message.but(secrets=(WRONG_SECRET,))))
+
+
+async def _verdict_read(context: MerchantContext) -> str:
+    return read_verdict(approved(await context.place(await context.place_message())))
 
 
 # --- one order, sent several times -----------------------------------------------------------------
@@ -193,6 +198,7 @@ def _without_number(reply: ReceiverReply) -> Any:
 
 PLACE: Final[Mapping[str, Run[MerchantContext]]] = {
     "accepted": _accepted,
+    "verdict-read": _verdict_read,
     "forged-refused": _forged,
     "repeat-same-answer": _same_answer,
     "repeat-one-order": one_order(),

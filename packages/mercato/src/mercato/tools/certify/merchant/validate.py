@@ -14,6 +14,7 @@ from mercato.tools.certify.merchant.context import (
     answered,
     approved,
     read_agreement,
+    read_verdict,
     refused,
 )
 from mercato.tools.certify.receiver import Change
@@ -125,6 +126,10 @@ async def _accepted(context: MerchantContext) -> str:
     return f"agreed, at a total of {sums.total} {sums.currency} in minor units"
 
 
+async def _verdict_read(context: MerchantContext) -> str:
+    return read_verdict(approved(await context.validate(context.order())))
+
+
 async def _amounts_exact(context: MerchantContext) -> str:
     for quantity in QUANTITIES:
         line = _units(context, quantity)
@@ -184,6 +189,7 @@ async def _many_at_once(context: MerchantContext) -> str:
 
 VALIDATE: Final[Mapping[str, Run[MerchantContext]]] = {
     "accepted": _accepted,
+    "verdict-read": _verdict_read,
     "amounts-exact": _amounts_exact,
     "tip-kept": _tip_kept,
     "same-again": _same_again,
