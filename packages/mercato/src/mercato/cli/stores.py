@@ -137,7 +137,7 @@ async def _change(
 
 
 def _members(store: StoreSummary) -> dict[str, Any]:
-    """Return the members for programs: `warnings` are the codes that the merchant's own Store has."""
+    """Return the members for programs: of the warnings that its merchant reads, `warnings` has the code of this one."""
     warnings = () if store.is_called else (ORDERS_UNSEEN,)
     failing = None if store.failing is None else members_of(store.failing)
     return members_of(
