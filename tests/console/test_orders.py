@@ -224,6 +224,8 @@ async def test_a_pages_times_are_all_in_the_one_zone_that_it_names(mercato: Serv
     page = await browser.open(f"/console/orders/{placed['orderId']}")
     assert "Times are in Asia/Tokyo." in page.text
     assert "promised for 08:30 on 1 February" in page.region("Now")
+    assert "ready at: 2999-02-01 08:30 Asia/Tokyo" in page.region("Events")
+    assert "T23:30:00" not in page.region("Events")
     await browser.press(await browser.open("/console/account"), "Set time zone", timezone="Europe/Rome")
     page = await browser.open(f"/console/orders/{placed['orderId']}")
     assert "promised for 00:30 on 1 February" in page.region("Now")

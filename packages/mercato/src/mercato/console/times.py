@@ -76,6 +76,12 @@ def say(at: datetime, timezone: str) -> str:
     return f"{_in_zone(at, timezone)[:16]} {timezone}"
 
 
+def say_text(text: str, timezone: str) -> str:
+    """Return RFC 3339 for a sentence, as `say` does; another text as it is."""
+    at = parse_instant(text)
+    return text if at is None else say(at, timezone)
+
+
 @pass_context
 def hour(context: Context, value: datetime) -> str:
     """Return the time of day in the chosen time zone, to the minute."""

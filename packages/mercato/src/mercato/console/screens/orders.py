@@ -20,6 +20,7 @@ from mercato.console.screen import (
     Screens,
     Visit,
 )
+from mercato.console.times import say_text
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
@@ -137,7 +138,9 @@ async def _page(
         store = await _store(tx, row)
         failed = await _count_failed(tx, visit, row.id)
     facts = facts_of(row, entries, store=store or "the store", timezone=visit.timezone, now=visit.app.clock())
-    described = [(entry, describe(entry)) for entry in entries]
+    described = [
+        (entry, describe(entry, show_instant=lambda at: say_text(at, visit.timezone))) for entry in entries
+    ]
     address = fulfillment.address if isinstance(fulfillment, DeliveryFulfillment) else None
     values = {
         "order": row,

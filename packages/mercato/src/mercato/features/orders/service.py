@@ -1,6 +1,6 @@
 """Placed orders: read and list them, update their status, adjust what they cost, and list their history."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
@@ -261,8 +261,12 @@ def _attempt_entry(attempt: OrderAttempt, reader: Surface | None) -> TimelineEnt
 # --- timelines in words, for people -------------------------------------------------------------
 
 
-def describe(entry: TimelineEntry) -> str:
-    """Return the detail of an entry in words."""
+INSTANTS: Final = frozenset({"estimatedReadyAt", "estimatedDeliveryAt"})
+"""Members of an entry that are instants."""
+
+
+def describe(entry: TimelineEntry, *, show_instant: Callable[[str], str] = str) -> str:
+    """Return the detail of an entry in words. `show_instant` turns RFC 3339 into what its reader reads times in."""
     detail = entry.detail
     if entry.type == "placed":
         return f"{detail['total']} {detail['currency']}"
@@ -276,7 +280,10 @@ def describe(entry: TimelineEntry) -> str:
         reason = f": {said}" if said else ""
         call = f"{detail['event']} to the {detail['to']}, attempt {detail['number']}"
         return f"{call}: {answer}, {detail['ms']} ms{reason}"
-    return ", ".join(f"{_NAMES.get(name, name)}: {_value(value)}" for name, value in detail.items())
+    return ", ".join(
+        f"{_NAMES.get(name, name)}: {show_instant(str(value)) if name in INSTANTS and value else _value(value)}"
+        for name, value in detail.items()
+    )
 
 
 def _value(value: Any) -> str:
