@@ -105,6 +105,10 @@ async def test_an_order_loses_its_customer_after_the_retention_period(here: Trad
         assert (order["note"], order["cart"]["lineItems"][0]["note"]) == (None, None)
         assert order["amounts"] == placed["amounts"]
         assert order["fulfillment"]["address"] is None
+        assert order["clientContext"] == {"ip": "", "userAgent": ""}, "every order has one"
+    events = (await here.front.get("/v1/marketfront/events")).json()["events"]
+    contexts = [event["data"]["order"]["clientContext"] for event in events]
+    assert contexts == [{"ip": "", "userAgent": ""}] * len(events)
 
 
 async def test_data_with_the_longest_retention_is_kept(here: Trade):

@@ -115,7 +115,9 @@ def test_without_a_payment_the_member_is_absent():
 def test_an_absent_customer_is_absent_from_the_body():
     bare = row(customer=None, client_context=None)
     told = json.loads(place_body(bare, now=NOW))["data"]["order"]
-    assert set(told) == {"cart", "fulfillment", "note", "amounts"}
+    assert set(told) == {"cart", "clientContext", "fulfillment", "note", "amounts"}
+    # The specification requires it of every order.
+    assert told["clientContext"] == {"ip": "", "userAgent": ""}
 
 
 def test_a_cancellation_has_its_reason():

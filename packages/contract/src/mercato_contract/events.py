@@ -10,7 +10,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.orders import Order
-from mercato_contract.placements import Amounts, ClientContext, CommerceCart, Customer, Fulfillment
+from mercato_contract.placements import (
+    NO_CONTEXT,
+    Amounts,
+    CommerceCart,
+    Customer,
+    ErasableContext,
+    Fulfillment,
+)
 from mercato_contract.wire import Instant, Wire, redacted
 
 
@@ -140,7 +147,7 @@ class WebhookOrder(Wire, kw_only=True):
     """An OrderCore for stores: priced, with names and the merchant's own ids on its lines."""
 
     cart: CommerceCart
-    client_context: ClientContext | UnsetType = UNSET
+    client_context: ErasableContext = NO_CONTEXT
     fulfillment: Fulfillment
     note: str | None = None
     amounts: Amounts

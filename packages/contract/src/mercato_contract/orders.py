@@ -11,12 +11,13 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato_contract.carts import MAX_LINES, Amount
 from mercato_contract.pages import MAX_UPDATES, PAGE, Cursor, PageLimit
 from mercato_contract.placements import (
+    NO_CONTEXT,
     Amounts,
-    ClientContext,
     CommerceCart,
     Customer,
     DateTime,
     Decimal,
+    ErasableContext,
     Fulfillment,
     Name,
     OrderCart,
@@ -209,7 +210,7 @@ class _PlacedOrder(Wire, kw_only=True):
     cancellation: Cancellation | None = None
     courier: Courier | None = None
     estimated_delivery_at: Instant | None = None
-    client_context: ClientContext | UnsetType = UNSET
+    client_context: ErasableContext = NO_CONTEXT
     fulfillment: Fulfillment
     note: str | None = None
     amounts: OrderAmounts

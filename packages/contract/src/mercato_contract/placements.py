@@ -133,6 +133,15 @@ class ClientContext(Wire):
     user_agent: Text1000
 
 
+NO_CONTEXT: Final = ClientContext(ip="", user_agent="")
+"""The device of an erased customer: every order has one."""
+
+
+ErasableContext = Annotated[
+    ClientContext, Meta(description="Its texts are empty once the order's customer is erased.")
+]
+
+
 class Customer(Wire):
     """The person who orders."""
 

@@ -38,7 +38,7 @@ from mercato.platform.db.write_behind import FLUSH_SECONDS
 from mercato.platform.texts import texts_in
 from mercato_contract.events import Envelope, EventType, OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.orders import Order, TimelineEntry
-from mercato_contract.placements import ClientContext, Customer, DeliveryFulfillment, Fulfillment
+from mercato_contract.placements import NO_CONTEXT, ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.wire import Wire, as_json
 
@@ -259,7 +259,7 @@ def _order_without_customer(order: _O) -> _O:
         cart=with_notes(order.cart, None),
         note=None,
         customer=UNSET,
-        client_context=UNSET,
+        client_context=NO_CONTEXT,
         fulfillment=without_address(order.fulfillment),
     )
 

@@ -27,6 +27,7 @@ from mercato_contract.orders import (
     OrderStatus,
 )
 from mercato_contract.placements import (
+    NO_CONTEXT,
     Amounts,
     ClientContext,
     CommerceCart,
@@ -301,7 +302,7 @@ def _represent(kind: Callable[..., _Order], cart: OrderCart | CommerceCart, row:
         cancellation=None if row.cancellation is None else _cancellation(row.cancellation),
         courier=row.courier,
         estimated_delivery_at=row.estimated_delivery_at and rfc3339(row.estimated_delivery_at),
-        client_context=row.client_context or UNSET,
+        client_context=row.client_context or NO_CONTEXT,
         fulfillment=row.fulfillment,
         note=None if row.notes is None else row.notes.order,
         amounts=order_amounts(row.amounts, after_adjustments=after),
@@ -378,7 +379,7 @@ def webhook_order(row: OrderRow) -> WebhookOrder:
     """Return the order as its store gets it, without its payment."""
     return WebhookOrder(
         cart=row.cart,
-        client_context=row.client_context or UNSET,
+        client_context=row.client_context or NO_CONTEXT,
         fulfillment=row.fulfillment,
         note=None if row.notes is None else row.notes.order,
         amounts=row.amounts,
