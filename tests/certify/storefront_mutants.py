@@ -218,6 +218,9 @@ sends(
 )
 
 
+sends("storefront.request.members-known", "POST", "/stores/discover", json={"fulfilmentType": "PICKUP"})
+
+
 @fails("storefront.request.later-version")
 class RefusesUnknownMembers(CorrectStorefront):
     async def read_store(self, store_id: str) -> Any:

@@ -13,6 +13,7 @@ from mercato.features.requests.members import _OTHERS, _WORDS, member_hint
 from mercato.platform.wire.unknown import MAX_BYTES, MAX_LISTED, find_unknown
 from mercato_contract.json_values import escape
 from mercato_contract.orders import OrderStatusBatch, OrderStatusUpdate
+from mercato_contract.placements import OrderCore
 from mercato_contract.stores import (
     ItemAvailabilityRequest,
     OnboardingRequest,
@@ -59,6 +60,11 @@ def test_the_members_that_were_added_are_found_and_no_others(top: dict[str, Any]
 @given(st.binary(max_size=60) | values.map(msgspec.json.encode))
 def test_nothing_is_raised_for_any_bytes(body: bytes):
     assert len(unknown(body)) <= MAX_LISTED
+
+
+def test_a_variant_has_the_members_of_all_variants_and_its_tag():
+    body = {"fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP", "address": {"zip": 1}, "note": 1}}
+    assert unknown(msgspec.json.encode(body), OrderCore) == ("/fulfillment/address/zip", "/fulfillment/note")
 
 
 def test_a_mark_blanks_and_repeated_members_change_nothing():

@@ -29,6 +29,9 @@ UNKNOWN_MEMBER: Final = "UNKNOWN_MEMBER"
 CLOSE: Final = 0.8
 """The least similarity of two names, by difflib's ratio: one letter in five may differ."""
 
+SUGGESTS: Final = "; did you mean "
+"""What precedes a member that is meant, in a hint that names one."""
+
 MAX_NAME: Final = 64
 """Characters of a name that a message repeats, and of one that is compared."""
 
@@ -172,14 +175,14 @@ def member_hint(request: type[Struct], pointer: str) -> str:
     plain = _fold(name)
     own = _names(kind)
     if plain in own:
-        return f"{shown}; did you mean `{own[plain]}`?"
+        return f"{shown}{SUGGESTS}`{own[plain]}`?"
     meant = _meanings(_KIN.get(kind, kind)).get(plain)
     if meant is not None:
-        return f"{shown}; did you mean `{meant}`?" if " " not in meant else f"{shown}; {meant}."
+        return f"{shown}{SUGGESTS}`{meant}`?" if " " not in meant else f"{shown}; {meant}."
     if len(name) <= MAX_NAME and (close := get_close_matches(plain, own, n=1, cutoff=CLOSE)):
-        return f"{shown}; did you mean `{own[close[0]]}`?"
+        return f"{shown}{SUGGESTS}`{own[close[0]]}`?"
     if (below := _below(kind, plain)) is not None:
-        return f"{shown}; did you mean `{below}`?"
+        return f"{shown}{SUGGESTS}`{below}`?"
     for operation, other in _OTHERS.items():
         member = _names(other).get(plain)
         if member is None and request is OnboardingRequest and other is StoreUpdate:
@@ -218,10 +221,12 @@ def _struct_at(request: type[Struct], steps: tuple[str, ...]) -> type[Struct]:
 
 def _inside(kind: info.Type, step: str) -> info.Type:
     for option in alternatives(kind):
-        if isinstance(option, info.StructType):
-            return next((field.type for field in option.fields if field.encode_name == step), kind)
         if isinstance(option, info.ListType):
             return option.item_type
+        if isinstance(option, info.StructType):
+            for field in option.fields:
+                if field.encode_name == step:
+                    return field.type
     return kind
 
 

@@ -59,22 +59,32 @@ def unknown_header(status: int, pointers: tuple[str, ...]) -> list[tuple[bytes, 
 
 
 def _unknown(text: bytes, kind: info.Type, pointer: str) -> Iterator[str]:
-    for option in alternatives(kind):
-        if isinstance(option, info.StructType) and text[:1] == b"{":
-            known = _members(option.cls)
-            for name, value in (read_dict(text, None) or {}).items():
-                at = f"{pointer}/{escape(name)}"
-                if name in known:
-                    yield from _unknown(value, known[name], at)
-                else:
-                    yield at[:MAX_POINTER]
-        elif isinstance(option, info.ListType) and text[:1] == b"[":
-            for index, entry in enumerate(read_entries(text, MAX_ENTRIES) or ()):
-                yield from _unknown(entry, option.item_type, f"{pointer}/{index}")
+    options = tuple(alternatives(kind))
+    # A variant's members are those of all variants: another reader chooses the one.
+    structs = tuple(option.cls for option in options if isinstance(option, info.StructType))
+    if structs and text[:1] == b"{":
+        known = _members(structs)
+        for name, value in (read_dict(text, None) or {}).items():
+            at = f"{pointer}/{escape(name)}"
+            if name not in known:
+                yield at[:MAX_POINTER]
+            elif (inner := known[name]) is not None:
+                yield from _unknown(value, inner, at)
+    elif text[:1] == b"[":
+        for option in options:
+            if isinstance(option, info.ListType):
+                for index, entry in enumerate(read_entries(text, MAX_ENTRIES) or ()):
+                    yield from _unknown(entry, option.item_type, f"{pointer}/{index}")
 
 
 @cache
-def _members(cls: type[msgspec.Struct]) -> dict[str, info.Type]:
-    struct = info.type_info(cls)
-    assert isinstance(struct, info.StructType)
-    return {field.encode_name: field.type for field in struct.fields}
+def _members(structs: tuple[type[msgspec.Struct], ...]) -> dict[str, info.Type | None]:
+    """Return the members of all structs with their types; None for the tag that tells them apart."""
+    found: dict[str, info.Type | None] = {}
+    for cls in structs:
+        struct = info.type_info(cls)
+        assert isinstance(struct, info.StructType)
+        found |= {field.encode_name: field.type for field in struct.fields}
+        if struct.tag_field is not None:
+            found[struct.tag_field] = None
+    return found

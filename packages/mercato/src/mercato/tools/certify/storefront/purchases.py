@@ -8,6 +8,7 @@ from typing import Any, Final
 from mercato.platform import clock
 from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after, body, lines_of, member
+from mercato.tools.certify.storefront.members import members_known
 from mercato.tools.certify.storefront.proxy import DROPPED, Call
 from mercato.tools.certify.storefront.scenarios import ScenarioResult
 from mercato.tools.certify.suite import Failed, Run, Skipped
@@ -263,6 +264,7 @@ REQUEST: Final[Mapping[str, Run[StorefrontContext]]] = {
         lambda bad, _: f"The body of {bad[0].path} is {bad[0].headers.get('content-type', 'untyped')}.",
         "every body is JSON",
     ),
+    "members-known": after("plain", members_known),
     "later-version": after("later", placed),
     "follow-pace": after("plain", _follow_pace),
 }
