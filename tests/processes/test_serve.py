@@ -179,7 +179,7 @@ async def test_a_link_leads_to_the_server_that_runs_on_the_data_directory(tmp_pa
         await server.wait()
         _, out, err = await mercato(*link, MERCATO_PORT="8123")
         assert out.startswith("http://127.0.0.1:8123/console/links/"), "a killed server counts for nothing"
-        assert "No server runs on" in err
+        assert "No server is known to run on" in err
 
 
 async def test_a_revoked_key_is_refused_by_a_running_server_within_2_s(tmp_path: Path):

@@ -248,8 +248,8 @@ def _note_address(settings: Settings, base_url: str) -> None:
     """Say how to get to a server whose address isn't known here: none runs on this data directory."""
     if settings.public_url is None and find_address(settings.data_dir) is None:
         note(
-            f"No server runs on {settings.data_dir} now. One with another address than {base_url} needs that in its "
-            "place, or MERCATO_PUBLIC_URL."
+            f"No server is known to run on {settings.data_dir}. One with another address than {base_url} needs that "
+            "in its place, or MERCATO_PUBLIC_URL."
         )
 
 
