@@ -210,6 +210,44 @@ async def test_a_broken_answer_is_the_stores_fault(stores: Stores, script: Scrip
     assert called.was_sent
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(drop(), id="drops the connection"),
+        pytest.param(raw(head(200, content_length=100) + b"{"), id="breaks off in the middle"),
+        pytest.param(reply(204), id="204"),
+        pytest.param(reply(429), id="429"),
+        pytest.param(reply(502), id="502"),
+    ],
+)
+async def test_a_call_without_a_usable_answer_may_have_arrived(stores: Stores, script: Script) -> None:
+    async with serve(script) as server:
+        called = await stores.ask(server.url)
+    assert called.error
+    assert called.may_have_arrived
+    assert not called.repeated
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:{}/", "https://169.254.169.254/", "http://nobody.invalid/"]
+)
+async def test_a_call_that_made_no_connection_has_not_arrived(stores: Stores, url: str) -> None:
+    called = await stores.ask(url.format(free_port()))
+    assert called.error
+    assert not called.may_have_arrived
+
+
+async def test_a_call_on_a_kept_connection_that_is_closed_was_sent_twice(stores: Stores) -> None:
+    """The store may have read it before it closed the connection."""
+    store = new_id()
+    async with serve(in_turn(reply(200, b"{}"), drop(), reply(409), reply(200, b"{}"))) as server:
+        answered = await stores.ask(server.url, store_id=store)
+        repeated = await stores.ask(server.url, store_id=store)
+        assert len(server.requests) == 3
+    assert not answered.repeated
+    assert (repeated.status, repeated.repeated, repeated.may_have_arrived) == (409, True, True)
+
+
 async def test_a_closed_port_is_the_stores_fault(stores: Stores) -> None:
     called = await stores.ask(f"http://127.0.0.1:{free_port()}/validate")
     assert called.error

@@ -254,8 +254,8 @@ _BREAKER_OPEN: Final = (
     "The store was not called: half of the latest calls to this address failed. It is tried again soon."
 )
 
-_BEFORE_THE_REQUEST: Final = frozenset({Fault.REFUSED_ADDRESS, Fault.DNS, Fault.CONNECT, Fault.TLS})
-"""Failures without a connection: nothing of the request was sent."""
+_BEFORE_THE_REQUEST: Final = frozenset({Fault.REFUSED_ADDRESS, Fault.DNS, Fault.CONNECT})
+"""Failures without a connection: nothing of the request was sent. TLS may fail later, too, when it has been."""
 
 ReplyCheck = Callable[[int, bytes], str | None]
 """Return None if status and body are a usable answer, yes or no; else what is wrong, for the partner."""
