@@ -185,7 +185,8 @@ class FaultyMerchant(FaultyDouble, MerchantDouble):
             silent=entry.taken and entry.again is None and self.rng.random() < SILENT,
             denied=entry.again is not None,
         )
-        if taken.accepted and not taken.silent:
+        # An update of a denied order would tell the service that it is accepted.
+        if taken.accepted and not taken.silent and not taken.denied:
             self._on_taken(webhook.webhook_id)
 
     def denial(self, answer: Mapping[str, Any], act: Act) -> Reply | None:
