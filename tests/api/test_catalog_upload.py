@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from aiohttp import web
 from sqlalchemy import ColumnElement, func, select, update
 from tests.api.trade import Time
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
@@ -253,6 +254,29 @@ async def test_the_content_that_is_served_can_be_scheduled_too(
     await arrive(mercato, time, at)
     assert (await ended(mercato, pos, reply))["status"] == "succeeded"
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
+
+
+async def test_a_document_that_is_unchanged_at_its_url_is_processed_and_waits_for_its_instant(
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any, time: Time
+):
+    async def tagged(request: web.Request) -> web.Response:
+        if request.headers.get("If-None-Match") == '"v1"':
+            return web.Response(status=304)
+        return web.json_response(renamed("Tagged"), headers={"ETag": '"v1"'})
+
+    path, url = (
+        f"/v1/commerce/catalogset-notification?storeId={store['storeId']}",
+        shop.host(tagged, "/t.json"),
+    )
+    served = await ended(mercato, pos, await pos.post(path, {"callbackUrl": url}))
+    at = soon(hours=1)
+    reply = await pos.post(path, {"callbackUrl": url, "activateAt": at})
+    run = await scheduled(mercato, pos, reply)
+    assert (run["status"], run["catalogSetId"]) == ("processing", served["catalogSetId"])
+    await ended(mercato, pos, await put(pos, store, renamed("Sooner")))
+    await arrive(mercato, time, at)
+    assert (await ended(mercato, pos, reply))["status"] == "succeeded"
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == served["catalogSetId"]
 
 
 async def test_a_document_with_faults_fails_at_once_also_with_an_instant(

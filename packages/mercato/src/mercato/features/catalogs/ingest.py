@@ -299,6 +299,8 @@ class Ingest(Struct, frozen=True, kw_only=True):
         async with self._serving(job, run) as tx:
             if tx is not None:
                 assert current is not None, "only a set has an ETag"
+                # A run that waits for its instant isn't pulling any more.
+                await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
                 warnings = await queries.find_warnings(tx, run.owner.id, current.id)
                 await self.switches.serve(tx, run, current.id, warnings=warnings, now=self.clock())
         return Done()

@@ -1,8 +1,8 @@
 """An ingest run: its states, its bounds, and the warnings that are stored with it.
 
-Queued, pulling, processing, and then succeeded or failed. Two transitions are beyond the specification: after a 304 a
-run succeeds from `pulling`, since there is nothing to process, and one that can't be performed fails from `queued`. A
-run that switches back to a kept set begins as `succeeded`.
+Queued, pulling, processing, and then succeeded or failed. One transition is beyond the specification: a run that can't
+be performed, or whose switch is cancelled, fails from `queued`. A run that switches back to a kept set begins as
+`succeeded`.
 """
 
 import math
