@@ -1,7 +1,8 @@
 """Splits texts and queries into words for search, in the same way for both databases.
 
-Case, accents, width and apostrophes make no difference. A script without spaces is indexed by pairs of neighbouring
-letters.
+One normal form serves what is indexed and what is typed: case, accents, width, apostrophes, characters that nobody
+sees, and the scripts of digits make no difference. A name that is written in parts (`K.F.C.`, `Chick-fil-A`, `O'Brien`)
+is indexed by its parts and as one word. A script without spaces is indexed by pairs of neighbouring letters.
 """
 
 import re
@@ -50,8 +51,23 @@ _LOWER: Final = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for 
 _BATCH: Final = 128
 """Texts that are split at a time, so that their words stay in the processor's cache."""
 
-_APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
-# Letters that no normal form decomposes: with a stroke, the dotless i, ligatures; and Arabic's filler.
+# Unicode has no property for these. What keyboards and pens make of an apostrophe: accents that stand alone, modifier
+# letters (Hawaiian and other okinas), quotation marks, primes, and the Hebrew and Armenian marks.
+_APOSTROPHE: Final = "'"
+_QUOTES: Final = (
+    "`\u00b4\u02b9\u02bb\u02bc\u02bd\u02be\u02bf\u02c8\u02ca\u02cb\u055a\u05f3\u07f4\u07f5\u1fbd\u1fbf\u1fef"
+    "\u1ffd\u1ffe\u2018\u2019\u201b\u2032\u2035\ua78b\ua78c\uff07\uff40"
+)
+# Nobody sees or says them: fillers and joiners that Unicode lists as default ignorable, and marks of trade, which a
+# normal form would spell `tm`. The category of format characters is added where one occurs (`_is_unseen`).
+_UNSEEN: Final = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2065\u3164\uffa0\u2120\u2122"
+_VARIATION_SELECTORS: Final = range(0xFE00, 0xFE10)
+_REWRITTEN: Final = {ord(mark): _APOSTROPHE for mark in _QUOTES} | dict.fromkeys(
+    (*map(ord, _UNSEEN), *_VARIATION_SELECTORS)
+)
+# Letters that no normal form decomposes: with a stroke, the dotless i, ligatures. Arabic letters as the normalizers of
+# Lucene for Arabic, Persian and Sorani map them: yeh, alef maqsura and yeh barree are one letter, so are kaf and keheh,
+# and heh, heh goal and teh marbuta; the filler goes.
 _EQUIVALENTS: Final = str.maketrans(
     {
         "\u00f8": "o",
@@ -64,8 +80,22 @@ _EQUIVALENTS: Final = str.maketrans(
         "\u0153": "oe",
         "\u00fe": "th",
         "\u0640": None,
+        "\u0649": "\u064a",
+        "\u06cc": "\u064a",
+        "\u06d2": "\u064a",
+        "\u06a9": "\u0643",
+        "\u0629": "\u0647",
+        "\u06c1": "\u0647",
+        "\u06d5": "\u0647",
+        "\u0671": "\u0627",
     }
 )
+_GERSHAYIM: Final = re.compile('(?<=[\u05d0-\u05ea])["\u05f4\u201d\u2033](?=[\u05d0-\u05ea])')
+"""In Hebrew acronyms, before their last letter."""
+
+_POSSESSIVE: Final = re.compile(r"'([^\W\d_])$")
+_JOINTS: Final = re.compile("[. '-]")
+_WORD_JOINTS: Final = re.compile("[. -]+")
 
 # Han, Kana, Hangul (which has spaces, but glues words together), Thai, Lao, Myanmar, Khmer.
 _UNSPACED: Final = (
@@ -80,6 +110,23 @@ _PIECES: Final = (
     f"|(?P<word>(?:[^\\W_{_UNSPACED}{_PICTURES}]|[{_WITH_SIGNS}])+)"
 )
 """Compiled at its first use: it takes milliseconds, and a service with ASCII names never needs it."""
+
+
+def _patterns(letter: str, digit: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what finds names in parts: single letters in a row (`k.f.c.`, `t g i`), and words that are joined.
+
+    Words are joined by hyphens, apostrophes or dots: `chick-fil-a`, `o'brien's`, `j.co`, `7-eleven`, but not `0.5`.
+    """
+    either = f"(?:{letter}|{digit})"
+    initials = rf"\b(?<!'){letter}(?:(?:\. ?| ){letter}\b)+(?!')"
+    joined = rf"\b(?<![.'-])(?:{letter}{either}*|{digit}+(?=-{letter}))(?:[.'-]+{either}+)+"
+    return re.compile(initials), re.compile(joined)
+
+
+# Without the scripts whose vowel signs `re` takes for the end of a word.
+_IN_PARTS: Final = _patterns(f"[^\\W\\d_{_WITH_SIGNS}]", "[0-9]")
+_IN_PARTS_ASCII: Final = _patterns("[a-z]", "[0-9]")
+"""They take half the time."""
 _FIRST_ACCENT: Final = 10
 """Lower combining classes aren't accents: they make another letter, as in Kana and in the scripts of India."""
 
@@ -107,13 +154,46 @@ class Term(NamedTuple):
 
 def split(text: str) -> list[Piece]:
     """Return the normalized words of a text, in order."""
-    if text.isascii():
-        return [Piece(word, False) for word in _ASCII.findall(_normalize_ascii(text))]
     return _split_normalized(_normalize(text))
 
 
 def _split_normalized(plain: str) -> list[Piece]:
+    plain = plain.replace(_APOSTROPHE, "")
+    if plain.isascii():
+        return [Piece(word, False) for word in _ASCII.findall(plain)]
     return [Piece(match[0], match.lastgroup == "unspaced") for match in re.finditer(_PIECES, plain)]
+
+
+def _names_in_parts(plain: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of a normalized text that are written in parts, each with the text before it; last the rest."""
+    initials, joined = _IN_PARTS_ASCII if plain.isascii() else _IN_PARTS
+    found = [*joined.finditer(plain), *initials.finditer(plain)]
+    if not plain.isascii():
+        found = [match for match in found if not any(piece.unspaced for piece in split(match[0]))]
+    at = 0
+    for match in sorted(found, key=re.Match.start):
+        if match.start() >= at:
+            yield plain[at : match.start()], match[0]
+            at = match.end()
+    yield plain[at:], ""
+
+
+def _parts_of(name: str) -> list[str]:
+    """Return the parts of a name: of `o'brien's-pub` they are `o`, `briens` and `pub`."""
+    words = [_POSSESSIVE.sub(r"\1", word) for word in _WORD_JOINTS.split(name)]
+    return [part for word in words for part in word.split(_APOSTROPHE) if part]
+
+
+def _added_words(name: str) -> Iterator[str]:
+    """Yield what is indexed of a name in parts beside its words: the one word, and its parts.
+
+    Of `o'brien's` these are `obriens`, `o`, `briens` and, for whoever leaves the possessive away, `brien`.
+    """
+    yield _JOINTS.sub("", name)
+    for word in _WORD_JOINTS.split(name):
+        if _APOSTROPHE in word:
+            yield from _parts_of(word)
+            yield from _POSSESSIVE.sub("", word).split(_APOSTROPHE)
 
 
 def words_of(texts: Sequence[str]) -> list[str]:
@@ -129,32 +209,46 @@ def words_of(texts: Sequence[str]) -> list[str]:
 def _split_batches(texts: Sequence[str]) -> Iterator[list[bytes]]:
     """Yield the words of the texts in batches, as bytes, which is the fastest way to split them."""
     for at in range(0, len(texts), _BATCH):
-        some = texts[at : at + _BATCH]
-        joined = "\n".join(some)
-        if not joined.isascii():
-            joined = "\n".join([text if text.isascii() else _to_ascii_words(text) for text in some])
-        yield joined.encode().translate(_LOWER, b"'`").split()
+        plain = _normalize("\n".join(texts[at : at + _BATCH]))
+        plain = "".join(
+            f"{before}{name} {' '.join(_added_words(name))} " for before, name in _names_in_parts(plain)
+        )
+        if not plain.isascii():
+            plain = "\n".join([line if line.isascii() else _to_indexed(line) for line in plain.split("\n")])
+        yield plain.encode().translate(_LOWER, b"'").split()
 
 
-def _to_ascii_words(text: str) -> str:
-    """Return the normalized text; a script without spaces as its indexed pairs."""
-    plain = _normalize(text)
-    return (
-        plain
-        if plain.isascii()
-        else " ".join(chain.from_iterable(map(_index_words, _split_normalized(plain))))
-    )
+def _to_indexed(plain: str) -> str:
+    """Return the words of a normalized text; a script without spaces as its indexed pairs."""
+    return " ".join(chain.from_iterable(map(_index_words, _split_normalized(plain))))
 
 
 def terms_of(query: str) -> list[Term]:
-    """Return the terms that a store must have, all of them; the last word of the query may be a prefix."""
-    pieces = split(query)
-    terms: dict[Term, None] = {}
-    for piece in pieces[:-1]:
-        terms.update(dict.fromkeys(_query_terms(piece, last=False)))
-    if pieces:
-        terms.update(dict.fromkeys(_query_terms(pieces[-1], last=True)))
-    return list(terms)
+    """Return the terms that a store must have, all of them; the last word of the query may be a prefix.
+
+    A name in parts is found by all of its parts, or as one word.
+    """
+    terms: list[Term] = []
+    pieces: list[Piece] = []
+    for before, name in _names_in_parts(_normalize(query)):
+        pieces = _split_normalized(before)
+        terms += chain.from_iterable(map(_query_terms, pieces))
+        terms += _name_terms(name)
+    may_go_on = not pieces or not pieces[-1].unspaced
+    if terms and may_go_on and len(terms[-1].text) >= MIN_PREFIX:
+        terms[-1] = terms[-1]._replace(prefix=True)
+    return list(dict.fromkeys(terms))
+
+
+def _name_terms(name: str) -> list[Term]:
+    whole, parts = _JOINTS.sub("", name)[:MAX_LETTERS], _parts_of(name)
+    if len(parts) <= 1:
+        return [Term(whole)] if whole else []
+    terms = [Term(part[:MAX_LETTERS], variants=(whole,)) for part in parts]
+    if name.rfind(_APOSTROPHE) > max(name.rfind("-"), name.rfind(".")):
+        # Typed letter by letter, "d'ang" is the beginning of the one word.
+        terms[-1] = Term(whole, variants=(parts[-1][:MAX_LETTERS],))
+    return terms
 
 
 def variants_of(word: str, *, most: int = MAX_VARIANTS) -> tuple[str, ...]:
@@ -206,27 +300,34 @@ def _index_words(piece: Piece) -> list[str]:
     return [text[at : at + 2] for at in range(len(text))]
 
 
-def _query_terms(piece: Piece, *, last: bool) -> list[Term]:
+def _query_terms(piece: Piece) -> list[Term]:
     if not piece.unspaced:
-        return [Term(piece.text[:MAX_LETTERS], prefix=last and len(piece.text) >= MIN_PREFIX)]
+        return [Term(piece.text[:MAX_LETTERS])]
     text = piece.text
     if len(text) == 1:
         return [Term(text, prefix=True)]
     return [Term(text[at : at + 2]) for at in range(len(text) - 1)]
 
 
-def _normalize_ascii(text: str) -> str:
-    return text.lower().translate(_APOSTROPHES)
-
-
 def _normalize(text: str) -> str:
-    """Return the text normalized: without case, width, accents and apostrophes."""
-    spread = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)).casefold()
+    """Return the text in its normal form, in which every kind of apostrophe is one."""
+    if text.isascii():
+        return text.lower().replace("`", _APOSTROPHE)
+    text = text.translate(_REWRITTEN)
+    if unseen := {letter for letter in set(text) if _is_unseen(letter)}:
+        text = text.translate(dict.fromkeys(map(ord, unseen)))
+    spread = unicodedata.normalize("NFKD", text).casefold()
     if spread.isascii():
         return spread
     accents = dict.fromkeys(ord(letter) for letter in set(spread) if _is_accent(letter))
     bare = spread.translate(accents) if accents else spread
-    return unicodedata.normalize("NFKC", bare).casefold().translate(_EQUIVALENTS)
+    plain = unicodedata.normalize("NFKC", bare).casefold().translate(_EQUIVALENTS)
+    digits = {ord(letter): str(unicodedata.decimal(letter)) for letter in set(plain) if letter.isdecimal()}
+    return _GERSHAYIM.sub("", plain.translate(digits))
+
+
+def _is_unseen(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cf"
 
 
 def _is_accent(letter: str) -> bool:

@@ -127,7 +127,7 @@ class TextQuery(NamedTuple):
         for term in self.terms:
             variants = variants_of(term.text, most=most) if forgiven < MAX_WORDS_FORGIVEN else ()
             forgiven, most = forgiven + bool(variants), most - len(variants)
-            terms.append(term._replace(variants=variants))
+            terms.append(term._replace(variants=(*term.variants, *variants)))
         return self._replace(terms=tuple(terms)) if forgiven else None
 
 

@@ -26,7 +26,7 @@ from mercato.platform.clock import to_ms
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
 from mercato_catalog.model import DAY_SECONDS, DAYS
-from mercato_catalog.words import SetSearch, unpack_search
+from mercato_catalog.words import SetSearch, unpack_search, words_of
 from mercato_contract.wire import Wire, as_json
 
 REINDEX: Final = "store.reindex"
@@ -82,7 +82,8 @@ def listing_of(row: StoreRow, search: SetSearch) -> Listing:
         pickup=row.pickup_allowed,
         delivery=row.delivery_allowed,
         paused_until=_paused_until(row),
-        words=search.words,
+        # A set that an earlier version built has the words of that version's normal form.
+        words=words_of(search.words),
         spans=search.spans,
         card=as_json(card_of(row, search.spans)),
         card_version=CARD_VERSION,

@@ -160,8 +160,8 @@ def _text_or_empty(value: str | UnsetType) -> str:
     return "" if value is UNSET else value.strip()
 
 
-_OTHER_CHANGES: Final = 0
-"""Changes of the card that added no member: raise it by one with such a change."""
+_OTHER_CHANGES: Final = 1
+"""Changes of the card, or of the words that find a store, that added no member: raise it by one with such a change."""
 
 _MEMBERS: Final = sum(len(shape.get("properties", ())) for shape in json.schema(StoreCard)["$defs"].values())
 _MEMBERS_OF_VERSION_1: Final = 23
