@@ -1,8 +1,12 @@
 """Bytes that aren't a document: one readable fault, never a library's message."""
 
+import gzip
+import io
 import json
+import zipfile
 
 import pytest
+from backports import zstd
 from tests.calibration import cpu_within
 from tests.catalog.documents import built, cafe, fault, faults, served, warnings
 
@@ -63,11 +67,41 @@ def test_broken_json_is_named_with_line_and_column(document: str, at: str, answe
         (b'{"items": {}, "x": "\xff"}', "line 1, column 21"),
         (b'{"items": {},\n "\xc3\xa4": "\xed\xa0\x80"}', "line 2, column 8"),
         (b'{"items": {}, "x": "' + b"\xc3\xa4" * 70_000 + b'\xc3"}', "line 1, column 70021"),
-        ('{"items": {}}'.encode("utf-16"), "line 1, column 1"),
     ],
 )
 def test_bytes_that_are_not_utf_8_are_named_with_line_and_column(document: bytes, at: str):
     assert fault(document) == (f"The document is not UTF-8: the byte at {at} is not part of a character.")
+
+
+PLAIN = b'{"items": {}}'
+
+
+def _spreadsheet() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return file.getvalue()
+
+
+FOREIGN = {
+    "gzip": (gzip.compress(PLAIN), "gzip", "Send it with Content-Encoding: gzip, or decompress it."),
+    "zstd": (zstd.compress(PLAIN), "zstd", "Send it with Content-Encoding: zstd, or decompress it."),
+    "xlsx": (_spreadsheet(), "a spreadsheet (XLSX)", "Convert it: mercato catalog import csv reads it."),
+    "zip": (b"PK\x03\x04\x14\0menu.json", "a ZIP archive", "Send the file that is in it."),
+    "pdf": (b"%PDF-1.7\n%", "a PDF", "Send JSON."),
+    "utf-16": (PLAIN.decode().encode("utf-16"), "UTF-16", "Save or send it as UTF-8."),
+    "utf-16-le": (PLAIN.decode().encode("utf-16-le"), "UTF-16", "Save or send it as UTF-8."),
+    "utf-16-be": (PLAIN.decode().encode("utf-16-be"), "UTF-16", "Save or send it as UTF-8."),
+    "utf-32": (PLAIN.decode().encode("utf-32"), "UTF-32", "Save or send it as UTF-8."),
+    "utf-32-le": (PLAIN.decode().encode("utf-32-le"), "UTF-32", "Save or send it as UTF-8."),
+    "utf-32-be": (PLAIN.decode().encode("utf-32-be"), "UTF-32", "Save or send it as UTF-8."),
+}
+
+
+@pytest.mark.parametrize(("document", "words", "advice"), FOREIGN.values(), ids=FOREIGN)
+def test_a_document_in_another_format_is_named_with_what_to_do(document: bytes, words: str, advice: str):
+    assert fault(document) == f"The document is {words}, not JSON. {advice}"
 
 
 def test_a_byte_order_mark_is_only_warned_of():
@@ -80,13 +114,28 @@ def test_after_a_byte_order_mark_columns_are_counted_from_the_first_character():
     assert "line 1, column 11," in fault(b'\xef\xbb\xbf{"items": }')
 
 
+@pytest.mark.parametrize("text", ['"[{"', '"\\\\"', '"\\"["', '"]}"', '"é"'])
+@pytest.mark.parametrize(("levels", "is_read"), [(127, True), (128, False)])
+def test_unknown_members_are_nested_up_to_128_levels_with_every_python(text: str, levels: int, is_read: bool):
+    """The object itself is a level."""
+    document = '{"items":{},"x":' + f"[{text}," * levels + "0" + "]" * levels + "}"
+    if is_read:
+        assert served(document)["x"]
+    else:
+        assert fault(document) == "The document is nested more than 128 levels deep."
+
+
+def test_many_entries_side_by_side_are_not_deep():
+    assert len(served('{"items":{},"x":[' + '[{}],{"a":[]},' * 10_000 + "0]}")["x"]) == 20_001
+
+
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"items":{"a":{"x":[', '{"items":{"a":{"tags":['])
 def test_a_document_nested_a_hundred_thousand_times_is_refused_at_once(opening: str):
     nested = opening * 100_000
     closing = "".join({"[": "]", "{": "}"}[c] for c in reversed(nested) if c in "[{")
     with cpu_within(10):
         for document in (nested, nested + closing, nested + "1" + closing):
-            assert fault(document) == "The document is nested too deeply to be read."
+            assert fault(document) == "The document is nested more than 128 levels deep."
 
 
 def test_too_many_values_are_refused_before_they_are_decoded():

@@ -113,7 +113,6 @@ UNREADABLE = {
     "a list": b"[]",
     "a truth": b"true",
     "a string": b'"yes"',
-    "not a number": b'{"isValid": NaN}',
     "cut off": b'{"isValid": true',
     "two documents": b"{}{}",
     "too deep": b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",

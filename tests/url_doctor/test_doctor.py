@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backports import zstd
 from tests.catalog.test_lint import interrupted
 from tests.outbound.conftest import PUBLIC
 from tests.ports import free_port
@@ -194,11 +195,21 @@ async def test_each_redirect_is_reported_with_its_host():
         (drop(), "document", "closed the connection"),
         (reply(200, b"x", content_encoding="rot13"), "document", "Content-Encoding"),
         (reply(200, b"<html>"), "catalog", "HTML"),
+        (
+            reply(200, gzip.compress(MENU)),
+            "catalog",
+            "is gzip, not JSON. Send it with Content-Encoding: gzip",
+        ),
+        (
+            reply(200, zstd.compress(MENU)),
+            "catalog",
+            "is zstd, not JSON. Send it with Content-Encoding: zstd",
+        ),
         (reply(200, b""), "catalog", "empty"),
         (reply(200, b"{"), "catalog", "not JSON"),
         (reply(200, b'{"a": 1}'), "catalog", "not a valid catalog"),
     ],
-    ids=["404", "503", "circle", "drop", "coding", "html", "empty", "broken", "catalog"],
+    ids=["404", "503", "circle", "drop", "coding", "html", "gzip", "zstd", "empty", "broken", "catalog"],
 )
 async def test_reasons_for_a_failed_pull_are_reported(script: Any, name: str, words: str):
     async with serve(script) as server:

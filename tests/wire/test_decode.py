@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from mercato.platform import errors
 from mercato.platform.wire import Decoder, QueryDecoder
+from mercato_contract.json_texts import MAX_DEPTH
 from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import REPEATABLE, Objection, Wire, parse_instant, parse_uuid, validator
 
@@ -63,10 +64,6 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
         (b'{"name": "a",\n "note": "b",}', ": trailing comma in object at line 2, column 14"),
         ('{"näme" 1}'.encode(), ": expected ':' at line 1, column 9"),
         (b"a=b&c=d", ": invalid character at line 1, column 1"),
-        (rb'{"name":"\ud800"}', ": a \\u escape is half of a surrogate pair at line 1, column 10"),
-        (rb'{"name":"\ud800\n"}', ": a \\u escape is half of a surrogate pair at line 1, column 10"),
-        (rb'{"name":"\ud800 and more"}', ": a \\u escape is half of a surrogate pair at line 1, column 16"),
-        (rb'{"name":"\udc00"}', ": a \\u escape is half of a surrogate pair at line 1, column 16"),
         (rb'{"name":"\ud800', ": it ends too early"),
         (rb'{"name":"\\\\ud800"', ": it ends too early"),
     ],
@@ -75,10 +72,6 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
         "trailing-comma",
         "no-colon",
         "form",
-        "lone-surrogate-at-the-end",
-        "lone-surrogate-before-an-escape",
-        "lone-surrogate",
-        "low-surrogate",
         "cut-off-in-a-pair",
         "cut-off-after-a-backslash",
     ],
@@ -266,7 +259,7 @@ class Nested(Wire):
     number: int = 0
 
 
-@pytest.mark.parametrize("depth", [50, 100, 150, 200, 300])
+@pytest.mark.parametrize("depth", [50, 100, MAX_DEPTH - 1])
 def test_a_deeply_nested_body_with_a_fault_at_its_end_is_400(depth: int):
     body = b'{"inside":' * depth + b'{"number":"x"}' + b"}" * depth
     with pytest.raises(Problem) as caught:

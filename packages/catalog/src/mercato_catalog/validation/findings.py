@@ -19,6 +19,10 @@ class Rule(Enum):
     EMPTY = "empty", "Write the catalog as a JSON object with the member items."
     NOT_JSON = "not-json", "Write JSON with a library, not by hand. The message says where it breaks."
     NOT_UTF8 = "not-utf-8", "Save or send the document as UTF-8."
+    COMPRESSED = (
+        "compressed",
+        "Send it with the header Content-Encoding, such as gzip, or decompress the file first.",
+    )
     TOO_DEEP = "too-deep", "Refer to sections and groups by id instead of nesting them."
     TOO_LARGE = "too-large", "Split the menu: one store needs only what it sells itself."
     NOT_FETCHED = (

@@ -18,7 +18,7 @@ from mercato_contract.json_values import escape
 from mercato_contract.wire import as_json
 
 MAX_DEPTH: Final = 20_000
-"""Levels after which the scan stops, to limit memory. The decoder's limit depends on the interpreter."""
+"""Levels after which the scan stops, to limit memory. A document that can be served has far fewer."""
 
 BOM: Final = codecs.BOM_UTF8
 

@@ -37,6 +37,7 @@ from mercato_catalog.validation.scan import BOM, positions, scan
 from mercato_catalog.validation.tables import read_table
 from mercato_catalog.validation.values import Prices, read_windows
 from mercato_contract.catalog_documents import MAX_CATALOGS
+from mercato_contract.json_texts import MAX_DEPTH, Foreign, foreign_format, is_too_deep
 from mercato_contract.json_values import json_type
 from mercato_contract.money import find_scale, get_scale, quote
 from mercato_contract.wire import as_json
@@ -50,6 +51,14 @@ _COUNTED_FROM: Final = 8 * 1024 * 1024
 """Bytes up to which values aren't counted: a document can't have too many."""
 
 _CHUNK: Final = 1 << 16
+
+_FOREIGN: Final = {
+    Foreign.GZIP: Rule.COMPRESSED,
+    Foreign.ZSTD: Rule.COMPRESSED,
+    Foreign.UTF_16: Rule.NOT_UTF8,
+    Foreign.UTF_32: Rule.NOT_UTF8,
+}
+"""Rules of documents that aren't text in UTF-8; the others break the rule of what isn't JSON."""
 
 
 class UnreadableDocumentError(Exception):
@@ -71,7 +80,7 @@ _check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def read(document: bytes, findings: Findings) -> Members | None:
-    """Return the document's members, or None, having reported why, if it can't be read. Raises RecursionError."""
+    """Return the document's members, or None, having reported why, if it can't be read."""
     if document.startswith(BOM):
         message = "The document begins with a byte order mark, which isn't part of JSON."
         findings.warn(Rule.BYTE_ORDER_MARK, message, "")
@@ -91,7 +100,7 @@ def read(document: bytes, findings: Findings) -> Members | None:
 
 
 def decode(text: bytes) -> Members:
-    """Return the members of the top-level object. Raises UnreadableDocumentError and RecursionError."""
+    """Return the members of the top-level object. Raises UnreadableDocumentError."""
     _refuse_obvious(text)
     try:
         top = _decode(text)
@@ -109,10 +118,12 @@ def decode(text: bytes) -> Members:
 def _refuse_obvious(text: bytes) -> None:
     if not text or text.isspace():
         raise UnreadableDocumentError(Rule.EMPTY, "The document is empty.")
-    if text[:200].lstrip().startswith(b"<"):
+    if (foreign := foreign_format(text)) is not None:
+        rule = _FOREIGN.get(foreign, Rule.NOT_JSON)
+        raise UnreadableDocumentError(rule, f"The document is {foreign.words}, not JSON. {foreign.advice}")
+    if is_too_deep(text):
         raise UnreadableDocumentError(
-            Rule.NOT_JSON,
-            "The document is HTML or XML, not JSON. Does the URL lead to a login page?",
+            Rule.TOO_DEEP, f"The document is nested more than {MAX_DEPTH} levels deep."
         )
     if len(text) > _COUNTED_FROM and text.count(b",") > MAX_VALUES:
         raise UnreadableDocumentError(Rule.TOO_LARGE, f"The document has more than {MAX_VALUES:,} values.")
@@ -215,12 +226,7 @@ def validate(
     Raises nothing for any bytes. The work is linear in the document's size.
     """
     findings = Findings()
-    try:
-        valid = _validate(document, onboarding_id, default_currency, findings)
-    except RecursionError:
-        findings = Findings()
-        findings.fault(Rule.TOO_DEEP, "The document is nested too deeply to be read.", "")
-        valid = None
+    valid = _validate(document, onboarding_id, default_currency, findings)
     return (None if findings.fault_count else valid), findings
 
 

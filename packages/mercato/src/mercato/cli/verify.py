@@ -30,7 +30,9 @@ from mercato_contract.wire import Wire
 
 url = group("url", "URLs: doctor.")
 
-_NOT_JSON: Final = {rule.id for rule in (Rule.EMPTY, Rule.NOT_JSON, Rule.NOT_UTF8, Rule.TOO_DEEP)}
+_NOT_JSON: Final = {
+    rule.id for rule in (Rule.EMPTY, Rule.NOT_JSON, Rule.NOT_UTF8, Rule.COMPRESSED, Rule.TOO_DEEP)
+}
 
 
 @url.command

@@ -22,6 +22,7 @@ from mercato_catalog.diff import diff
 from mercato_catalog.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, CatalogValidation
+from mercato_contract.json_texts import is_too_deep, without_mark
 from mercato_contract.wire import Wire
 
 CONCURRENCY: Final = 2
@@ -136,11 +137,14 @@ def callback_url(document: bytes) -> str | None:
     """
     if b'"items"' in document and b'"callbackUrl"' not in document:
         return None
+    text = without_mark(document)
+    if is_too_deep(text):
+        return None
     try:
-        has_items = not isinstance(_read_items(document).items, UnsetType)
+        has_items = not isinstance(_read_items(text).items, UnsetType)
     except msgspec.ValidationError:
         has_items = False
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         if document.strip():
             return None
         has_items = False

@@ -27,7 +27,7 @@ from mercato.features.orders.record import OrderRow, StoredCancellation, webhook
 from mercato.features.orders.unread_members import unread_members
 from mercato.features.webhooks.model import advice_on, envelope, masked
 from mercato.platform.texts import texts_in
-from mercato.platform.wire.decode import Member, decoded, one_line
+from mercato.platform.wire.decode import Member, decoded, one_line, read_object, unreadable
 from mercato.platform.wire.walk import read_json
 from mercato_contract.events import EventType, OrderCancelData, OrderPlaceData
 from mercato_contract.placements import NOT_AN_OBJECT
@@ -356,7 +356,7 @@ def _placed(reply: _Reply) -> Acceptance:
 
 def _known(body: bytes) -> Acceptance | None:
     """Return what a 409 says of the store's own order; None if it names none, or carries a refusal."""
-    reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
+    reply = read_object(body, _Reply)
     if reply is None:
         return None
     try:
@@ -369,7 +369,7 @@ def _known(body: bytes) -> Acceptance | None:
 
 def read_cancel(status: int, body: bytes) -> CancelReply:
     """Read the reply to a cancel call. It must say `accepted`, unless its status is a refusal."""
-    reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
+    reply = read_object(body, _Reply)
     if status in REFUSALS:
         return CancelRejection(_reason(reply or _Reply()))
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
@@ -377,6 +377,10 @@ def read_cancel(status: int, body: bytes) -> CancelReply:
             f"The store answered {status}. 2xx with accepted, or 400, 402, 409 or 422, is expected.{advice_on(status)}"
         )
     accepted = None if reply is None else _or_none(reply.accepted, bool)
+    if reply is None and body.strip():
+        return InvalidReply(
+            f"The store answered {status} with {unreadable(body)}. A JSON object is expected."
+        )
     if reply is None or accepted is None:
         unread = None if reply is None else unread_members(body, CANCEL_MEMBERS)
         more = "" if unread is None else f" {unread}"
@@ -437,13 +441,13 @@ class ReplyParser(Generic[R]):
 
 def _read(status: int, body: bytes) -> _Reply | Rejection | InvalidReply:
     """Return the reply of a 2xx; for any other status, what the status means."""
-    reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
+    reply = read_object(body, _Reply)
     if status in REFUSALS:
         return _rejection(reply if reply is not None else _Reply())
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return InvalidReply(f"The store answered {status}.{advice_on(status)}")
     if reply is None:
-        content = "with something that isn't a JSON object" if body.strip() else "without a body"
+        content = f"with {unreadable(body)}" if body.strip() else "without a body"
         return InvalidReply(f"The store answered {status} {content}. A JSON object is expected.")
     return reply
 

@@ -11,6 +11,7 @@ import msgspec
 
 from mercato.platform.texts import shown
 from mercato.platform.wire.walk import read_json
+from mercato_contract.json_texts import mend
 
 MAX_NAMED: Final = 5
 """Members of each kind that a warning names."""
@@ -62,7 +63,7 @@ def unread_members(body: bytes, read: Sequence[str]) -> str | None:
     The sentence is for the merchant. It has names, and no values.
     """
     try:
-        members = read_json(msgspec.Raw(body))
+        members = read_json(mend(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(members, dict):

@@ -193,12 +193,26 @@ def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:
     """Return the beginning of a reply as text that can be stored, with the `hidden` strings masked."""
     if not body:
         return ""
-    text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
+    text = _visible(body.decode("utf-8", "replace").replace("\x00", "\ufffd"))
     # Longest first: one may be a part of another.
     for secret in sorted(hidden, key=len, reverse=True):
         for form in _forms(secret):
             text = _mask_end(text.replace(form, "***"), form)
     return text.encode()[:EXCERPT_BYTES].decode("utf-8", "ignore")
+
+
+def _visible(text: str) -> str:
+    """Return the text with the code in place of each character that nobody sees, as in [U+FEFF]."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character in _SHOWN or character.isprintable() else f"[U+{ord(character):04X}]"
+        for character in text
+    )
+
+
+_SHOWN: Final = "\t\r\n\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+"""Characters that aren't printable and stay: white space of JSON, and those that shape letters and emoji."""
 
 
 def masked(text: str, *, hidden: Sequence[str]) -> str:

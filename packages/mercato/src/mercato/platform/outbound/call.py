@@ -21,7 +21,12 @@ from yarl import URL
 
 from mercato.platform.clock import Clock
 from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.platform.outbound.connections import AddressRefused, connection_was_reused
+from mercato.platform.outbound.connections import (
+    MAX_HEADERS,
+    AddressRefused,
+    HeadersTooLargeError,
+    connection_was_reused,
+)
 from mercato.platform.outbound.document import Document
 from mercato.platform.outbound.guard import (
     AddressPolicy,
@@ -353,7 +358,10 @@ def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: i
     too_large = fault in {BodyFault.TOO_MUCH_SENT, BodyFault.TOO_MUCH_DECODED}
     description = fault.value.format(max_raw=_mebibytes(max_raw), max_decoded=_mebibytes(max_decoded))
     kind = Fault.REPLY_TOO_LARGE if too_large else Fault.ENCODING
-    return RequestFailed(kind, f"The server of the {subject} {description}")
+    # Without a length, a body that was cut off on its way looks complete.
+    again = fault is BodyFault.CUT_SHORT
+    message = f"The server of the {subject} {description}"
+    return RequestFailed(kind, message, retryable=again, at_once=again)
 
 
 def _mebibytes(size: int) -> str:
@@ -383,8 +391,12 @@ def connection_failure(
             fault, advice, at_once = Fault.CONNECT, CHECK_SERVER, True
             refused = _cause(error, ConnectionRefusedError)
             description = "refused the connection" if refused else "could not be reached"
+        case HeadersTooLargeError():
+            advice = "Shorten them: cookies and policies are the longest."
+            description = f"sent more than {MAX_HEADERS >> 10} KiB of headers"
         case aiohttp.ClientPayloadError():
             description = "closed the connection or sent broken chunks before the body was complete"
+            at_once = True
         case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
             description, at_once = "closed the connection without answering", True
         case _:

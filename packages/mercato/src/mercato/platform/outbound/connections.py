@@ -7,7 +7,7 @@ of the DNS (rebinding) is checked as well.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, Final
@@ -34,6 +34,8 @@ IDLE_SECONDS = 15  # after which a kept connection is closed; servers commonly c
 MAX_HEADS = (
     20  # of one response: informational ones (1xx) come before the final one, and few servers send any
 )
+MAX_HEADERS = 64 * 1024  # bytes of all headers of one response
+_PARSED = 1 << 20  # bytes of one header, and their number, that aiohttp refuses: it never gets so many
 
 
 class AddressRefused(OSError):  # noqa: N818  # a verdict, not an error
@@ -140,22 +142,84 @@ class TooManyHeadsError(aiohttp.ClientError):
     """A server sends informational responses without end."""
 
 
-def _bound_heads(protocol: ResponseHandler) -> None:
-    """Let the next response on the connection have MAX_HEADS heads.
+class HeadersTooLargeError(aiohttp.ClientError):
+    """A response has more than MAX_HEADERS bytes of headers, or of trailers."""
 
-    aiohttp reads any number of informational ones. A server that sends nothing else would keep the event loop busy for
-    as long as the call may last.
+
+class _BoundedHeads(asyncio.Protocol):
+    """Passes what arrives on a connection to aiohttp's handler, which reads headers and any number of heads.
+
+    aiohttp bounds each header and their number, which bounds their sum only loosely, and it reads any number of
+    informational responses: a server that sends nothing else would keep the event loop busy for as long as a call may
+    last. So bytes are counted that bring neither a head nor a part of a body.
     """
-    heads = 0
 
-    async def read() -> Any:
-        nonlocal heads
-        heads += 1
-        if heads > MAX_HEADS:
+    def __init__(self, handler: ResponseHandler) -> None:
+        self._handler = handler
+        self._heads = 0
+        self._unread = 0
+        self._payload: Any = None
+        self._fed = 0
+        handler.read = self._read  # type: ignore[method-assign]  # each response of a connection is read by it
+
+    def begin(self) -> None:
+        """Let the next response on the connection have MAX_HEADS heads."""
+        self._heads = self._unread = self._fed = 0
+        self._payload = None
+
+    async def _read(self) -> Any:
+        self._heads += 1
+        if self._heads > MAX_HEADS:
             raise TooManyHeadsError
-        return await ResponseHandler.read(protocol)
+        message, self._payload = await ResponseHandler.read(self._handler)
+        check_headers(message.raw_headers)
+        return message, self._payload
 
-    protocol.read = read  # type: ignore[method-assign]  # each response of a connection is read by it
+    def data_received(self, data: bytes) -> None:
+        self._unread += len(data)
+        self._handler.data_received(data)
+        fed = self._fed if self._payload is None else self._payload.total_bytes
+        if len(self._handler) or fed != self._fed:
+            self._unread, self._fed = 0, fed
+        elif self._unread > MAX_HEADERS:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        transport, error = self._handler.transport, HeadersTooLargeError()
+        if self._payload is not None:
+            self._payload.set_exception(error)
+        self._handler.set_exception(error)
+        if transport is not None:
+            transport.abort()
+
+    def eof_received(self) -> None:
+        self._handler.eof_received()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._handler.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+
+def check_headers(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise HeadersTooLargeError if the headers have too many bytes together, with their colons and line ends."""
+    if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEADERS:
+        raise HeadersTooLargeError
+
+
+def _bound_heads(protocol: ResponseHandler) -> None:
+    """Bound the heads of the next response on the connection."""
+    transport = protocol.transport
+    assert transport is not None, "it has just been connected"
+    bounded = transport.get_protocol()
+    if not isinstance(bounded, _BoundedHeads):
+        bounded = _BoundedHeads(protocol)
+        transport.set_protocol(bounded)
+    bounded.begin()
 
 
 class ConnectionPool(aiohttp.TCPConnector):
@@ -233,4 +297,7 @@ def _pool(
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=False,
+        max_line_size=_PARSED,
+        max_field_size=_PARSED,
+        max_headers=_PARSED,
     )

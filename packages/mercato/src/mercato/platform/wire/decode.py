@@ -5,10 +5,11 @@ The cursor of a list is read here, too, and the rows of a query divided into a p
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from sys import maxsize
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire import checks, walk
+from mercato_contract.json_texts import MAX_DEPTH, foreign_format, is_too_deep, mend, name_byte, without_mark
 from mercato_contract.pages import MALFORMED, cursor_of, parse_cursor
 from mercato_contract.problems import Reason
 from mercato_contract.refusals import Problem, ValidationFailed
@@ -31,13 +33,13 @@ _TOO_MANY_VALUES: Final = (
     "Send fewer entries."
 )
 
-_TOO_DEEP: Final = "The body is nested too deeply to be read."
+_TOO_DEEP: Final = f"The body is nested more than {MAX_DEPTH} levels deep."
 
 _BACKSLASH: Final = ord("\\")
 _NUL: Final = b"\\u0000"
 
 _DEEP: Final = 100
-"""The level at which a body that is nested too deeply is examined: fewer than can be read, more than is useful."""
+"""The level at which a body that is nested too deeply is examined: fewer than are read, more than is useful."""
 
 _MAX_PATHS: Final = 20
 """Paths of that depth that are examined; some may lead through unknown members."""
@@ -51,12 +53,7 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
 _BROKEN: Final = re.compile(r"JSON is malformed: (.+) \(byte (\d+)\)")
 """msgspec's message for malformed JSON."""
 
-_HIGH_SURROGATE: Final = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\Z|\\\Z|\\u)")
-"""An escape of a high surrogate that isn't followed by a second escape."""
-
-_LONE_SURROGATE: Final = "a \\u escape is half of a surrogate pair"
-_TAIL: Final = 64
-"""Bytes at the end of a body that are searched for a lone surrogate, which msgspec reports as truncated there."""
+_check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 MAX_WITH_FLOATS: Final = 64 * 1024
 """Bytes up to which a body with floats takes the typed decode. It reads every occurrence of a repeated member, at up to
@@ -82,25 +79,38 @@ class Decoder(Generic[T]):
 
     def __call__(self, body: bytes) -> T:
         """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
+        text = without_mark(body)
+        if is_too_deep(text):
+            raise _too_deep(text, self._info)
         try:
-            # A NUL character is legal JSON, but no text column and no header can hold it.
-            # Few bodies have a backslash, and searching for one byte, as a number, is twenty times as fast.
-            if (_BACKSLASH not in body or _NUL not in body) and len(body) <= self._max_fast:
-                try:
-                    return self._fast(body)
-                except msgspec.ValidationError:
-                    pass
-                except RecursionError:
-                    raise _too_deep(body, self._info) from None
-            checked = walk.check(body, self._info, self._bounds)
-            if checked.faults or not checked.is_complete:
-                raise refusal(checked.faults, is_complete=checked.is_complete)
-            return msgspec.convert(checked.document, self._kind)
-        except RecursionError:
-            # The typed decode failed for another reason, so the body may be malformed.
-            raise InvalidRequest.at("", _TOO_DEEP) from None
+            return self._read(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-            raise InvalidRequest.at("", _not_json(body, fault)) from None
+            return self._read_mended(text, fault)
+
+    def _read(self, text: bytes) -> T:
+        # A NUL character is legal JSON, but no text column and no header can hold it.
+        # Few bodies have a backslash, and searching for one byte, as a number, is twenty times as fast.
+        if (_BACKSLASH not in text or _NUL not in text) and len(text) <= self._max_fast:
+            try:
+                return self._fast(text)
+            except msgspec.ValidationError:
+                pass
+        checked = walk.check(text, self._info, self._bounds)
+        if checked.faults or not checked.is_complete:
+            raise refusal(checked.faults, is_complete=checked.is_complete)
+        return msgspec.convert(checked.document, self._kind)
+
+    def _read_mended(self, text: bytes, fault: Exception) -> T:
+        """Return the struct of a text that isn't JSON as it stands. Raises as `__call__` does."""
+        mended = mend(text)
+        if mended != text:
+            try:
+                return self._read(mended)
+            except (msgspec.DecodeError, UnicodeDecodeError) as left:
+                # Places in it are those of the text if it is as long.
+                if len(mended) == len(text) or isinstance(left, msgspec.ValidationError):
+                    fault = left
+        raise InvalidRequest.at("", _not_json(text, fault)) from None
 
 
 class QueryDecoder(Generic[T]):
@@ -170,6 +180,8 @@ def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> P
 def _not_json(body: bytes, fault: Exception) -> str:
     if not body.strip():
         return "The body is empty. Send a JSON object."
+    if (foreign := foreign_format(body)) is not None:
+        return f"The body is {foreign.words}, not JSON."
     if isinstance(fault, UnicodeDecodeError):
         return "The body is not valid UTF-8."
     if isinstance(fault, msgspec.ValidationError):
@@ -180,13 +192,14 @@ def _not_json(body: bytes, fault: Exception) -> str:
 def _where(body: bytes, report: str) -> str:
     """Return what is malformed and where, as far as msgspec reports it."""
     if "truncated" in report:
-        # msgspec reports a lone surrogate at the very end in the same way.
-        half = _HIGH_SURROGATE.search(body, max(0, len(body) - _TAIL))
-        return ": it ends too early" if half is None else f": {_LONE_SURROGATE}{_place(body, half.start(1))}"
+        return ": it ends too early"
     found = _BROKEN.search(report)
-    if found is None:
-        return ""
-    return f": {_LONE_SURROGATE if 'surrogate' in found[1] else found[1]}{_place(body, int(found[2]))}"
+    return "" if found is None else f": {found[1]}{_place(body, _offset(found))}"
+
+
+def _offset(found: re.Match[str]) -> int:
+    # msgspec has read the first of trailing characters when it counts.
+    return int(found[2]) - (found[1] == "trailing characters")
 
 
 def _place(body: bytes, byte: int) -> str:
@@ -239,6 +252,44 @@ _CONTROL_RUNS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028-\u202e\u2066-\u206
 def one_line(text: str, max_length: int) -> str:
     """Return an untrusted text on one line, without control characters, truncated to `max_length` characters."""
     return _CONTROL_RUNS.sub(" ", text[: 4 * max_length]).strip()[:max_length]
+
+
+def read_object(body: bytes, kind: type[T]) -> T | None:
+    """Return an object that a server answered, mended if it isn't JSON as it stands; None if it can't be read."""
+    text = without_mark(body)
+    if is_too_deep(text):
+        return None
+    with suppress(msgspec.ValidationError):
+        return cast("T | None", decoded(msgspec.Raw(text), kind))
+    with suppress(msgspec.ValidationError):
+        return cast("T | None", decoded(msgspec.Raw(mend(text)), kind))
+    return None
+
+
+def unreadable(body: bytes) -> str:
+    """Return what a body is that isn't a JSON object, with the place of the byte at which it can't be read."""
+    text = without_mark(body)
+    if is_too_deep(text):
+        return f"JSON that is nested more than {MAX_DEPTH} levels deep"
+    if (foreign := foreign_format(text)) is not None:
+        return f"{foreign.words} in place of JSON"
+    mended = mend(text)
+    at = _broken_at(mended)
+    if at is None:
+        return "something that isn't a JSON object"
+    if len(mended) != len(text):  # the place is another one in the text
+        at = _broken_at(text) or 0
+    return f"something that isn't a JSON object ({name_byte(body, at + len(body) - len(text))})"
+
+
+def _broken_at(text: bytes) -> int | None:
+    """Return the offset at which a text isn't JSON; None if it is."""
+    try:
+        _check_syntax(text)
+    except msgspec.DecodeError as fault:
+        found = _BROKEN.search(str(fault))
+        return len(text) if found is None else _offset(found)
+    return None
 
 
 def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:

@@ -13,6 +13,7 @@ from msgspec import inspect as info
 from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire.checks import alternatives
 from mercato.platform.wire.walk import read_dict, read_entries
+from mercato_contract.json_texts import is_too_deep, mend
 from mercato_contract.json_values import escape
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import MAX_ENTRIES
@@ -29,7 +30,6 @@ MAX_POINTER: Final = 200
 NAMED_WITH: Final = frozenset({200, 201, 202, 204, InvalidRequest.status, ValidationFailed.status})
 """Statuses of answers that name unknown members."""
 
-_BOM: Final = b"\xef\xbb\xbf"
 _SAFE: Final = "/~!$&'()*+;=:@"
 """What a header shows as it is, besides letters, digits and `_.-`; a comma separates the pointers."""
 
@@ -42,9 +42,11 @@ def find_unknown(body: bytes, kind: info.Type) -> tuple[str, ...]:
     if len(body) > MAX_BYTES:
         return ()
     found: list[str] = []
+    if is_too_deep(body):
+        return ()
     # The typed decoder says what is wrong.
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found.extend(islice(_unknown(body.removeprefix(_BOM).strip(), kind, ""), MAX_LISTED))
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        found.extend(islice(_unknown(mend(body).strip(), kind, ""), MAX_LISTED))
     return tuple(found)
 
 
