@@ -5,21 +5,18 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from msgspec.structs import replace
 
 from mercato_client.testing.caller import Answer
 from mercato_contract.wire import Wire, as_json, rfc3339
-
-if TYPE_CHECKING:
-    from mercato_client.testing.double import Double
 
 MAX_KEPT: Final = 1000
 """Calls that are kept; the oldest are dropped."""
@@ -224,7 +221,18 @@ _ENTRY: Final = Template(
 )
 
 
-def add_pages(app: web.Application, double: "Double") -> None:
+class Shown(Protocol):
+    """What the page shows: a double."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def journal(self) -> "Journal": ...
+    def addresses(self) -> Iterable[tuple[str, str]]: ...
+    def facts(self) -> Iterable[tuple[str, object]]: ...
+
+
+def add_pages(app: web.Application, double: Shown) -> None:
     """Add `/`, the page, and `/log`, the same as lines of JSON (`?after=N`: what came after number N)."""
 
     async def show(_request: web.Request) -> web.Response:
@@ -241,9 +249,9 @@ def add_pages(app: web.Application, double: "Double") -> None:
     app.router.add_get("/log", log)
 
 
-def page(double: "Double") -> str:
+def page(double: Shown) -> str:
     """Return the page of a double."""
-    newest = reversed(double.seen[-MAX_SHOWN:])
+    newest = reversed(double.journal.of()[-MAX_SHOWN:])
     facts = (*double.addresses(), *double.facts())
     return Template(files("mercato_client.testing").joinpath("page.html").read_text("utf-8")).substitute(
         title=escape(double.title),
