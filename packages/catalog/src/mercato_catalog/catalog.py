@@ -1,4 +1,4 @@
-"""A store's menu as an object: carts, prices, hours and differences, for whoever has its document."""
+"""A store's menu as an object: carts, prices, hours and differences, from its document alone."""
 
 from collections.abc import Collection
 from datetime import datetime, tzinfo

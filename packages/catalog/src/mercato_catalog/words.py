@@ -187,7 +187,7 @@ def _parts_of(name: str) -> list[str]:
 def _added_words(name: str) -> Iterator[str]:
     """Yield what is indexed of a name in parts beside its words: the one word, and its parts.
 
-    Of `o'brien's` these are `obriens`, `o`, `briens` and, for whoever leaves the possessive away, `brien`.
+    Of `o'brien's` these are `obriens`, `o`, `briens` and, without its possessive, `brien`.
     """
     yield _JOINTS.sub("", name)
     for word in _WORD_JOINTS.split(name):
