@@ -100,7 +100,8 @@ def test_importing_the_client_loads_nothing_of_the_service():
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_help_of_a_client_shows_each_methods_arguments(client: type[Client] | type[AsyncClient]):
-    text = pydoc.plain(pydoc.render_doc(client))
+    # From Python 3.13 on, arguments that are too many for a line have one each.
+    text = re.sub(r"\(\s*\|\s*", "(", pydoc.plain(pydoc.render_doc(client)))
     assert "get_store(store_id: " in text
     assert "place_order(order: " in text
     assert "list_stores(" in text

@@ -259,7 +259,7 @@ class Nested(Wire):
     number: int = 0
 
 
-@pytest.mark.parametrize("depth", [50, 100, MAX_DEPTH - 1])
+@pytest.mark.parametrize("depth", [50, 100, 150, 200, 201, 300, MAX_DEPTH - 1])
 def test_a_deeply_nested_body_with_a_fault_at_its_end_is_400(depth: int):
     body = b'{"inside":' * depth + b'{"number":"x"}' + b"}" * depth
     with pytest.raises(Problem) as caught:

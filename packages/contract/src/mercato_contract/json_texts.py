@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Final
 from unicodedata import name
 
-MAX_DEPTH: Final = 128
+MAX_DEPTH: Final = 500
 """Levels of objects and lists in a JSON text that is read. The interpreter's own limit differs from version to version,
 and is never fewer."""
 

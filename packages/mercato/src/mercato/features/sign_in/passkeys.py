@@ -32,6 +32,7 @@ from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.errors import Forbidden
+from mercato_contract.json_texts import is_too_deep
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import Wire, redacted
 
@@ -343,8 +344,17 @@ def _challenge_of(credential: str) -> bytes:
     from webauthn import base64url_to_bytes
     from webauthn.helpers import parse_client_data_json
 
+    _check_depth(credential.encode())
     text = msgspec.json.decode(credential, type=_Credential).response.client_data_json
-    return parse_client_data_json(base64url_to_bytes(text)).challenge
+    client_data = base64url_to_bytes(text)
+    _check_depth(client_data)
+    return parse_client_data_json(client_data).challenge
+
+
+def _check_depth(text: bytes) -> None:
+    # py_webauthn's parsers allow as many levels as the interpreter does, and that differs between versions.
+    if is_too_deep(text):
+        raise ValueError("nested too deeply")
 
 
 @contextmanager

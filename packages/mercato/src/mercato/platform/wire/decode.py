@@ -35,6 +35,10 @@ _TOO_MANY_VALUES: Final = (
 
 _TOO_DEEP: Final = f"The body is nested more than {MAX_DEPTH} levels deep."
 
+_TOO_DEEP_FOR_FAULTS: Final = (
+    f"The body has a fault, and is nested more than {walk.MAX_LEVELS} levels deep: it isn't examined."
+)
+
 _BACKSLASH: Final = ord("\\")
 _NUL: Final = b"\\u0000"
 
@@ -95,7 +99,10 @@ class Decoder(Generic[T]):
                 return self._fast(text)
             except msgspec.ValidationError:
                 pass
-        checked = walk.check(text, self._info, self._bounds)
+        try:
+            checked = walk.check(text, self._info, self._bounds)
+        except walk.TooDeepError:
+            raise InvalidRequest.at("", _TOO_DEEP_FOR_FAULTS) from None
         if checked.faults or not checked.is_complete:
             raise refusal(checked.faults, is_complete=checked.is_complete)
         return msgspec.convert(checked.document, self._kind)

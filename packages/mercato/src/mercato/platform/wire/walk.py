@@ -140,12 +140,20 @@ class CheckResult(NamedTuple):
     is_complete: bool
 
 
+MAX_LEVELS: Final = 100
+"""Levels of a type that are examined: each takes some of the interpreter's stack. Only modifiers nest, 8 deep."""
+
+
+class TooDeepError(Exception):
+    """A recursive type is followed deeper than MAX_LEVELS."""
+
+
 class _BoundReached(Exception):  # noqa: N818  # not an error: it ends the walk
     """The walk has reached one of its bounds."""
 
 
 def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> CheckResult:
-    """Return the document and its faults. Raises msgspec's errors for malformed JSON."""
+    """Return the document and its faults. Raises msgspec's errors for malformed JSON, and TooDeepError."""
     walk = _Walk(bounds)
     try:
         document = walk.value(body.strip(), kind, "", "The body")
@@ -218,6 +226,7 @@ class _Walk:
         self.faults: list[FieldFault] = []
         self.values = 0
         self._read = 0
+        self._depth = 0
         self._bounds = bounds
         self._types: dict[int, _Known] = {}
         """By the type's identity, since types have no hash; each entry keeps its type."""
@@ -246,7 +255,16 @@ class _Walk:
             raise _BoundReached
 
     def value(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
-        """Return the value of the JSON text, and add its faults."""
+        """Return the value of the JSON text, and add its faults. Raises TooDeepError."""
+        if self._depth > MAX_LEVELS:
+            raise TooDeepError
+        self._depth += 1
+        try:
+            return self._value(text, kind, pointer, name)
+        finally:
+            self._depth -= 1
+
+    def _value(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
         self._count(len(text))
         known = self._type(kind)
         value = read_shallow(text, numbers=known.numeric)
