@@ -253,6 +253,32 @@ async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: Mercha
     assert len(groups(await find(browser, "A-1"))["Orders"]) == 2, "its number is nobody's"
 
 
+async def test_an_erasure_by_any_spelling_takes_every_order_that_the_search_finds(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    where = {"address": {"country": "NL", "city": "Utrecht"}}
+    assert (await deal.pos.call("PUT", f"/v1/commerce/stores/{deal.store['storeId']}", where)).status == 200
+    browser, _ = await enter_as_operator(mercato)
+    for typed in ("+31 6 1234 5678", "0031612345678"):
+        for phone in ("06-12345678", "+31612345678", "\uff10\uff16 1234 5678"):
+            await deal.placed(deal.order(customer=CUSTOMER | {"phone": phone}))
+        other = await deal.placed(deal.order(customer=CUSTOMER | {"phone": "+32612345678"}))
+        assert len(groups(await find(browser, typed))["Orders"]) == 3
+        found = await browser.post("/console/erasure/find", {"customer": typed})
+        assert "erased from 3 orders" in found.text
+        done = await browser.post("/console/erasure/erase", {"customer": typed})
+        assert "The customer was erased from 3 orders." in done.text
+        assert not groups(await find(browser, typed))
+        assert not groups(await find(browser, "06 12345678"))
+        assert leads_to(await find(browser, "+32612345678"), f"orders/{other['orderId']}"), (
+            "another customer's"
+        )
+        kept = {kind for id_, kind in await entries(mercato) if id_ != UUID(other["orderId"])}
+        assert kept == {"number", "tail"}
+        await privacy.erase_all(mercato.app.db, "+32612345678")
+
+
 async def test_orders_of_an_earlier_release_are_indexed_in_the_background(
     mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):

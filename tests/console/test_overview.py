@@ -57,6 +57,11 @@ async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_t
     zone = deal.store["timezone"]
     assert page.rows("Stores closed by their hours") == [["Test Store", f"{other} 09:00", zone]]
     assert "Nothing needs your attention." in page.text
+    monkeypatch.setattr("mercato.console.screens.overview.MAX_SEARCHED", 2)
+    monkeypatch.setattr("mercato.features.stores.search.MAX_SEARCHED", 2)
+    page = await browser.open("/console/overview")
+    assert "1 stores are closed now, of the newest 2." in page.text
+    check_frame(page)
     monkeypatch.setattr("mercato.features.stores.search.MAX_SEARCHED", 1)
     assert "Stores closed by their hours" not in (await browser.open("/console/overview")).captions
     stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])

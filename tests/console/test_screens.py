@@ -92,6 +92,11 @@ def check_frame(page: Page) -> None:
         one for one in page.root.all("input", "select", "textarea") if one.attributes.get("type") != "hidden"
     ]
     assert len(labelled) == len(shown)
+    for form in page.root.all("form", action="/console/search"):
+        (field,) = form.all("input")
+        assert not field.attributes["value"] or "<h1>Search</h1>" in page.body.decode(), (
+            "it shows what was typed"
+        )
     assert next(one.text for one in page.root.all("a")) == "Skip to content"
 
 

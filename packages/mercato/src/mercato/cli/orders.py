@@ -26,6 +26,7 @@ from mercato.features.orders import operators
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderDetail, OrderFilter, OrderSummary
 from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
+from mercato.features.orders.search import contact_keys_of
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
@@ -219,22 +220,24 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
     too: neither its files nor a backup made afterwards holds the customer.
 
     Args:
-        name: The customer's e-mail address, phone number, or partnerUserId, as it was sent.
+        name: The customer's e-mail address, phone number with its country code, or partnerUserId as it was sent.
         dry_run: List the customer's orders, and change nothing.
 
     """
     if not name.strip():
         raise UnusableError(
-            "Name the customer: an e-mail address, a phone number or a partnerUserId, as it was sent."
+            "Name the customer: an e-mail address, a phone number with its country code, or a partnerUserId."
         )
     if json and not dry_run:
         raise UnusableError("--json goes with --dry-run: it lists the orders.")
     async with opened(data_dir) as core:
+        async with core.db.read() as tx:
+            contacts = contact_keys_of(await core.open_vault(tx))
         if dry_run:
-            would = await find_all(core.db, name)
+            would = await find_all(core.db, name, contacts)
             _print_affected(would.orders, would.validations, json=json)
             return 0
-        found, emptied = await erase_all(core.db, name)
+        found, emptied = await erase_all(core.db, name, contacts)
     note(f"Erased from {count_of(found, 'order')}." if found else "No order belongs to this customer.")
     if emptied:
         return 0

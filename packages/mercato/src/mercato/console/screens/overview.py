@@ -122,7 +122,7 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
         "stores": found,
         "closed": closed[:SHOWN],
         "closed_count": len(closed),
-        "searched": MAX_SEARCHED if more else None,
+        "newest": MAX_SEARCHED if more else None,
     }
 
 

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -26,7 +27,14 @@ from mercato.features.orders.record import (
     StoredCancellation,
     with_notes,
 )
-from mercato.features.orders.search import find_country_code, forget_customers
+from mercato.features.orders.search import (
+    ContactKeys,
+    find_country_code,
+    forget_customers,
+    list_orders_having,
+    may_be_phone,
+    normal_phone,
+)
 from mercato.features.orders.tables import idempotency_keys as keys
 from mercato.features.orders.tables import orders
 from mercato.features.webhooks.operators import HIDDEN
@@ -110,18 +118,25 @@ class CustomerRecords(Struct, frozen=True):
     validations: int
 
 
-async def find_all(db: Database, name: str) -> CustomerRecords:
+async def find_all(db: Database, name: str, contacts: ContactKeys | None = None) -> CustomerRecords:
     """Return what `erase_all` would erase, read in batches."""
+    found = await _find_all(db, find_orders, name)
+    if contacts is not None:
+        found += await _find_all(db, partial(find_orders_of_contact, contacts=contacts), name)
     validations = await _find_all(db, find_validations, name)
-    return CustomerRecords(await _find_all(db, find_orders, name), len(validations))
+    return CustomerRecords(sorted(set(found)), len(validations))
 
 
-async def erase_all(db: Database, name: str) -> tuple[int, bool]:
+async def erase_all(db: Database, name: str, contacts: ContactKeys | None = None) -> tuple[int, bool]:
     """Erase a customer in batches; return from how many orders, and whether the database's files forget it, too.
 
-    They don't as long as a reader, a backup perhaps, keeps SQLite's log in use: repeat the call when it has ended.
+    With `contacts` also from the orders that the console finds by this e-mail address or phone number, however they
+    were written. The files don't forget it as long as a reader, a backup perhaps, keeps SQLite's log in use: repeat the
+    call when it has ended.
     """
     count = await _erase_all(db, erase_customer, name)
+    if contacts is not None:
+        count += await _erase_all(db, partial(erase_contact, contacts=contacts), name)
     await asyncio.sleep(WRITTEN_SECONDS)
     await _erase_all(db, erase_validations, name)
     return count, await db.empty_log(seconds=LOG_SECONDS)
@@ -168,11 +183,24 @@ async def erase_customer(tx: Write, name: str, *, after: UUID | None, limit: int
     Return the number of orders, and the last order that was read; None after the last batch.
     """
     ids, last = await find_orders(tx, name, after=after, limit=limit)
+    await _erase_on_request(tx, ids)
+    return len(ids), last
+
+
+async def erase_contact(
+    tx: Write, name: str, *, contacts: ContactKeys, after: UUID | None, limit: int
+) -> tuple[int, UUID | None]:
+    """Erase a customer by an e-mail address or phone number that may be spelled otherwise; return the same."""
+    ids, last = await find_orders_of_contact(tx, name, contacts=contacts, after=after, limit=limit)
+    await _erase_on_request(tx, ids)
+    return len(ids), last
+
+
+async def _erase_on_request(tx: Write, ids: Sequence[UUID]) -> None:
     await _erase(tx, ids)
     for order_id in ids:
         # The audit log must not name the customer.
         await audit(tx, "order", order_id, detail={"customer": "erased"})
-    return len(ids), last
 
 
 async def erase_validations(
@@ -200,6 +228,17 @@ async def find_orders(
     return [row.id for row in rows if _is(name, _customer.decode(row.customer))], last
 
 
+async def find_orders_of_contact(
+    tx: Read, name: str, *, contacts: ContactKeys, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the same by the search's entries of an e-mail address, or of a phone number with its country code.
+
+    Without it, one number may be those of people in several countries.
+    """
+    ids = await list_orders_having(tx, contacts.candidates(name, ()), after=after, limit=limit)
+    return ids, ids[-1] if len(ids) == limit else None
+
+
 async def find_validations(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
@@ -213,7 +252,9 @@ def _is(name: str, customer: Customer | None) -> bool:
     if customer is None:
         return False
     members = (customer.email, customer.phone, customer.partner_user_id)
-    return name.lower() in {text.lower() for text in members if text}
+    if name.lower() in {text.lower() for text in members if text}:
+        return True
+    return may_be_phone(name) and normal_phone(name, None) == normal_phone(customer.phone, None)
 
 
 def _without_message(text: str | None) -> str | None:

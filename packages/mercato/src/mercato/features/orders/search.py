@@ -49,7 +49,11 @@ MAX_NUMBER: Final = 255
 MIN_DIGITS: Final = 6
 """Digits of a text that can be a phone number."""
 
-_PHONE: Final = re.compile(r"[+(\d][\d\s()./+\u2010-\u2015-]*")
+_SEPARATORS: Final = re.compile(r"[^\w+#;=]|_")
+_PHONE: Final = re.compile(
+    # Before the number a word such as `tel`, after it an extension or a remark.
+    r"(?:[^\W\d]{1,10} +)?(?P<number>\+? *\d[\d +]*)(?:[ ;]*(?:#|[^\W\d]+)[ =]*(?:\d{1,7}|[^\W\d ]*))?"
+)
 _TAIL: Final = re.compile(r"[0-9a-f]{8}")
 _KEY_BYTES: Final = 8
 
@@ -125,28 +129,53 @@ def contact_keys_of(vault: Vault) -> ContactKeys:
 
 def may_be_phone(text: str) -> bool:
     """Return whether the text can be a phone number."""
-    if len(text) > MAX_PHONE or _PHONE.fullmatch(text) is None:
+    if len(text) > MAX_PHONE:
         return False
-    return sum(letter.isdigit() for letter in text) >= MIN_DIGITS
+    found = _PHONE.fullmatch(_plain_phone(text))
+    return found is not None and sum(letter.isdigit() for letter in found["number"]) >= MIN_DIGITS
 
 
 def normal_email(text: str) -> str:
     """Return what e-mail addresses that reach the same mailbox nearly always have in common."""
+    if not text.isascii():
+        text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
     return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
 def normal_phone(text: str, country: str | None) -> str:
-    """Return the number as E.164, read as it is dialled in the country; its digits alone if it can't be one."""
+    """Return the number as E.164, read as it is dialled in the country; its digits alone if it can't be one.
+
+    Its extension is left out, and `00` is what `+` is where it has no other meaning.
+    """
+    plain = _plain_phone(text)
+    found = _PHONE.fullmatch(plain)
+    number = plain if found is None else found["number"]
+    digits = "".join(letter for letter in number if letter.isdigit())
+    e164 = _find_e164(number, country)
+    if e164 is None and digits.startswith("00"):
+        e164 = _find_e164(f"+{digits[2:]}", None)
+    return digits if e164 is None else e164
+
+
+def _plain_phone(text: str) -> str:
+    """Return the text with ASCII digits, and with a space for whatever may stand between them."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(str(unicodedata.digit(letter)) if letter.isdigit() else letter for letter in text)
+    return _SEPARATORS.sub(" ", text).strip()
+
+
+def _find_e164(text: str, country: str | None) -> str | None:
     # Its import takes longer than a request may: `load` does it at the start.
     import phonenumbers  # naming what is needed of it would take longer
 
     try:
         number = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException:
-        number = None
-    if number is not None and phonenumbers.is_possible_number(number):
-        return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
-    return "".join(str(unicodedata.digit(letter)) for letter in text if letter.isdigit())
+        return None
+    if not phonenumbers.is_possible_number(number):
+        return None
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 
 def find_country_code(text: str) -> int | None:
@@ -218,6 +247,19 @@ async def find_orders(
         rows = await tx.all(query.order_by(c.order_id.desc()).limit(limit))
         found.update(row.order_id for row in rows)
     return sorted(found, reverse=True)[:limit]
+
+
+async def list_orders_having(
+    tx: Read, wanted: Iterable[tuple[SearchKind, int]], *, after: UUID | None, limit: int
+) -> list[UUID]:
+    """Return the first orders that have one of the entries, by their ids."""
+    c, found = order_search.c, set[UUID]()
+    for kind, key in dict.fromkeys(wanted):
+        query = select(c.order_id).where(c.key == key, c.kind == kind.value)
+        if after is not None:
+            query = query.where(c.order_id > after)
+        found.update(row.order_id for row in await tx.all(query.order_by(c.order_id).limit(limit)))
+    return sorted(found)[:limit]
 
 
 def plain_candidates(text: str) -> Iterator[tuple[SearchKind, int]]:

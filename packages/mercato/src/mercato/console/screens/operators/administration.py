@@ -188,7 +188,7 @@ SHOWN: Final = 100
 
 @redacted("customer")
 class ErasureForm(Wire):
-    """An email address, phone number or partnerUserId, exactly as it was sent."""
+    """An e-mail address, a phone number, or a partnerUserId as it was sent."""
 
     customer: Annotated[str, Meta(max_length=400)] = ""
 
@@ -202,7 +202,7 @@ async def show_erasure(visit: Visit) -> Page:
 @screens.post("erasure/find", needs=Permission.ERASE)
 async def find_customer(visit: Visit) -> Page:
     customer = _customer(visit)
-    found = await find_all(visit.app.db, customer)
+    found = await find_all(visit.app.db, customer, visit.app.placements.contacts)
     return Page("erasure.html", "Erasure", {"customer": customer, "found": found, "most": SHOWN})
 
 
@@ -213,7 +213,7 @@ async def confirm_erasure(visit: Visit) -> Page:
 
 @screens.post("erasure/erase", needs=Permission.ERASE)
 async def erase_customer(visit: Visit) -> Done:
-    count, emptied = await erase_all(visit.app.db, _customer(visit))
+    count, emptied = await erase_all(visit.app.db, _customer(visit), visit.app.placements.contacts)
     message = f"The customer was erased from {count_of(count, 'order')}."
     if not emptied:
         message += (
