@@ -12,7 +12,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here pictures docs clean
+.PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here pictures docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,14 @@ demo: $(VENV)/.run ## the whole story in one process, in under a minute
 # The documents have been tried by `check`, which CI runs before this.
 test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q --ignore=tests/docs $(if $(RERUNS),--reruns $(RERUNS) -r R)
+
+# What reads JSON, prints help and tracebacks, or calls other servers: where versions of Python have differed.
+QUICK_TESTS := tests/wire tests/client tests/carts/test_rules.py tests/catalog tests/orders tests/outbound/test_call.py \
+  tests/outbound/test_headers.py tests/outbound/test_pull.py tests/console/test_passkeys.py tests/test_telemetry.py tests/test_signing.py \
+  tests/test_values.py tests/api/test_order_replies.py tests/api/test_orders.py tests/webhooks/test_store_calls.py
+
+test-python: $(VENV)/.dev ## the tests that another Python may fail; PYTHON=python3.13 VENV=build/python-3.13
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q $(QUICK_TESTS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
 
 test-long: $(VENV)/.dev ## the proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m long -q

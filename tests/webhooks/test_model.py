@@ -128,3 +128,8 @@ def test_one_subject_keeps_its_partition_and_an_endpoint_has_few() -> None:
     assert len(keys) == model.PARTITIONS
     other = model.DeliverJob(partner, url + "?b", 0)
     assert model.DeliverJob(partner, url, 0).ordering_key != other.ordering_key
+
+
+def test_an_excerpt_shows_the_code_of_a_character_that_nobody_sees():
+    body = '\ufeff{"a":\u200b"x\u00a0y\\n",\r\n\t"b":"é 👩\u200d🍳"}'.encode()
+    assert excerpt(body, hidden=()) == '[U+FEFF]{"a":[U+200B]"x[U+00A0]y\\n",\r\n\t"b":"é 👩\u200d🍳"}'
