@@ -227,14 +227,14 @@ async def test_a_dry_run_says_what_an_erasure_would_change_and_changes_nothing(
     placed = await here.placed()
     await settled(here)
     for _ in range(2):
-        code, said = await erase(database_url, CUSTOMER["email"], "--dry-run")
+        code, said = await erase(here, CUSTOMER["email"], "--dry-run")
         assert code == 0
         assert "would be erased from 1 order, and 1 recorded validation would be deleted" in said
-    code, said = await erase(database_url, CUSTOMER["email"], "--dry-run", "--json")
+    code, said = await erase(here, CUSTOMER["email"], "--dry-run", "--json")
     assert json.loads(said[: said.rindex("}") + 1]) == {"orderIds": [placed["orderId"]], "validations": 1}
     shown = (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()
     assert shown["customer"]["email"] == CUSTOMER["email"]
-    assert await erase(database_url, CUSTOMER["email"]) == (0, "Erased from 1 order.\n")
+    assert await erase(here, CUSTOMER["email"]) == (0, "Erased from 1 order.\n")
 
 
 async def test_a_customer_is_erased_from_validations_that_no_store_answered(here: Trade):
@@ -288,11 +288,17 @@ async def test_a_recorded_validation_is_deleted_when_customers_are_forgotten(her
         assert (CUSTOMER["email"] in await everything(here)) is kept
 
 
-async def erase(database_url: str, name: str, *options: str) -> tuple[int, str]:
+async def erase(here: Trade, name: str, *options: str) -> tuple[int, str]:
     """Run `mercato customer erase` as a process of its own; return its exit code and what it said."""
+    settings = here.mercato.app.settings
+    assert settings.database_url is not None
     running = await asyncio.create_subprocess_exec(
         Path(sys.executable).with_name("mercato"), "customer", "erase", name, *options,
-        env={"MERCATO_DATABASE_URL": database_url, "PATH": os.environ["PATH"]},
+        env={
+            "MERCATO_DATABASE_URL": settings.database_url.reveal(),
+            "MERCATO_DATA_DIR": str(settings.data_dir),
+            "PATH": os.environ["PATH"],
+        },
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await running.communicate()
@@ -348,7 +354,7 @@ async def test_neither_the_files_nor_a_later_backup_hold_an_erased_customer_whil
     assert b"Adalind" in before
     assert bodies
     assert all(body in before for body in bodies)
-    assert await erase(database_url, CUSTOMER["email"]) == (0, "Erased from 40 orders.\n")
+    assert await erase(here, CUSTOMER["email"]) == (0, "Erased from 40 orders.\n")
     backup(path, tmp_path / "copy.db")
     for bytes_ in (await raw(path), await raw(tmp_path / "copy.db")):
         assert b"grace7@example.com" in bytes_

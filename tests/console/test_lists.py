@@ -22,8 +22,8 @@ from mercato.platform.jobs import list_dead, list_depths
 ID: Final = clock.new_id()
 CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())
 NOW: Final = clock.now()
-EVERYTHING: Final = lookup.Scope(customers=True)
-OWN: Final = lookup.Scope(partner_id=ID, surfaces=(Surface.COMMERCE,), customers=True)
+EVERYTHING: Final = lookup.Scope(customers=True, names=True)
+OWN: Final = lookup.Scope(partner_id=ID, surfaces=(Surface.COMMERCE,), customers=True, names=True)
 CONTACTS: Final = ContactKeys([b"k" * 32])
 
 Read = Callable[[Any], Awaitable[Any]]

@@ -313,7 +313,7 @@ async def rotate(
 async def reseal(*, data_dir: DataDir = None) -> None:
     """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
 
-    A job also hashes customers' phone numbers and e-mail addresses again; the console finds orders by these hashes.
+    A job also hashes customers' phone numbers, e-mail addresses and names again; the console finds orders by these.
 
     Servers must know that key already. You can run it again at any time.
     """

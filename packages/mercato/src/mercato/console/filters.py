@@ -100,12 +100,18 @@ async def order_of(tx: Read, visit: Visit, filters: Filters[Any], side: Surface 
 
 def scope_of(visit: Visit, side: Surface | None) -> Scope:
     """Return what may be found, with all sides of the account or one: an operator finds all."""
-    customers = visit.may(Permission.FIND_CUSTOMERS)
+    customers, names = visit.may(Permission.FIND_CUSTOMERS), visit.may(Permission.SEE_CUSTOMERS)
     if visit.session.partner is None:
-        return Scope(customers=customers)
+        return Scope(customers=customers, names=names)
     surfaces = visit.surfaces if side is None else (visit.caller_of(side).surface,)
     partner_id = visit.session.partner.id
-    return Scope(partner_id=partner_id, surfaces=surfaces, store_id=visit.store_id, customers=customers)
+    return Scope(
+        partner_id=partner_id,
+        surfaces=surfaces,
+        store_id=visit.store_id,
+        customers=customers,
+        names=names,
+    )
 
 
 async def _id_of(

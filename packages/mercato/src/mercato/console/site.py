@@ -408,6 +408,7 @@ def _view(
         "role": _tag(session),
         "may": partial(_may_press, session),
         "finds_customers": session.may(Permission.FIND_CUSTOMERS),
+        "finds_names": session.may(Permission.SEE_CUSTOMERS),
         "store_id": session.grant.store_id,
         "now": now,
         "timezone": timezone,

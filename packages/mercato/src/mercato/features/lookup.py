@@ -20,6 +20,7 @@ from mercato.features.discovery.text import render_query, text_query_of
 from mercato.features.orders.search import (
     ContactKeys,
     find_orders,
+    find_orders_named,
     list_countries,
     may_be_phone,
     plain_candidates,
@@ -59,14 +60,15 @@ _IDS: Final[dict[str, Column[UUID]]] = {
 class Scope(Struct, frozen=True, kw_only=True):
     """What may be found: everything, or what these sides of a partner see, and of that only what concerns one store.
 
-    A storefront finds every store, unless its merchant is suspended. Without `customers` no order is found by its
-    customer.
+    A storefront finds every store, unless its merchant is suspended. With `customers`, orders are found by the phone
+    number and the e-mail address of their customer, and with `names` by the name.
     """
 
     partner_id: UUID | None = None
     surfaces: tuple[Surface, ...] = ()
     store_id: UUID | None = None
     customers: bool = False
+    names: bool = False
 
     @property
     def only_own_stores(self) -> bool:
@@ -128,9 +130,10 @@ class Found(Struct, frozen=True, kw_only=True):
 async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) -> Found:
     """Return what the text stands for.
 
-    An order's number, phone number or e-mail address; the name or a merchant's id of a store; the name or the key of
-    a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or more of its beginning;
-    and the end of an id that lists show: an order's, and that of one of the newest deliveries and runs of catalogs.
+    An order's number, and its customer's phone number, e-mail address or name; the name or a merchant's id of a store;
+    the name or the key of a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or
+    more of its beginning; and the end of an id that lists show: an order's, and that of one of the newest deliveries
+    and runs of catalogs.
     """
     words = _cleaned(words)
     if not words:
@@ -204,7 +207,11 @@ async def _find_orders(tx: Read, words: str, scope: Scope, contacts: ContactKeys
         wanted += contacts.candidates(words, countries)
     visible = scope.conditions("order")
     found = await find_orders(tx, wanted, visible=visible, limit=MAX_MATCHES)
-    return found or await _find_by_key(tx, words, scope)
+    found = found or await _find_by_key(tx, words, scope)
+    if not scope.names:
+        return found
+    named = contacts.name_candidates(words)
+    return _first(found, await find_orders_named(tx, named, visible=visible, limit=MAX_MATCHES))
 
 
 async def _find_by_key(tx: Read, words: str, scope: Scope) -> list[UUID]:

@@ -191,8 +191,16 @@ PEOPLE: Final = "/console/people"
 POWERS: Final = (
     (Permission.SEE, EVERYBODY, "See orders, stores, catalogs, webhooks and refused requests"),
     (Permission.FIND_CUSTOMERS, EVERYBODY, "Find orders by a phone number or an e-mail address"),
-    (Permission.SEE_CUSTOMERS, PARTNERS, "See the customer and the delivery address"),
-    (Permission.SEE_CUSTOMERS, OPERATORS, "See who ordered, masked until Show is pressed"),
+    (
+        Permission.SEE_CUSTOMERS,
+        PARTNERS,
+        "See the customer and the delivery address, and find orders by the name",
+    ),
+    (
+        Permission.SEE_CUSTOMERS,
+        OPERATORS,
+        "See who ordered, masked until Show is pressed, and find orders by the name",
+    ),
     (Permission.CHANGE_ORDERS, MERCHANTS, "Cancel and adjust orders, and send webhooks again"),
     (Permission.CHANGE_ORDERS, EVERYBODY, "Cancel orders, and send webhooks again"),
     (Permission.CHANGE_STORES, MERCHANTS, "Pause stores, and mark items sold out"),

@@ -11,6 +11,7 @@ from mercato.console.store_states import calls_shown, find_states
 from mercato.features.catalogs.operators import RunFilter, list_runs
 from mercato.features.lookup import MAX_MATCHES, MAX_TEXT, Found, find_all
 from mercato.features.orders.operators import list_orders_of
+from mercato.features.orders.search import MAX_NAMED
 from mercato.features.partners.queries import find_names
 from mercato.features.requests.queries import Filter, find_refused
 from mercato.features.sign_in.roles import Permission
@@ -49,6 +50,7 @@ async def search(visit: Visit) -> Page:
 
 
 def _page(visit: Visit, text: str, found: Found | None, rows: dict[str, Any]) -> Page:
+    scope = scope_of(visit, None)
     values = {
         "found": found,
         # A page repeats no key.
@@ -57,7 +59,9 @@ def _page(visit: Visit, text: str, found: Found | None, rows: dict[str, Any]) ->
         "max_text": MAX_TEXT,
         "most": MAX_MATCHES,
         "max_searched": MAX_SEARCHED,
-        "customers": scope_of(visit, None).customers,
+        "max_named": MAX_NAMED,
+        "customers": scope.customers,
+        "names": scope.names,
     }
     return Page("search.html", "Search", values | rows)
 

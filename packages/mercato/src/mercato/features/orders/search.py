@@ -1,7 +1,8 @@
-"""What people find an order by: the customer's phone number or e-mail address, the store's number, our id's end.
+"""What people find an order by: the customer's phone number, e-mail address or name, the store's number, our id's end.
 
-Phone and e-mail are kept as keyed hashes alone, which are deleted when the customer is erased; without the key a phone
-number could be guessed from its hash. A phone number is hashed as E.164, read in the country of the order's store.
+Those of the customer are kept as keyed hashes alone, which are deleted when the customer is erased; without the key a
+phone number or a name could be guessed from its hash. A phone number is hashed as E.164, read in the country of the
+order's store; a name word by word.
 """
 
 import re
@@ -18,8 +19,11 @@ from msgspec import Struct
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Select,
     bindparam,
     delete,
+    exists,
+    func,
     insert,
     literal_column,
     select,
@@ -34,6 +38,7 @@ from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Id
 from mercato.platform.gazetteer import country_of
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled
+from mercato_catalog.words import MAX_LETTERS, split, words_of
 from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import Address
@@ -49,6 +54,12 @@ MAX_NUMBER: Final = 255
 MIN_DIGITS: Final = 6
 """Digits of a text that can be a phone number."""
 
+MAX_WORDS: Final = 8
+"""Words of a name that are kept, and that are searched for."""
+
+MAX_NAMED: Final = 10_000
+"""The newest orders with the rarest word of a name, among which a search looks for those with all of its words."""
+
 _SEPARATORS: Final = re.compile(r"[^\w+#;=]|_")
 _PHONE: Final = re.compile(
     # Before the number a word such as `tel`, after it an extension or a remark.
@@ -56,6 +67,7 @@ _PHONE: Final = re.compile(
 )
 _TAIL: Final = re.compile(r"[0-9a-f]{8}")
 _KEY_BYTES: Final = 8
+_NAME: Final = "name"
 
 
 class SearchKind(StrEnum):
@@ -67,19 +79,22 @@ class SearchKind(StrEnum):
     TAIL = "tail"
 
 
-CONTACTS: Final = (SearchKind.PHONE, SearchKind.EMAIL)
+NAMES: Final = tuple(f"name{number}" for number in range(1, MAX_WORDS + 1))
+"""The kinds of the entries of a customer's name: one for each word, in any order. Every customer has the first."""
+
+CONTACTS: Final = (SearchKind.PHONE, SearchKind.EMAIL, *NAMES)
 """The entries that are erased with the customer."""
 
 
-def _insert_of(*kinds: SearchKind) -> Any:
+def _insert_of(*kinds: str) -> Any:
     """Return the prepared insert of an order's entries of these kinds, one row each."""
     return prepared(
         insert(order_search).values(
             [
                 {
                     "order_id": bindparam("order_id", type_=Id),
-                    "kind": literal_column(f"'{kind.value}'"),
-                    "key": bindparam(kind.value, type_=BigInteger),
+                    "kind": literal_column(f"'{kind}'"),
+                    "key": bindparam(str(kind), type_=BigInteger),
                 }
                 for kind in kinds
             ]
@@ -87,14 +102,18 @@ def _insert_of(*kinds: SearchKind) -> Any:
     )
 
 
-_INSERT_ORDER: Final = _insert_of(SearchKind.PHONE, SearchKind.EMAIL, SearchKind.TAIL)
+_INSERT_ORDER: Final = tuple(
+    _insert_of(SearchKind.PHONE, SearchKind.EMAIL, SearchKind.TAIL, *NAMES[:words])
+    for words in range(MAX_WORDS + 1)
+)
+"""For each number of words of a name: one statement, however many rows."""
 _INSERT_TAIL: Final = _insert_of(SearchKind.TAIL)
 _INSERT_NUMBER: Final = _insert_of(SearchKind.NUMBER)
 
 
 @redacted("secrets")
 class ContactKeys(Struct, frozen=True):
-    """Hashes phone numbers and e-mail addresses: with the first secret to store them, with any to find them."""
+    """Hashes what tells a customer: with the first secret to store it, with any to find it."""
 
     secrets: Sequence[bytes]
 
@@ -103,6 +122,12 @@ class ContactKeys(Struct, frozen=True):
         return {
             SearchKind.PHONE: self._hash(SearchKind.PHONE, normal_phone(customer.phone, country)),
             SearchKind.EMAIL: self._hash(SearchKind.EMAIL, normal_email(customer.email)),
+            **{
+                kind: self._hash(_NAME, word)
+                for kind, word in zip(
+                    NAMES, name_words(customer.first_name, customer.last_name), strict=False
+                )
+            },
         }
 
     def candidates(self, text: str, countries: Iterable[str]) -> Iterator[tuple[SearchKind, int]]:
@@ -117,14 +142,38 @@ class ContactKeys(Struct, frozen=True):
             for number in range(len(self.secrets)):
                 yield kind, self._hash(kind, normal, number)
 
-    def _hash(self, kind: SearchKind, normal: str, number: int = 0) -> int:
-        text = f"{kind.value}\0{normal}".encode(errors="replace")
+    def name_candidates(self, text: str) -> list[list[int]]:
+        """Return for each secret the entries that an order has whose customer's name has all words of the text."""
+        words = list(dict.fromkeys(piece.text[:MAX_LETTERS] for piece in split(text)))[:MAX_WORDS]
+        if "@" in text or all(word.isdecimal() for word in words):
+            return []
+        return [[self._hash(_NAME, word, number) for word in words] for number in range(len(self.secrets))]
+
+    def _hash(self, kind: str, normal: str, number: int = 0) -> int:
+        text = f"{kind}\0{normal}".encode(errors="replace")
         return int.from_bytes(hmac_sha256(self.secrets[number], text)[:_KEY_BYTES], signed=True)
 
 
 def contact_keys_of(vault: Vault) -> ContactKeys:
     """Return the keys of the vault."""
     return ContactKeys(vault.derive(PURPOSE))
+
+
+def name_words(first_name: str, last_name: str) -> list[str]:
+    """Return the words that a customer is found by, at most MAX_WORDS, at least one, which may be empty.
+
+    A name that is written with hyphens or apostrophes (`Anne-Marie O'Brien`) is found by its parts and as one word, and
+    one of a script without spaces also with both names together, in either order.
+    """
+    first, last = split(first_name), split(last_name)
+    words = dict.fromkeys(piece.text[:MAX_LETTERS] for piece in (*first, *last))
+    unspaced = [piece.unspaced for piece in (*first, *last)]
+    if unspaced and all(unspaced):
+        ends = ["".join(piece.text for piece in pieces) for pieces in (first, last)]
+        words |= dict.fromkeys(f"{one}{other}"[:MAX_LETTERS] for one, other in (ends[::-1], ends))
+    elif not any(unspaced):
+        words |= dict.fromkeys(words_of((first_name, last_name)))
+    return list(words)[:MAX_WORDS] or [""]
 
 
 def may_be_phone(text: str) -> bool:
@@ -217,7 +266,8 @@ def add_order(
     if customer is None:
         tx.defer(_INSERT_TAIL, entries)
     else:
-        tx.defer(_INSERT_ORDER, entries | keys.entries_of(customer, country))
+        entries |= keys.entries_of(customer, country)
+        tx.defer(_INSERT_ORDER[sum(kind in entries for kind in NAMES)], entries)
 
 
 def add_number(tx: Write, order_id: UUID, number: str) -> None:
@@ -249,6 +299,44 @@ async def find_orders(
     return sorted(found, reverse=True)[:limit]
 
 
+async def find_orders_named(
+    tx: Read, wanted: Iterable[Sequence[int]], *, visible: Sequence[ColumnElement[bool]], limit: int
+) -> list[UUID]:
+    """Return the newest orders that have all entries of one of the names, of those that fulfil the conditions.
+
+    Common words have many orders: of the rarest word's, the newest MAX_NAMED are looked at.
+    """
+    c, found = order_search.c, set[UUID]()
+    for keys in wanted:
+        first, *others = await _rarest_first(tx, keys) if len(keys) > 1 else keys
+        newest = (
+            select(c.order_id)
+            .where(c.key == first, c.kind.in_(NAMES))
+            .order_by(c.order_id.desc())
+            .limit(MAX_NAMED)
+            .subquery()
+        )
+        query = select(newest.c.order_id).join(orders, orders.c.id == newest.c.order_id)
+        # A server of the previous release erases a customer without these entries.
+        query = query.where(orders.c.customer.is_not(None), *visible)
+        for key in others:
+            other = order_search.alias().c
+            query = query.where(
+                exists().where(other.order_id == newest.c.order_id, other.key == key, other.kind.in_(NAMES))
+            )
+        rows = await tx.all(query.order_by(newest.c.order_id.desc()).limit(limit))
+        found.update(row.order_id for row in rows)
+    return sorted(found, reverse=True)[:limit]
+
+
+async def _rarest_first(tx: Read, keys: Sequence[int]) -> list[int]:
+    counts: dict[int, int] = {}
+    for key in keys:
+        some = select(order_search.c.order_id).where(order_search.c.key == key).limit(MAX_NAMED).subquery()
+        counts[key] = await tx.scalar(select(func.count()).select_from(some))
+    return sorted(counts, key=counts.__getitem__)
+
+
 async def list_orders_having(
     tx: Read, wanted: Iterable[tuple[SearchKind, int]], *, after: UUID | None, limit: int
 ) -> list[UUID]:
@@ -273,7 +361,10 @@ def plain_candidates(text: str) -> Iterator[tuple[SearchKind, int]]:
 
 # --- orders without entries, or with those of an older key ----------------------------------------
 
-REINDEX: Final = "order.reindex"
+REINDEX: Final = "order.index"
+
+_EARLIER: Final = "order.reindex"
+"""The job of the previous release, whose servers would write no names. The next release drops it."""
 
 BATCH: Final = 100
 """Orders of one transaction, which locks their rows."""
@@ -293,22 +384,31 @@ class OrderReindexJob(Wire):
 
 async def enqueue_reindex(tx: Write, *, before: UUID | None = None) -> None:
     """Enqueue the job, unless one waits or runs."""
-    await jobs.enqueue(tx, REINDEX, OrderReindexJob(before=before), ordering_key=REINDEX, dedup=REINDEX)
+    await jobs.enqueue(tx, REINDEX, OrderReindexJob(before=before), ordering_key=_EARLIER, dedup=REINDEX)
 
 
 async def reindex_if_missing(db: Database) -> None:
-    """Enqueue the job if the oldest order has no entry: the job goes towards it, so it hasn't ended yet."""
-    oldest = select(orders.c.id).order_by(orders.c.id).limit(1).scalar_subquery()
-    entry = (
-        select(order_search.c.order_id)
-        .where(order_search.c.order_id == orders.c.id, order_search.c.kind == SearchKind.TAIL.value)
-        .exists()
-    )
+    """Enqueue the job if the oldest order, or the oldest that has a customer, lacks an entry.
+
+    The job goes towards it, so it hasn't ended yet.
+    """
+    with_customer = select(orders.c.id).where(orders.c.client_context.is_not(None))
+    oldest = select(orders.c.id).order_by(orders.c.id).limit(1)
+    oldest_customer = with_customer.order_by(orders.c.created_at, orders.c.id).limit(1)
     async with db.read() as tx:
-        missing = await tx.scalar(select(orders.c.id).where(orders.c.id == oldest, ~entry))
-    if missing is not None:
+        missing = await _lacks(tx, oldest, SearchKind.TAIL) or await _lacks(
+            tx, oldest_customer, NAMES[0], orders.c.customer.is_not(None)
+        )
+    if missing:
         async with db.write() as tx:
             await enqueue_reindex(tx)
+
+
+async def _lacks(tx: Read, oldest: Select[Any], kind: str, *conditions: ColumnElement[bool]) -> bool:
+    """Return whether the order lacks an entry of the kind, if it fulfils the conditions."""
+    entry = exists().where(order_search.c.order_id == orders.c.id, order_search.c.kind == kind)
+    found = select(orders.c.id).where(orders.c.id == oldest.scalar_subquery(), ~entry, *conditions)
+    return await tx.scalar(found) is not None
 
 
 @redacted("keys")
@@ -321,7 +421,15 @@ class OrderReindex(Struct, frozen=True):
     def handlers(self) -> Handlers:
         """Return the handler of the job, which runs one at a time."""
         handler = Handler(fn=self.run, payload=OrderReindexJob, timeout=timedelta(minutes=10), concurrency=1)
-        return {REINDEX: handler}
+        earlier = Handler(fn=self.begin, payload=OrderReindexJob, timeout=timedelta(minutes=1), concurrency=1)
+        return {REINDEX: handler, _EARLIER: earlier}
+
+    async def begin(self, job: Job[OrderReindexJob]) -> JobOutcome:
+        """Begin anew for a job of the previous release: its servers may have done a part of it."""
+        async with self.db.write() as tx:
+            await jobs.fence(tx, job)
+            await enqueue_reindex(tx)
+        return Done()
 
     async def run(self, job: Job[OrderReindexJob]) -> JobOutcome:
         """Write entries in small transactions, and enqueue the next job if there are more orders."""

@@ -49,7 +49,10 @@ class Permission(Enum):
     """To find orders by a phone number or an e-mail address that is known."""
 
     SEE_CUSTOMERS = auto()
-    """To see the customer and the delivery address. For operators masked, until they ask."""
+    """To see the customer and the delivery address, for operators masked until they ask; and to find orders by a name.
+
+    A name can be guessed, so whoever finds orders by it may learn who ordered.
+    """
 
     SIGN_IN = auto()
     """To add passkeys of one's own, and to end sessions."""
