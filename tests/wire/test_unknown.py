@@ -1,6 +1,7 @@
 """Unknown members of a body are found along its type, whatever the body holds, and their hints say what is meant."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from msgspec import Struct
 from tests.calibration import cpu_within
 
 from mercato.features.requests.members import _OTHERS, _WORDS, member_hint
-from mercato.platform.wire.unknown import MAX_BYTES, MAX_LISTED, find_unknown
+from mercato.platform.wire.unknown import MAX_BYTES, MAX_HEADER, MAX_LISTED, find_unknown, unknown_header
 from mercato_contract.json_values import escape
 from mercato_contract.orders import OrderStatusBatch, OrderStatusUpdate
 from mercato_contract.placements import OrderCore
@@ -60,6 +61,24 @@ def test_the_members_that_were_added_are_found_and_no_others(top: dict[str, Any]
 @given(st.binary(max_size=60) | values.map(msgspec.json.encode))
 def test_nothing_is_raised_for_any_bytes(body: bytes):
     assert len(unknown(body)) <= MAX_LISTED
+
+
+@given(
+    st.lists(
+        st.text(alphabet="a\u00e9\U0001f355,~/", min_size=1, max_size=300),
+        min_size=1,
+        max_size=30,
+        unique=True,
+    )
+)
+def test_the_header_is_bounded_and_names_the_first_members_whole(names: list[str]):
+    pointers = unknown(msgspec.json.encode(dict.fromkeys((f"z{name}" for name in names), 0)))
+    ((_, value),) = unknown_header(200, pointers)
+    assert len(value) <= MAX_HEADER
+    named = [unquote(pointer) for pointer in value.decode().split(", ")]
+    assert named == list(pointers[: len(named)])
+    rest = unknown_header(200, pointers[: len(named) + 1])[0][1]
+    assert rest == value, "no pointer that fits is left out"
 
 
 def test_a_variant_has_the_members_of_all_variants_and_its_tag():

@@ -27,6 +27,13 @@ MAX_BYTES: Final = 256 * 1024
 MAX_POINTER: Final = 200
 """Characters of a pointer: a longer one is cut, as the name in it is the client's."""
 
+MAX_HEADER: Final = 2_400
+"""Bytes of the header's value: one pointer always fits, at twelve bytes a character.
+
+nginx gives all headers of an answer 4 KiB by default, and answers 502 if they need more: the client wouldn't learn
+what it did.
+"""
+
 NAMED_WITH: Final = frozenset({200, 201, 202, 204, InvalidRequest.status, ValidationFailed.status})
 """Statuses of answers that name unknown members."""
 
@@ -53,11 +60,15 @@ def find_unknown(body: bytes, kind: info.Type) -> tuple[str, ...]:
 def unknown_header(status: int, pointers: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
     """Return the header `X-Unknown-Members` of a success or of the refusal of a body; none without pointers.
 
-    Characters are encoded as in a URI's fragment (RFC 6901, section 6), and commas too.
+    Characters are encoded as in a URI's fragment (RFC 6901, section 6), and commas too. Pointers beyond MAX_HEADER are
+    left out.
     """
     if not pointers or status not in NAMED_WITH:
         return []
-    return [(b"x-unknown-members", ", ".join(quote(pointer, safe=_SAFE) for pointer in pointers).encode())]
+    value = ", ".join(quote(pointer, safe=_SAFE) for pointer in pointers)
+    if len(value) > MAX_HEADER:
+        value = value[: value.rindex(",", 0, MAX_HEADER + 1)]
+    return [(b"x-unknown-members", value.encode())]
 
 
 def _unknown(text: bytes, kind: info.Type, pointer: str) -> Iterator[str]:
