@@ -26,7 +26,8 @@ ACCEPTED = {
     "https://bücher.example/": "https://xn--bcher-kva.example/",
     "https://\uff45xample.com/": "https://example.com/",
     "https://my_store.example.com/": "https://my_store.example.com/",
-    "https://localhost/": "https://localhost/",  # a name: checked when it is resolved
+    "https://localhost.example.com/": "https://localhost.example.com/",
+    "https://ip6-localhost/": "https://ip6-localhost/",  # a name: checked when it is resolved
     "https://8.8.8.8/": "https://8.8.8.8/",
     "https://8.8.8.8./": "https://8.8.8.8/",
     "https://[2606:4700:4700:0::1111]:8443/a": "https://[2606:4700:4700::1111]:8443/a",
@@ -116,6 +117,11 @@ REFUSED = {
     "http://[::1]x/": "HOST",
     "http://[fe80::1%25eth0]/": "ZONE",
     "http://[fe80::1%eth0]/": "ZONE",
+    # names that are an address
+    "https://localhost/": "ADDRESS",
+    "https://LOCALHOST.:8443/a": "ADDRESS",
+    "https://menu.localhost/": "ADDRESS",
+    "https://\uff4c\uff4f\uff43\uff41\uff4c\uff48\uff4f\uff53\uff54/": "ADDRESS",
     # literal addresses
     "http://127.0.0.1/": "ADDRESS",
     "http://127.0.0.1./": "ADDRESS",

@@ -154,6 +154,9 @@ ANY_ADDRESS = AddressPolicy(allow_private=True)
 """For a URL whose form alone is checked here: the code that opens it checks whether it may be opened."""
 
 _PORTS = {"http": 80, "https": 443}
+_LOOPBACK = IPv4Address(
+    "127.0.0.1"
+)  # what localhost and all names below it are, without a look-up (RFC 6761, 6.3)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Characters that stay unescaped; with `%`, so that an escape reaches the server as the partner wrote it.
@@ -177,7 +180,7 @@ class UrlFault(StrEnum):
 
 
 class UrlRefused(ValueError):  # noqa: N818  # a verdict, not an error
-    """A URL that may not be opened: `fault` says why; `verdict` is set if its literal address was checked."""
+    """A URL that may not be opened: `fault` says why; `verdict` is set if its host itself says the address."""
 
     def __init__(self, fault: UrlFault, verdict: AddressVerdict | None = None) -> None:
         super().__init__(f"The URL {fault.value}.")
@@ -223,7 +226,8 @@ def check_url(url: str, policy: AddressPolicy, *, https_only: bool) -> ParsedUrl
         raise UrlRefused(UrlFault.USERINFO)
     host, port = _host_and_port(parts.netloc)
     name, address = _v6(host) if host.startswith("[") else _name_or_v4(host)
-    if address is not None and not (verdict := policy.verdict(address)).allowed:
+    known = _LOOPBACK if name.split(".")[-1] == "localhost" else address
+    if known is not None and not (verdict := policy.verdict(known)).allowed:
         raise UrlRefused(UrlFault.ADDRESS, verdict)
     return ParsedUrl(
         scheme=scheme,
