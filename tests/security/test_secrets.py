@@ -28,8 +28,8 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""
 
 HARMLESS = {
-    "features.catalogs.model.Built.body": "a catalog, which is public",
-    "features.catalogs.validation.scan._Frame.keys": "names of a document's members",
+    "mercato_catalog.model.Built.body": "a catalog, which is public",
+    "mercato_catalog.validation.scan._Frame.keys": "names of a document's members",
     "features.discovery.index.SearchColumns.hours_key": "a hash that groups stores by their hours",
     "features.discovery.index.SearchColumns.name_key": "a name to sort by",
     "features.certification.report.Signature.public_key": "the public half of a key",

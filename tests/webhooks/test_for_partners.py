@@ -180,7 +180,7 @@ async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(harn
         "attemptLog",
         "body",
     }
-    assert set(shown["attemptLog"][0]) == {"number", "at", "status", "ms", "error", "reply"}
+    assert set(shown["attemptLog"][0]) == {"number", "at", "status", "ms", "error", "reply", "warning"}
     assert shown["attemptLog"][0]["reply"] == "sorry"
     assert shown["body"]["data"] == {"status": "succeeded", "errors": []}
     for hidden in (TOKEN, harness.partner.signing_secret, "Bearer", "v1,"):
