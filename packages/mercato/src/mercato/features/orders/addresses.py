@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from mercato_contract.placements import DeliveryAddress
+from mercato_contract.texts import is_blank
 
 _POSTAL_CODES: Final = (
     "AS AT AU AX BE BL BR CA CH CN CZ DE DK EE ES FI FK FM FR GB GF GG GL GP GR GS GU HU IM IN IO IT JE JP KR LI LT LU "
@@ -38,13 +39,9 @@ def requires_postal_code(country: str | None) -> bool:
 
 def missing_parts(address: DeliveryAddress, country: str | None) -> Iterator[AddressPart]:
     """Yield what the address of a delivery in the country needs and doesn't have."""
-    if _is_blank(address.address1):
+    if is_blank(address.address1 or ""):
         yield AddressPart("address1", "street")
-    if requires_city(country) and _is_blank(address.city):
+    if requires_city(country) and is_blank(address.city or ""):
         yield AddressPart("city", "city")
-    if requires_postal_code(country) and _is_blank(address.postal_code):
+    if requires_postal_code(country) and is_blank(address.postal_code or ""):
         yield AddressPart("postalCode", "postal code")
-
-
-def _is_blank(text: str | None) -> bool:
-    return not (text or "").strip()

@@ -46,6 +46,7 @@ from mercato_contract.placements import (
 )
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.texts import is_blank
 from mercato_contract.wire import parse_instant, rfc3339
 
 MAX_ORDER_ERRORS: Final = 100
@@ -211,7 +212,7 @@ def with_address1(fulfillment: Fulfillment) -> Fulfillment:
         return fulfillment
     address, street = fulfillment.address, fulfillment.address.street
     address1 = address.address1
-    if not (address1 or "").strip() and street is not UNSET and (street or "").strip():
+    if is_blank(address1 or "") and street is not UNSET and not is_blank(street or ""):
         address1 = street
     return replace(fulfillment, address=replace(address, address1=address1, street=UNSET))
 
