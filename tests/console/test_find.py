@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-import pytest
 from sqlalchemy import delete, func, select
 from tests.api.trade import CUSTOMER, Time, trade
 from tests.console.browser import Browser, Page
@@ -22,7 +21,6 @@ from mercato.features.sign_in.model import Grant
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.platform import clock
-from mercato.platform.db import search as id_search
 
 GROUPS = ("Orders", "Stores", "Partners", "Runs", "Webhooks", "Refused requests")
 
@@ -146,18 +144,33 @@ async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: S
                     assert leads_to(await find(browser, text), there), (path, text)
 
 
-async def test_an_end_of_an_id_is_searched_for_among_the_newest(
-    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+async def test_orders_stores_partners_runs_and_webhooks_are_found_by_the_last_eight_digits_of_their_ids(
+    mercato: Service, shop: MerchantServer
 ):
-    deal = await trade(mercato, shop)
-    await mercato.run(deal.pos, deal.store["storeId"], shop.base + "/catalog.json")
-    browser, _ = await enter_as_operator(mercato)
-    page = await browser.open("/console/catalogs")
-    newest, oldest = (link.attributes["title"] for link in page.root.all("a", **{"class": "id"}))
-    monkeypatch.setattr(id_search, "MAX_SEARCHED", 1)
-    assert leads_to(await find(browser, newest[-8:]), f"catalogs/{newest}")
-    assert not leads_to(await find(browser, oldest[-8:]), f"catalogs/{oldest}")
-    assert leads_to(await find(browser, oldest), f"catalogs/{oldest}"), "a whole id has no bound"
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    order = (await deal.placed())["orderId"]
+    path = "/v1/marketfront/webhook-deliveries"
+    sent = (await mercato.until(deal.front, path, lambda page: page["deliveries"]))["deliveries"][0]
+    operator, _ = await enter_as_operator(mercato)
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    front, _ = await enter_as_partner(mercato, deal.front)
+    (run,) = (await operator.open("/console/catalogs")).root.all("a", **{"class": "id"})
+    async with mercato.app.db.read() as tx:
+        partner = await tx.scalar(select(stores.c.partner_id))
+    ids = {
+        f"orders/{order}": (operator, merchant, front),
+        f"stores/{deal.store['storeId']}": (operator, merchant, front),
+        f"partners/{partner}": (operator,),
+        f"catalogs/{run.attributes['title']}": (operator, merchant),
+        f"webhooks/{sent['deliveryId']}": (operator, front),
+    }
+    for there, readers in ids.items():
+        for browser in (operator, merchant, front):
+            for text in (there[-8:], there[-8:].upper(), f" {there[-8:]} "):
+                assert leads_to(await find(browser, text), there) is (browser in readers), (there, text)
+    for name, there in (("storeId", f"stores/{deal.store['storeId']}"), ("partner", f"partners/{partner}")):
+        listed = await operator.open(f"/console/orders?{name}={there[-8:]}")
+        assert listed.ids("Orders") == [order], "the fields of filters take it, too"
 
 
 async def test_a_search_never_tells_what_other_partners_have(mercato: Service, shop: MerchantServer):
@@ -178,12 +191,13 @@ async def test_a_search_never_tells_what_other_partners_have(mercato: Service, s
         "Known Name",
         made.key,
         str(made.id),
+        str(made.id)[-8:],
     ]
     browser, _ = await enter_as_operator(mercato)
     (run,) = (await browser.open("/console/catalogs")).root.all("a", **{"class": "id"})
     texts += [run.text, run.attributes["title"]]
     texts += [sent["deliveryId"], sent["deliveryId"][-8:], sent["webhookId"]]
-    own = [deal.store["storeId"], "Test Store", "store-1"]
+    own = [deal.store["storeId"], deal.store["storeId"][-8:], "Test Store", "store-1"]
     both, _ = await enter_whole_account(mercato, other.id)
     strange, _ = await enter_as_partner(mercato, merchant)
     unknown = (await find(strange, str(clock.new_id()))).text

@@ -2,21 +2,27 @@
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import Column, insert, text
 from sqlalchemy.dialects import postgresql, sqlite
 from tests.databases import only_postgresql, only_sqlite
 from tests.service import Service
 
 from mercato.features import lookup
+from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.orders.search import ContactKeys
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.queries import list_newest_partners
+from mercato.features.partners.tables import partners
 from mercato.features.requests.queries import Filter, count_by_code, list_refused
 from mercato.features.requests.tables import refused_requests
+from mercato.features.stores.tables import stores
+from mercato.features.webhooks.tables import deliveries
 from mercato.platform import clock
 from mercato.platform.db.audit import search_entries
+from mercato.platform.db.search import list_ids_ending
 from mercato.platform.jobs import list_dead, list_depths
 
 ID: Final = clock.new_id()
@@ -49,6 +55,8 @@ LISTS: Final[dict[str, Read]] = {
     "jobs counted": lambda tx: list_depths(tx, most=100),
     "partners": lambda tx: list_newest_partners(tx, before=ID, limit=50),
     "search by id": lambda tx: lookup.find_all(tx, str(ID), EVERYTHING, CONTACTS),
+    "search by the end of an id": lambda tx: lookup.find_all(tx, str(ID)[-8:], EVERYTHING, CONTACTS),
+    "search by the end of an id of a partner": lambda tx: lookup.find_all(tx, str(ID)[-8:], OWN, CONTACTS),
     "search by words": lambda tx: lookup.find_all(tx, "some words", EVERYTHING, CONTACTS),
     "search by phone": lambda tx: lookup.find_all(tx, "+31612345678", EVERYTHING, CONTACTS),
     "search by number of a partner": lambda tx: lookup.find_all(tx, "A-1", OWN, CONTACTS),
@@ -95,6 +103,20 @@ async def test_a_list_is_read_by_an_index_in_its_order(mercato: Service, name: s
             ]
             sorts = [one for one in plan if one.endswith("FOR ORDER BY") and "SCAN anon_1" not in plan]
             assert not scans + sorts, (plan, statement)
+
+
+@pytest.mark.parametrize("ids", [partners.c.id, stores.c.id, catalog_runs.c.id, deliveries.c.id], ids=str)
+async def test_an_id_is_found_by_its_end_with_an_index(mercato: Service, ids: Column[UUID]):
+    async with mercato.app.db.read() as tx:
+        explain = "EXPLAIN QUERY PLAN"
+        if tx.dialect == "postgresql":
+            # Otherwise an empty table is read whole.
+            await tx.scalar(text("SELECT set_config('enable_seqscan', 'off', true)"))
+            explain = "EXPLAIN"
+        recorder: Any = Recorder(tx)
+        await list_ids_ending(recorder, ids, str(ID)[-8:], ids != ID, limit=10)
+        plan = str(await tx.all(text(f"{explain} {recorder.statements[0]}")))
+        assert f"ix_{ids.table.name}_id_end" in plan, plan
 
 
 @only_postgresql

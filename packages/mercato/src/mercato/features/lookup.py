@@ -55,6 +55,8 @@ _IDS: Final[dict[str, Column[UUID]]] = {
     "delivery": deliveries.c.id,
     "request": refused_requests.c.id,
 }
+_ENDS: Final = ("store", "partner", "run", "delivery")
+"""What is found by the ends of its ids with an index. Orders have theirs in `order_search`."""
 
 
 class Scope(Struct, frozen=True, kw_only=True):
@@ -132,23 +134,21 @@ async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) ->
 
     An order's number, and its customer's phone number, e-mail address or name; the name or a merchant's id of a store;
     the name or the key of a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or
-    more of its beginning; and the end of an id that lists show: an order's, and that of one of the newest deliveries
-    and runs of catalogs.
+    more of its beginning; and the last 8 digits of an id, which lists show.
     """
     words = _cleaned(words)
     if not words:
         return Found()
     by_id = {kind: await _find_by_id(tx, kind, words, scope, limit=MAX_MATCHES) for kind in _IDS}
+    by_end = {kind: await _find_by_end(tx, kind, words, scope, limit=MAX_MATCHES) for kind in _ENDS}
     return Found(
         orders=_first(await _find_orders(tx, words, scope, contacts), by_id["order"]),
-        stores=_first(by_id["store"], await find_stores(tx, words, scope, limit=MAX_MATCHES)),
-        partners=_first(by_id["partner"], await _find_partners(tx, words, scope)),
-        runs=_first(by_id["run"], await _find_by_tail(tx, "run", words, scope)),
-        deliveries=_first(
-            by_id["delivery"],
-            await _find_webhooks(tx, words, scope),
-            await _find_by_tail(tx, "delivery", words, scope),
+        stores=_first(
+            by_id["store"], by_end["store"], await find_stores(tx, words, scope, limit=MAX_MATCHES)
         ),
+        partners=_first(by_id["partner"], by_end["partner"], await _find_partners(tx, words, scope)),
+        runs=_first(by_id["run"], by_end["run"]),
+        deliveries=_first(by_id["delivery"], by_end["delivery"], await _find_webhooks(tx, words, scope)),
         requests=_first(by_id["request"], await _find_requests(tx, words, scope)),
     )
 
@@ -156,8 +156,8 @@ async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) ->
 async def find_ids(tx: Read, kind: str, words: str, scope: Scope) -> list[UUID]:
     """Return at most two ids of the orders, stores or partners that the text stands for.
 
-    An id or 8 digits or more of its beginning, the name of a partner or store in any letter case, a merchant's own id
-    of its store, or a store's number of its order.
+    An id, 8 digits or more of its beginning, or its last 8; the name of a partner or store in any letter case, a
+    merchant's own id of its store, or a store's number of its order.
     """
     named: list[UUID] = []
     if kind == "partner":
@@ -167,6 +167,8 @@ async def find_ids(tx: Read, kind: str, words: str, scope: Scope) -> list[UUID]:
     elif kind == "order":
         wanted, visible = plain_candidates(words), scope.conditions("order")
         named = await find_orders(tx, wanted, visible=visible, limit=_AMBIGUOUS)
+    if kind in _ENDS:
+        named = named or await _find_by_end(tx, kind, words, scope, limit=_AMBIGUOUS)
     return named or await _find_by_id(tx, kind, words, scope, limit=_AMBIGUOUS)
 
 
@@ -182,17 +184,22 @@ def _first(*lists: Sequence[UUID]) -> list[UUID]:
 
 async def _find_by_id(tx: Read, kind: str, words: str, scope: Scope, *, limit: int) -> list[UUID]:
     digits = words.lower().replace("-", "")
-    if _DIGITS.fullmatch(digits) is None or (kind == "partner" and scope.partner_id is not None):
+    if not _is_id(kind, digits, scope):
         return []
     return await list_ids(tx, _IDS[kind], digits, *scope.conditions(kind), limit=limit)
 
 
-async def _find_by_tail(tx: Read, kind: str, words: str, scope: Scope) -> list[UUID]:
+def _is_id(kind: str, digits: str, scope: Scope) -> bool:
+    """Return whether the text can be, in part, an id of something that may be found: partners find no partner."""
+    return _DIGITS.fullmatch(digits) is not None and (kind != "partner" or scope.partner_id is None)
+
+
+async def _find_by_end(tx: Read, kind: str, words: str, scope: Scope, *, limit: int) -> list[UUID]:
     """Return things whose ids end with the digits that lists show of them."""
     digits = words.lower()
-    if len(digits) != MIN_SHOWN or _DIGITS.fullmatch(digits) is None:
+    if len(digits) != MIN_SHOWN or not _is_id(kind, digits, scope):
         return []
-    return await list_ids_ending(tx, _IDS[kind], digits, *scope.conditions(kind), limit=MAX_MATCHES)
+    return await list_ids_ending(tx, _IDS[kind], digits, *scope.conditions(kind), limit=limit)
 
 
 # --- orders ---------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import list_stores_of
 from mercato.features.webhooks.operators import list_rows_of
 from mercato.platform.db.engine import Read
-from mercato.platform.db.search import MAX_SEARCHED
 from mercato.platform.texts import without_secrets
 from mercato_contract.wire import Wire, redacted
 
@@ -58,7 +57,6 @@ def _page(visit: Visit, text: str, found: Found | None, rows: dict[str, Any]) ->
         "is_cut": len(text) > MAX_TEXT,
         "max_text": MAX_TEXT,
         "most": MAX_MATCHES,
-        "max_searched": MAX_SEARCHED,
         "max_named": MAX_NAMED,
         "customers": scope.customers,
         "names": scope.names,

@@ -3,7 +3,7 @@
 from sqlalchemy import Boolean, Column, Index, Integer, LargeBinary, Table, Text, column, table, text
 
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.types import Id, Instant
+from mercato.platform.db.types import Id, Instant, id_end
 
 # An owner is an onboarding and the store that it becomes: both ids are assigned at registration.
 catalog_owners = Table(
@@ -120,6 +120,7 @@ Index(
     postgresql_where=_failed,
 )
 Index("ix_catalog_runs_updated_at", catalog_runs.c.updated_at)
+Index("ix_catalog_runs_id_end", id_end(catalog_runs.c.id))
 
 # What is read of the stores, a feature above this one: their names, for lists.
 stores = table("stores", column("id", Id), column("name", Text))

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.types import Id, Instant
+from mercato.platform.db.types import Id, Instant, id_end
 
 partners = Table(
     "partners",
@@ -18,6 +18,7 @@ partners = Table(
     Column("suspended_at", Instant),
 )
 partners_one_for_each_name = Index("uq_partners_name", partners.c.name, unique=True)
+Index("ix_partners_id_end", id_end(partners.c.id))
 
 # The bearer tokens of our webhooks to a partner's stores, each sealed and for one origin. One stored without an origin
 # has an empty one and isn't sent.

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
 
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.types import Id, Instant
+from mercato.platform.db.types import Id, Instant, id_end
 
 onboardings = Table(
     "onboardings",
@@ -75,6 +75,7 @@ stores = Table(
     Column("unknown_members", Text),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
+Index("ix_stores_id_end", id_end(stores.c.id))
 # For operators, who look for the few that are paused. SQLite wants a query to repeat this condition word for word.
 for _name, _columns in (
     ("ix_stores_paused", [stores.c.id]),

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 from mercato.platform.db.tables import metadata
-from mercato.platform.db.types import Id, Instant
+from mercato.platform.db.types import Id, Instant, id_end
 
 deliveries = Table(
     "deliveries",
@@ -57,6 +57,7 @@ deliveries = Table(
     Column("endpoint_id", Id),
 )
 Index("ix_deliveries_partner_id", deliveries.c.partner_id, deliveries.c.surface, deliveries.c.id)
+Index("ix_deliveries_id_end", id_end(deliveries.c.id))
 Index(
     "ix_deliveries_store_id",
     deliveries.c.partner_id,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import URL, Connection, Table, text
+from sqlalchemy import URL, Column, Connection, Table, text
 from sqlalchemy.engine.interfaces import Dialect
 
 from mercato.platform.db.engine import Read
@@ -32,7 +32,7 @@ _COLUMNS: Final = {
     """),
 }
 
-# Index, whether it is unique, and a column, in their order.
+# Index, whether it is unique, and a column, in their order; NULL for an expression.
 _INDEXES: Final = {
     "sqlite": text("""
         SELECT made.name, about."unique", part.name FROM sqlite_master AS made
@@ -40,7 +40,7 @@ _INDEXES: Final = {
         JOIN pragma_index_info(made.name) AS part WHERE made.type = 'index' ORDER BY made.name, part.seqno
     """),
     "postgresql": text("""
-        SELECT made.relname, about.indisunique, part.attname
+        SELECT made.relname, about.indisunique, CASE WHEN about.indkey[part.attnum - 1] <> 0 THEN part.attname END
         FROM pg_index AS about JOIN pg_class AS made ON made.oid = about.indexrelid
         JOIN pg_attribute AS part ON part.attrelid = made.oid
         JOIN pg_namespace AS home ON home.oid = made.relnamespace
@@ -90,7 +90,7 @@ def _compare(
     tables: defaultdict[str, dict[str, _Column]] = defaultdict(dict)
     for table, name, kind, required, filled in columns:
         tables[table][name] = _Column(kind.upper(), bool(required), bool(filled))
-    present: defaultdict[str, list[str]] = defaultdict(list)
+    present: defaultdict[str, list[str | None]] = defaultdict(list)
     unique = {}
     for index, is_unique, column in indexes:
         present[index].append(column)
@@ -110,8 +110,15 @@ def _compare(
             name = str(index.name)
             if name not in present:
                 yield f"{table.name} has no index {name}"
-            elif (unique[name], present[name]) != (index.unique, [column.name for column in index.columns]):
+            elif (unique[name], present[name]) != (
+                index.unique,
+                [_name_of(part) for part in index.expressions],
+            ):
                 yield f"the index {name} is another one"
+
+
+def _name_of(part: Any) -> str | None:
+    return part.name if isinstance(part, Column) else None
 
 
 def _compare_columns(table: Table, present: dict[str, _Column], dialect: Dialect) -> Iterator[str]:

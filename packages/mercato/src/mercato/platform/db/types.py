@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Integer, TypeDecorator, Uuid
+from sqlalchemy import BigInteger, Integer, Text, TypeDecorator, Uuid
 from sqlalchemy import Dialect as SqlalchemyDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -59,6 +59,24 @@ def _compile(_element: now_ms, compiler: Any, **_options: Any) -> str:
 
 class Id(Uuid[UUID]):
     """A UUID: native on PostgreSQL, 32 hexadecimal digits on SQLite; both sort a UUIDv7 by its time."""
+
+
+class id_end(FunctionElement[str]):  # noqa: N801  # used as the SQL function that it is
+    """The last eight hexadecimal digits of an id, as lists show it. Indexes have it as an expression."""
+
+    type = Text()
+    inherit_cache = True
+    name = "id_end"
+
+
+@compiles(id_end, "sqlite")
+def _compile_on_sqlite(element: id_end, compiler: Any, **options: Any) -> str:
+    return f"substr({compiler.process(element.clauses, **options)}, 25)"
+
+
+@compiles(id_end, "postgresql")
+def _compile_on_postgresql(element: id_end, compiler: Any, **options: Any) -> str:
+    return f"right(CAST({compiler.process(element.clauses, **options)} AS TEXT), 8)"
 
 
 # SQLite numbers rows itself only in a column that is exactly INTEGER.
