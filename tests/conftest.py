@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -18,6 +19,10 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         # The same holds for a closed terminal under `nohup`: a signal handled here isn't ignored by child processes.
         signal.signal(signal.SIGHUP, lambda *_: None)
+    # Compiling the tests anew is two thirds of the time that each worker takes to collect them, and hundreds of tests start
+    # a command, which compiles what has no bytecode.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The commands' output must not depend on the terminal of the tests.
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
