@@ -1,7 +1,9 @@
 """Implementations with one bug each, by the check that has to find it."""
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import pytest
 
 from mercato.features.certification.report import CheckOutcome, Verdict
 
@@ -21,6 +23,17 @@ class Mutants(dict[str, type[T]], Generic[T]):
             return mutant
 
         return add
+
+
+def one_of_each_group(mutants: Mapping[str, object]) -> list[Any]:
+    """Return the checks as parameters: the first of each group is tried by `make test`, the others by `make test-long`."""
+    groups: set[str] = set()
+    parameters = []
+    for check in mutants:
+        group = check.rpartition(".")[0]
+        parameters.append(pytest.param(check, marks=[pytest.mark.long] if group in groups else []))
+        groups.add(group)
+    return parameters
 
 
 def ids(outcomes: dict[str, CheckOutcome], verdict: Verdict) -> set[str]:

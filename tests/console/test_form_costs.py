@@ -1,9 +1,11 @@
 """No form holds the service up: whatever it contains, wherever it is sent, with a session and without one."""
 
 from collections.abc import Iterator
+from itertools import islice
 from time import thread_time
 from typing import Any, Final
 
+import pytest
 from tests.api.trade import trade
 from tests.calibration import plain_decoding_seconds
 from tests.console.browser import Browser
@@ -27,6 +29,9 @@ TRIES: Final = 5
 
 BEYOND: Final = 512 * 1024
 """Bytes of a form that is larger than any page sends."""
+
+SHARES: Final = [8, pytest.param(1, marks=pytest.mark.long)]
+"""Of the forms, `make test` sends every eighth, each screen another eighth; `make test-long` sends all."""
 
 UNITS: Final = (
     *(b"'", b"%27", b"%", b"+", b"9", b"\n", b"\0", b"%00", b"%0A", b"=", b"\xff%", b"%ff", b"%E2%98%83"),
@@ -170,8 +175,9 @@ async def test_no_form_without_a_session_costs_more_than_a_body_of_the_api(merca
 
 
 @only_sqlite
+@pytest.mark.parametrize("share", SHARES)
 async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(
-    mercato: Service, shop: MerchantServer
+    mercato: Service, shop: MerchantServer, share: int
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
@@ -187,20 +193,21 @@ async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(
         page = await mercato.until(client, f"/v1/{side}/webhook-deliveries", lambda page: page["deliveries"])
         ids = {"store": deal.store["storeId"], "delivery": page["deliveries"][0]["deliveryId"]}
         before = sender.tried
-        for screen in SCREENS:
+        for number, screen in enumerate(SCREENS):
             if screen.act is None or not screen.audiences & audience:
                 continue
+            first = number % share
             path = path_of(screen, ids)
             if (
                 await browser.open("/console/account")
             ).status != 200:  # a form has ended the account's sessions
                 browser, _ = await enter()
-            for form in forms(screen.max_form):
+            for form in islice(forms(screen.max_form), first, None, share):
                 await sender.send(path, form, browser)
             await sender.send(path, b"text=" + b"'" * (BEYOND - 5), browser)
-            for form in long_fields(screen.path, screen.max_form):
+            for form in islice(long_fields(screen.path, screen.max_form), first, None, share):
                 await sender.send(path, form, browser)
-            for form in uploads(screen.max_form):
+            for form in islice(uploads(screen.max_form), first, None, share):
                 await sender.send(path, form, browser, UPLOAD)
-        assert sender.tried > before + 300
+        assert sender.tried > before + 300 // share
     assert sender.slow == []

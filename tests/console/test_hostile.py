@@ -256,7 +256,11 @@ ALONE = (
 )
 
 
-async def test_no_form_makes_an_action_stumble(mercato: Service, shop: MerchantServer):
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
+async def test_no_form_makes_an_action_stumble(
+    mercato: Service, shop: MerchantServer, database_kind: str, share: int
+):
+    """`make test` sends a fourth of the forms to each screen, another on each database; `make test-long` sends all."""
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     store = deal.store["storeId"]
     seen = (
@@ -267,10 +271,10 @@ async def test_no_form_makes_an_action_stumble(mercato: Service, shop: MerchantS
     forms = [b"&".join(name.encode() + b"=" + value for name in FIELDS) for value in ODD]
     forms += [*ALONE, b"&".join(b"a%d=1" % number for number in range(5000)), b"a=1&" * 2 + b"&=&==&;", b""]
     for audience, browser in seen:
-        for screen in SCREENS:
+        for number, screen in enumerate(SCREENS):
             if screen.act is None or not screen.audiences & audience:
                 continue
-            for form in forms:
+            for form in forms[(number + (database_kind == "sqlite")) % share :: share]:
                 body = f"store={store}&".encode() + form if "playground" in screen.path else form
                 status = await send(browser, path_of(screen, {"store": store}), body)
                 assert status < 500, (screen.path, form[:60])

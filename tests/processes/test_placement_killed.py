@@ -209,6 +209,7 @@ async def killed_at(network: Network, *points: str, copies: bool, token: bool = 
     one_order_on_both_sides(network, [task.result() for task in tasks])
 
 
+@pytest.mark.long
 @only_sqlite
 async def test_killed_at_any_point_a_retry_ends_with_one_order_and_one_reply(
     tmp_path: Path, database_kind: str
