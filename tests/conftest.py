@@ -19,8 +19,8 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         # The same holds for a closed terminal under `nohup`: a signal handled here isn't ignored by child processes.
         signal.signal(signal.SIGHUP, lambda *_: None)
-    # Compiling the tests anew is two thirds of the time that each worker takes to collect them, and hundreds of tests start
-    # a command, which compiles what has no bytecode.
+    # Compiling the tests anew is two thirds of the time that each worker takes to collect them, and hundreds of
+    # tests start a command, which compiles what has no bytecode.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The commands' output must not depend on the terminal of the tests.
