@@ -26,7 +26,7 @@ class Mutants(dict[str, type[T]], Generic[T]):
 
 
 def one_of_each_group(mutants: Mapping[str, object]) -> list[Any]:
-    """Return the checks as parameters: the first of each group is tried by `make test`, the others by `make test-long`."""
+    """Return the checks as parameters: `make test` tries the first of each group, `make test-long` the others."""
     groups: set[str] = set()
     parameters = []
     for check in mutants:

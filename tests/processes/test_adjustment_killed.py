@@ -64,6 +64,7 @@ async def test_killed_at_any_point_a_retry_ends_with_one_adjustment_and_one_repl
             await killed_and_retried(network.copied(point), point)
 
 
+@pytest.mark.long
 @only_postgresql
 async def test_killed_on_postgresql_a_retry_ends_with_one_adjustment_and_one_reply(
     tmp_path: Path, database_url: str, database_kind: str

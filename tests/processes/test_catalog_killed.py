@@ -125,6 +125,7 @@ async def test_killed_while_it_switches_back_a_store_has_its_catalog_and_a_repea
         await killed_while_switching_back(network)
 
 
+@pytest.mark.long
 @only_sqlite
 async def test_killed_at_any_point_of_a_scheduled_switch_a_store_switches_once(
     tmp_path: Path, database_kind: str
@@ -134,6 +135,7 @@ async def test_killed_at_any_point_of_a_scheduled_switch_a_store_switches_once(
             group.create_task(killed_before_an_instant(network.copied(point), point))
 
 
+@pytest.mark.long
 @only_postgresql
 async def test_killed_on_postgresql_while_it_switches_back_or_at_an_instant(
     tmp_path: Path, database_url: str, database_kind: str
