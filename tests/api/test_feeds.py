@@ -21,6 +21,7 @@ from mercato.features.orders.privacy import erase_all
 from mercato.features.partners.model import PartnerKind
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
+from mercato.features.webhooks.model import OPERATOR_TYPES
 from mercato.platform import clock
 
 COMMERCE = "/v1/commerce/events"
@@ -474,3 +475,13 @@ async def test_a_reader_that_starts_at_nothing_reads_past_stores_that_are_long_g
             # Of these readers, one has seen the store, and the other may have.
             reply = await here.front.get(CHANGES, params={"after": old})
             assert (reply.status, reply.json()["errorCode"]) == (410, "CURSOR_EXPIRED")
+
+
+@pytest.mark.parametrize("type_", sorted(OPERATOR_TYPES))
+async def test_events_of_operators_are_no_types_of_a_partners_feed(here: Trade, type_: str):
+    for client, path in ((here.pos, COMMERCE), (here.front, MARKETFRONT)):
+        refused = await client.get(path, params={"types": type_})
+        assert (refused.status, refused.json()["errorCode"]) == (422, "VALIDATION_FAILED")
+        assert not any(
+            other in refused.json()["detail"].partition("The feed has")[2] for other in OPERATOR_TYPES
+        )

@@ -31,7 +31,7 @@ from mercato.platform.errors import InvalidCursor
 from mercato.platform.texts import shown
 from mercato.platform.wire.decode import take_bounded
 from mercato_contract import problems
-from mercato_contract.events import NOT_IN_FEEDS, Envelope, EventType
+from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope
 from mercato_contract.feeds import (
     EventPage,
     EventsQuery,
@@ -229,8 +229,10 @@ SCANNED: Final = 5_000
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of events after which a page ends: everybody waits while one is made, and 500 large orders would be 100 MB."""
 
-TYPES: Final = tuple(sorted(type_ for type_ in EventType if type_ not in NOT_IN_FEEDS))
-"""What the feed can have."""
+TYPES: Final = tuple(
+    sorted({type_ for event in EVENTS if event.to != "Operator" for type_ in event.types} - NOT_IN_FEEDS)
+)
+"""What partners' feeds can have. Operators' events go to their endpoints alone."""
 
 _STORES: Final = "stores"
 
