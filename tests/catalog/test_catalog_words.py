@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato_catalog.words import MAX_LETTERS, words_of
+from mercato_catalog.words import MAX_LETTERS, key_of, keys_of, words_of
 
 NAMES = st.lists(
     st.one_of(
@@ -34,3 +34,8 @@ def test_words_are_separated_by_other_signs_and_lower_case_without_apostrophes()
 
 def test_no_word_is_longer_than_the_index_allows():
     assert words_of(["y" * 200, "é" * 200]) == ["y" * MAX_LETTERS, "e" * MAX_LETTERS]
+
+
+@given(st.lists(st.text(max_size=20), max_size=5))
+def test_the_keys_of_many_names_are_those_of_each(names: list[str]):
+    assert keys_of(names) == [key_of(name) for name in names]

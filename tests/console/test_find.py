@@ -109,6 +109,37 @@ async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop:
     assert groups(await find(browser, "mine"))["Refused requests"][0][1] == "mine"
 
 
+TYPED = (
+    ("K.F.C.", "kfc"),
+    ("Chick-fil-A Main St", "chickfila main"),
+    ("O'Brien's Pub", "o brien"),
+    ("O'Briens Pub", "pub o\u2019briens"),
+    ("Ka\u02bbanapali Grill", "ka'anapali"),
+    ("Caf\u00e9 Z\u00fcrich", "cafe zurich"),
+    ("\u06a9\u0631\u06cc\u0645", "\u0643\u0631\u064a\u0645"),
+    ("Schnitzel\u00adhaus \u0662\u0664", "schnitzelhaus 24"),
+    ("Stra\u00dfe 7", "strasse"),
+)
+
+
+async def test_stores_and_partners_are_found_by_what_people_type_for_their_names(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    operator, _ = await enter_as_operator(mercato)
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    front, _ = await enter_as_partner(mercato, deal.front)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}"
+    for name, typed in TYPED:
+        assert (await deal.pos.call("PUT", path, {"name": name})).status == 200
+        partner = await mercato.create_partner(name.replace("\u00ad", ""), PartnerKind.COMMERCE)
+        for browser in (operator, merchant, front):
+            page = await find(browser, typed)
+            assert leads_to(page, f"stores/{deal.store['storeId']}"), (name, typed)
+            assert leads_to(page, f"partners/{partner.id}") is (browser is operator), (name, typed)
+            assert not groups(await find(browser, f"{typed} xyz")), "each of the words"
+
+
 async def test_a_storefront_does_not_find_the_stores_of_a_suspended_merchant(
     mercato: Service, shop: MerchantServer
 ):

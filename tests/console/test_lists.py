@@ -58,6 +58,7 @@ LISTS: Final[dict[str, Read]] = {
     "search by the end of an id": lambda tx: lookup.find_all(tx, str(ID)[-8:], EVERYTHING, CONTACTS),
     "search by the end of an id of a partner": lambda tx: lookup.find_all(tx, str(ID)[-8:], OWN, CONTACTS),
     "search by words": lambda tx: lookup.find_all(tx, "some words", EVERYTHING, CONTACTS),
+    "search by words of a partner": lambda tx: lookup.find_all(tx, "some words", OWN, CONTACTS),
     "search by phone": lambda tx: lookup.find_all(tx, "+31612345678", EVERYTHING, CONTACTS),
     "search by number of a partner": lambda tx: lookup.find_all(tx, "A-1", OWN, CONTACTS),
 }

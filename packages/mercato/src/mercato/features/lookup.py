@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import Column, ColumnElement, exists, false, func, or_, select
+from sqlalchemy import Column, ColumnElement, and_, exists, false, func, literal, or_, select
 from sqlalchemy import text as sql
 
 from mercato.features.catalogs.tables import catalog_runs
@@ -36,10 +36,14 @@ from mercato.features.webhooks.queries import ids_of_webhook
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read
 from mercato.platform.db.search import ESCAPE, MIN_SHOWN, list_ids, list_ids_ending, pattern_of
+from mercato_catalog.words import MIN_PREFIX, keys_of
 from mercato_contract.wire import parse_uuid
 
 MAX_MATCHES: Final = 10
 """Things of one kind that are found."""
+
+MAX_NAMES: Final = 2_000
+"""The newest partners whose names are compared in their normal form."""
 
 MAX_TEXT: Final = 400
 """Characters of a text that is searched for."""
@@ -242,8 +246,30 @@ async def find_stores(tx: Read, words: str, scope: Scope, *, limit: int) -> list
         alike = func.lower(stores.c.name).like(f"%{pattern_of(words)}%", escape=ESCAPE)
         part = select(stores.c.id, stores.c.name).where(*scope.conditions("store"), alike)
         rows = await tx.all(part.order_by(stores.c.id).limit(limit))
-        return _first(exact, [row.id for row in rows if words.casefold() in row.name.casefold()])
+        written = [row.id for row in rows if words.casefold() in row.name.casefold()]
+        return _first(exact, written, await _find_stores_with_words(tx, words, scope, limit=limit))
     return _first(exact, await _find_in_index(tx, words, limit=limit))
+
+
+async def _find_stores_with_words(tx: Read, words: str, scope: Scope, *, limit: int) -> list[UUID]:
+    """Return live stores with the words in their names, written as people type them: `kfc` for K.F.C."""
+    wanted = name_key_of(words).split()
+    if not wanted:
+        return []
+    key = store_search.c.name_key
+    # Normalized words have no wildcards.
+    fits = and_(*((literal(" ") + key + " ").contains(part) for part in _parts_of(wanted)))
+    run = "".join(wanted)
+    if len(run) >= MIN_PREFIX:
+        fits = or_(fits, func.replace(key, " ", "").contains(run))
+    found = select(stores.c.id).join(store_search, store_search.c.store_id == stores.c.id)
+    rows = await tx.all(found.where(*scope.conditions("store"), fits).order_by(stores.c.id).limit(limit))
+    return [row.id for row in rows]
+
+
+def _parts_of(words: Sequence[str]) -> list[str]:
+    """Return what a name of words between blanks has if it has the words, or longer ones that begin so."""
+    return [f" {word}" if len(word) >= MIN_PREFIX else f" {word} " for word in words]
 
 
 async def _find_stores_named(tx: Read, words: str, scope: Scope, *, limit: int) -> list[UUID]:
@@ -301,7 +327,24 @@ async def _find_partners(tx: Read, words: str, scope: Scope) -> list[UUID]:
     alike = func.lower(partners.c.name).like(f"%{pattern_of(words)}%", escape=ESCAPE)
     part = select(partners.c.id, partners.c.name).where(alike).order_by(partners.c.id).limit(MAX_MATCHES)
     rows: Sequence[Any] = await tx.all(part)
-    return _first(exact, [row.id for row in rows if words.casefold() in row.name.casefold()])
+    written = [row.id for row in rows if words.casefold() in row.name.casefold()]
+    return _first(exact, written, await _find_partners_with_words(tx, words))
+
+
+async def _find_partners_with_words(tx: Read, words: str) -> list[UUID]:
+    """Return those of the newest `MAX_NAMES` partners that have the words in their names, as stores are found."""
+    wanted = name_key_of(words).split()
+    if not wanted:
+        return []
+    newest = select(partners.c.id, partners.c.name).order_by(partners.c.id.desc()).limit(MAX_NAMES)
+    rows = await tx.all(newest)
+    parts, run = _parts_of(wanted), "".join(wanted)
+    return [
+        row.id
+        for row, key in zip(rows, keys_of([row.name for row in rows]), strict=True)
+        if all(part in f" {key} " for part in parts)
+        or (len(run) >= MIN_PREFIX and run in key.replace(" ", ""))
+    ]
 
 
 async def _find_webhooks(tx: Read, words: str, scope: Scope) -> list[UUID]:
