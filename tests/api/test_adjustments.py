@@ -12,7 +12,7 @@ from tests.api.test_database_away import BLOCKED
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import only_postgresql
+from tests.databases import only_postgresql, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
@@ -157,6 +157,7 @@ async def test_the_timeline_and_the_console_show_adjustments(here: Trade, mercat
     assert "Lovelace" not in page
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("change", "status", "pointers"),
     [

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.databases import only_sqlite
 from tests.service import Client, Service
 
 from mercato.features.partners.model import PartnerKind
@@ -21,6 +22,7 @@ QUERIES = [
 ]
 
 
+@only_sqlite
 @pytest.mark.parametrize(("path", "many"), QUERIES)
 async def test_every_fault_of_a_query_is_listed(pos: Client, path: str, many: int):
     reply = await pos.get(path)
@@ -60,6 +62,7 @@ COMMERCE: list[tuple[str, str, Any, int, set[tuple[str, str]]]] = [
 ]
 
 
+@only_sqlite
 @pytest.mark.parametrize(("method", "path", "body", "status", "wanted"), COMMERCE)
 async def test_every_fault_of_a_merchants_request_is_listed(
     pos: Client, method: str, path: str, body: Any, status: int, wanted: set[tuple[str, str]]
@@ -100,6 +103,7 @@ MARKETFRONT: list[tuple[str, Any, int, set[tuple[str, str]]]] = [
 ]
 
 
+@only_sqlite
 @pytest.mark.parametrize(("path", "body", "status", "wanted"), MARKETFRONT)
 async def test_every_fault_of_a_storefronts_request_is_listed(
     mercato: Service, path: str, body: Any, status: int, wanted: set[tuple[str, str]]

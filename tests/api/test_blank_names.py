@@ -7,6 +7,7 @@ from unicodedata import category
 import pytest
 from tests.catalog.documents import CATALOG, DRINKS, EXTRAS, TEA, cafe, outcome
 from tests.console.visiting import enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import CATALOG as MENU
 from tests.service import Client, MerchantServer, Service
 
@@ -44,6 +45,7 @@ def test_spaces_and_controls_are_blank_and_letters_digits_marks_of_words_and_sym
     assert not is_blank("\u200b7\u200b")
 
 
+@only_sqlite
 @pytest.mark.parametrize("name", BLANK, ids=ascii)
 async def test_a_store_is_not_registered_or_renamed_with_one(
     mercato: Service, pos: Client, shop: MerchantServer, name: str
@@ -65,6 +67,7 @@ async def test_a_store_is_not_registered_or_renamed_with_one(
     assert (await pos.get(path)).json()["name"] == store["name"]
 
 
+@only_sqlite
 @pytest.mark.parametrize("name", BLANK, ids=ascii)
 async def test_a_partner_and_a_person_are_not_called_by_one(mercato: Service, pos: Client, name: str):
     made, client = await mercato.partner()

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
+from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -217,6 +218,7 @@ async def test_without_a_webhook_url_nothing_is_pushed(
     assert (await pos.get("/v1/commerce/webhook-deliveries")).json()["deliveries"] == []
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("query", "body", "status", "code"),
     [
@@ -334,6 +336,7 @@ async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: MerchantServer)
         assert (refused.status, refused.json()["errors"][0]["pointer"]) == (400, "/callbackUrl")
 
 
+@only_sqlite
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"sections": {}}', b"[]", b"3"])
 async def test_a_dry_run_of_neither_a_document_nor_a_callback_url_is_400(pos: Client, body: bytes):
     refused = await pos.post("/v1/commerce/catalogset-validation", body)

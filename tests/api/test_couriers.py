@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
 
 from mercato.features.orders.privacy import erase_all
@@ -56,6 +57,7 @@ async def test_the_same_courier_again_changes_nothing_also_once_the_order_is_clo
     assert other.json()["errorCode"] == "ORDER_CLOSED"
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("change", "status", "pointer"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
@@ -74,6 +75,7 @@ async def test_the_trace_of_a_problem_is_the_callers(pos: Client):
     assert re.fullmatch("[0-9a-f]{32}", made)
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("before", "after", "taken"),
     [
@@ -106,6 +108,7 @@ async def test_a_problem_has_every_member_and_a_type_that_can_be_opened(mercato:
     assert b"STORE_NOT_FOUND" in page.body
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("accept", "markdown"),
     [
@@ -177,6 +180,7 @@ async def test_a_body_over_the_limit_is_413(mercato: Service, pos: Client):
     assert chunked.status == 413
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     "headers",
     [{"Content-Type": "text/plain"}, {"Content-Type": "application/xml"}, {"Content-Encoding": "gzip"}],

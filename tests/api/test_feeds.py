@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.trade import CUSTOMER, Time, Trade, trade
 from tests.catalog.documents import cafe
+from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features import offboarding
@@ -106,6 +107,7 @@ async def test_filters_choose_types_and_stores(here: Trade):
         assert (await page(here.front, MARKETFRONT, read["nextCursor"]))["events"] == [], query
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import update
+from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -166,6 +167,7 @@ async def test_concurrent_activates_create_one_store(mercato: Service, pos: Clie
     assert len((await pos.get("/v1/commerce/stores")).json()["stores"]) == 1
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("member", "value", "status"),
     [
@@ -230,6 +232,7 @@ async def test_a_us_postal_code_gives_the_store_its_time_zone(
     await mercato.until(pos, path, lambda s: s["timezone"] == "America/Los_Angeles")
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("member", "value"),
     [

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
+from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, service
 
 from mercato.features.partners.model import PartnerKind
@@ -73,6 +74,7 @@ async def test_lists_of_both_surfaces_are_filtered_by_state_store_and_instant(he
         assert await ids(client, path, since=future) == []
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     "query", ["state=lost", "storeId=x", "limit=0", "limit=101", "since=yesterday", "since=2026-01-31"]
 )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.api.test_carts import CARTS
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, tea, trade
+from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
 
 MILK_NOTE = "Oat milk,\nif you have some, danke! 🙏"
@@ -64,6 +65,7 @@ async def test_a_token_is_for_the_notes_it_was_made_for(here: Trade, pointer: st
     assert (refused.status, refused.json()["errorCode"]) == (400, "ORDER_TOKEN_INVALID")
 
 
+@only_sqlite
 @pytest.mark.parametrize("note", ["a\u0000b", "a\u0007b", "a\tb", "a\r\nb", "\u0085", "\u009b31m", "x" * 501])
 async def test_a_note_with_a_control_character_or_501_characters_is_refused(here: Trade, note: str):
     order = here.order(tea() | {"note": note}, note=note)
@@ -78,6 +80,7 @@ async def test_a_note_with_a_control_character_or_501_characters_is_refused(here
     assert (added.status, added.json()["errors"][0]["pointer"]) == (422, "/item/note")
 
 
+@only_sqlite
 @pytest.mark.parametrize("note", [7, ["x"], {"text": "x"}, True])
 async def test_a_note_of_another_type_is_malformed(here: Trade, note: Any):
     refused = (await here.front.post(VALIDATE, here.order(note=note))).json()

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
+from tests.databases import only_sqlite
 from tests.service import CATALOG, MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -119,6 +120,7 @@ async def test_calls_to_stores_are_left_out(here: Trade):
     assert (reply.status, reply.json()) == (202, {"count": 0})
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("body", "status", "pointer"),
     [

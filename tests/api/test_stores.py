@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select
 from tests.calibration import cpu_within
+from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
@@ -89,6 +90,7 @@ async def test_a_pause_whose_end_has_passed_is_online(mercato: Service, pos: Cli
     assert ended == {"status": "online", "pauseReason": None, "resumeAt": None}
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("body", "status", "pointer"),
     [
@@ -144,6 +146,7 @@ async def test_only_members_that_are_present_change_and_null_clears_five_of_them
     assert (await pos.get(path)).json() == cleared
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("body", "status", "pointers"),
     [

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pytest
 from tests.api.table import GUARDED, body_for, headers_for, target
 from tests.api.world import World, ids_for
+from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 
 from mercato.http.operations import Access
@@ -141,6 +142,7 @@ async def test_at_most_twenty_are_named_and_a_long_name_is_cut(pos: Client):
     assert unquote(status.headers[HEADER]) == f"/\x00\r\nSet-Cookie: a, /{'n' * 199}"
 
 
+@only_sqlite
 @pytest.mark.parametrize("body", [b"[]", b"1", b"{", b'{"a', b"\xff", b'{"name": {"x": 1}}', b"[" * 300_000])
 async def test_a_body_of_another_form_is_refused_as_before(pos: Client, body: bytes):
     reply = await pos.call("POST", ONBOARDINGS, data=body, headers={"Content-Type": "application/json"})

@@ -10,6 +10,7 @@ from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
+from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service, merchant, service
 from tests.waiting import PATIENCE
 
@@ -208,6 +209,7 @@ async def test_a_reply_that_repeats_a_header_is_masked_in_the_log(here: Trade):
 # --- what is refused ----------------------------------------------------------------------------------
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("body", "status", "pointer"),
     [

@@ -9,6 +9,7 @@ from tests.api.trade import trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
@@ -101,6 +102,7 @@ async def test_a_report_of_another_installation_says_so(mercato: Service):
     assert "anyone may have signed it" in page.text
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import Client, Service
 
 from mercato.console import guides
@@ -110,6 +111,7 @@ async def test_the_overview_lists_every_guide(browser: Client):
     assert {*PAGES} - {"/documentation"} <= listed
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     "name",
     [
@@ -147,6 +149,7 @@ async def test_every_picture_of_a_guide_is_served_with_words_for_who_cannot_see_
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     "name", ["pictures/order.dot", "../settings.py", "%2e%2e/settings.py", "x.svg", "", "%00"]
 )
@@ -162,6 +165,7 @@ READERS = {
 """Two guides that fit each reader, and two that don't."""
 
 
+@only_sqlite
 @pytest.mark.parametrize("reader", READERS)
 async def test_the_guides_fit_who_reads(browser: Client, reader: str):
     page = Parsed((await browser.get(f"/documentation?for={reader}")).body.decode())
@@ -223,6 +227,7 @@ async def test_an_address_of_a_host_header_is_only_text(browser: Client):
     assert reply.status == 400 or b"<script>" not in reply.body
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("text", "path", "words"),
     [
@@ -240,6 +245,7 @@ async def test_a_search_finds_the_section_that_has_every_word(
     assert words in found
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     "text", ["xyzzy", "%25", "<script>alert(1)</script>", "شاورما", "a " * 5_000, "\u0000", "'\""]
 )

@@ -3,9 +3,11 @@
 import pytest
 from tests.api.test_explain_signature import STRANGE, received
 from tests.console.visiting import enter_as_partner
+from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("secret", "verdict"),
     [
