@@ -353,3 +353,26 @@ def test_no_damaged_document_raises(status: int, body: Any, data: st.DataObject)
     damaged = bytearray(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     check_any(status, bytes(damaged))
+
+
+@pytest.mark.parametrize(
+    ("said", "keeps"),
+    [
+        ({}, True),
+        ({"error": "Order already exists"}, True),
+        ({"status": 409, "code": "DUPLICATE", "success": False}, True),
+        ({"status": "confirmed"}, True),
+        ({"accepted": True}, True),
+        ({"Accepted": False}, False),
+        ({"is_accepted": "no"}, False),
+        ({"status": "rejected"}, False),
+        ({"order-state": "DECLINED"}, False),
+        ({"accepted": False}, False),
+    ],
+)
+def test_a_409_that_names_the_stores_order_keeps_the_sale_unless_it_says_no_in_any_words(
+    said: dict[str, object], keeps: bool
+):
+    refused = read_place(409, json.dumps({"partnerOrderId": "77"} | said).encode())
+    assert isinstance(refused, Rejection)
+    assert (refused.known is not None) == keeps

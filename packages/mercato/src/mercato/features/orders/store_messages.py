@@ -24,7 +24,7 @@ from mercato.features.orders.amounts import (
 )
 from mercato.features.orders.errors import order_error_code
 from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
-from mercato.features.orders.unread_members import unread_members
+from mercato.features.orders.unread_members import denies, unread_members
 from mercato.features.webhooks.model import advice_on, envelope, masked
 from mercato.platform.texts import texts_in
 from mercato.platform.wire.decode import Member, decoded, one_line, read_object, unreadable
@@ -364,7 +364,7 @@ def _known(body: bytes) -> Acceptance | None:
     except msgspec.ValidationError:
         return None
     placed = _placed(reply)
-    return None if refuses or placed.partner_order_id is None else placed
+    return None if refuses or placed.partner_order_id is None or denies(body) else placed
 
 
 def read_cancel(status: int, body: bytes) -> CancelReply:

@@ -52,6 +52,12 @@ _NOES: Final = frozenset(
         *("unaccepted", "no", "nok", "notok", "false", "soldout", "outofstock"),
     }
 )
+_ACCEPTED: Final = frozenset({"accepted", "isaccepted", "accept"})
+_DENIALS: Final = frozenset(
+    {"rejected", "reject", "refused", "declined", "denied", "notaccepted", "unaccepted"}
+)
+"""Of those words, what nobody says of an order that the store has already."""
+
 _EMPTY: Final = frozenset({"", "0", "false", "no", "none", "null"})
 
 _FIRST_ERROR: Final = 400
@@ -78,6 +84,22 @@ def unread_members(body: bytes, read: Sequence[str]) -> str | None:
     if refusals:
         looks = f" {', '.join(map(shown, refusals))} look{'s' if len(refusals) == 1 else ''} like a refusal."
     return f"The service reads {', '.join(read)}. The answer has {named}{more}.{looks}"
+
+
+def denies(body: bytes) -> bool:
+    """Return whether an object says no in other words: by `accepted` in another spelling, or by a state.
+
+    An `error` doesn't count: the usual answer to an order that the store has already is one.
+    """
+    try:
+        members = read_json(mend(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(members, dict) and any(
+        (_plain(name) in _ACCEPTED and _is_no(value))
+        or (_plain(name) in _STATES and isinstance(value, str) and _plain(value) in _DENIALS)
+        for name, value in members.items()
+    )
 
 
 def _refusals(
