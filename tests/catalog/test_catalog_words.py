@@ -1,5 +1,7 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.calibration import cpu_within
 
 from mercato_catalog.words import MAX_LETTERS, key_of, keys_of, words_of
 
@@ -39,3 +41,10 @@ def test_no_word_is_longer_than_the_index_allows():
 @given(st.lists(st.text(max_size=20), max_size=5))
 def test_the_keys_of_many_names_are_those_of_each(names: list[str]):
     assert keys_of(names) == [key_of(name) for name in names]
+
+
+@pytest.mark.parametrize("name", ["Fried Chicken with Rice", "Chef's Half-Pound Burger", "Crème brûlée"])
+def test_the_words_of_a_large_catalog_cost_no_more_than_some_decodings(name: str):
+    names = [f"{name} {number}" for number in range(20_000)]
+    with cpu_within(20):
+        words_of(names)

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -112,21 +113,23 @@ _PIECES: Final = (
 """Compiled at its first use: it takes milliseconds, and a service with ASCII names never needs it."""
 
 
-def _patterns(letter: str, digit: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _patterns(word: str, letter: str, either: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what finds names in parts: single letters in a row (`k.f.c.`, `t g i`), and words that are joined.
 
     Words are joined by hyphens, apostrophes or dots: `chick-fil-a`, `o'brien's`, `j.co`, `7-eleven`, but not `0.5`.
+    A match begins with the character before the name: `re` finds one of a class far faster than the beginning of a
+    word. `word` has the characters of words, `letter` and `either` are the classes of letters, and with digits.
     """
-    either = f"(?:{letter}|{digit})"
-    initials = rf"\b(?<!'){letter}(?:(?:\. ?| ){letter}\b)+(?!')"
-    joined = rf"\b(?<![.'-])(?:{letter}{either}*|{digit}+(?=-{letter}))(?:[.'-]+{either}+)+"
+    initials = rf"[^{word}']{letter}(?:(?:\. ?| ){letter}\b)+(?!')"
+    joined = rf"[^{word}.'-](?:{letter}{either}*+|[0-9]++(?=-{letter}))(?:[.'-]++{either}++)++"
     return re.compile(initials), re.compile(joined)
 
 
 # Without the scripts whose vowel signs `re` takes for the end of a word.
-_IN_PARTS: Final = _patterns(f"[^\\W\\d_{_WITH_SIGNS}]", "[0-9]")
-_IN_PARTS_ASCII: Final = _patterns("[a-z]", "[0-9]")
+_IN_PARTS: Final = _patterns(r"\w", f"[^\\W\\d_{_WITH_SIGNS}]", f"[^\\W_{_WITH_SIGNS}]")
+_IN_PARTS_ASCII: Final = _patterns("a-z0-9_", "[a-z]", "[a-z0-9]")
 """They take half the time."""
+
 _FIRST_ACCENT: Final = 10
 """Lower combining classes aren't accents: they make another letter, as in Kana and in the scripts of India."""
 
@@ -167,14 +170,15 @@ def _split_normalized(plain: str) -> list[Piece]:
 def _names_in_parts(plain: str) -> Iterator[tuple[str, str]]:
     """Yield the names of a normalized text that are written in parts, each with the text before it; last the rest."""
     initials, joined = _IN_PARTS_ASCII if plain.isascii() else _IN_PARTS
-    found = [*joined.finditer(plain), *initials.finditer(plain)]
+    text = f" {plain}"
+    found = [(match.start(), match[0][1:]) for names in (joined, initials) for match in names.finditer(text)]
     if not plain.isascii():
-        found = [match for match in found if not any(piece.unspaced for piece in split(match[0]))]
+        found = [(start, name) for start, name in found if not any(piece.unspaced for piece in split(name))]
     at = 0
-    for match in sorted(found, key=re.Match.start):
-        if match.start() >= at:
-            yield plain[at : match.start()], match[0]
-            at = match.end()
+    for start, name in sorted(found, key=itemgetter(0)):
+        if start >= at:
+            yield plain[at:start], name
+            at = start + len(name)
     yield plain[at:], ""
 
 
@@ -208,11 +212,17 @@ def words_of(texts: Sequence[str]) -> list[str]:
 
 def _split_batches(texts: Sequence[str]) -> Iterator[list[bytes]]:
     """Yield the words of the texts in batches, as bytes, which is the fastest way to split them."""
+    added: dict[str, str] = {}
     for at in range(0, len(texts), _BATCH):
-        plain = _normalize("\n".join(texts[at : at + _BATCH]))
-        plain = "".join(
-            f"{before}{name} {' '.join(_added_words(name))} " for before, name in _names_in_parts(plain)
-        )
+        some = texts[at : at + _BATCH]
+        plain = "\n".join(some)
+        plain = _normalize(plain) if plain.isascii() else "\n".join(_normalize_all(some))
+        found: list[str] = []
+        for before, name in _names_in_parts(plain):
+            if name not in added:
+                added[name] = " ".join(_added_words(name))
+            found += before, name, " ", added[name], " "
+        plain = "".join(found)
         if not plain.isascii():
             plain = "\n".join([line if line.isascii() else _to_indexed(line) for line in plain.split("\n")])
         yield plain.encode().translate(_LOWER, b"'").split()
@@ -294,10 +304,7 @@ def key_of(text: str) -> str:
 
 def keys_of(texts: Sequence[str]) -> list[str]:
     """Return the sort key of each text, far faster than one by one."""
-    plain = _normalize("\n".join(text.replace("\n", " ") for text in texts))
-    return [" ".join(piece.text for piece in _split_normalized(line)) for line in plain.split("\n")][
-        : len(texts)
-    ]
+    return [" ".join(piece.text for piece in _split_normalized(plain)) for plain in _normalize_all(texts)]
 
 
 def _index_words(piece: Piece) -> list[str]:
@@ -315,6 +322,16 @@ def _query_terms(piece: Piece) -> list[Term]:
     if len(text) == 1:
         return [Term(text, prefix=True)]
     return [Term(text[at : at + 2]) for at in range(len(text) - 1)]
+
+
+def _normalize_all(texts: Sequence[str]) -> list[str]:
+    """Return the normal form of each text; of one that isn't ASCII with tabs in place of line breaks.
+
+    Those are normalized at once: what is looked up of each letter is looked up once.
+    """
+    others = [text.replace("\n", "\t") for text in texts if not text.isascii()]
+    plain = iter(_normalize("\n".join(others)).split("\n"))
+    return [_normalize(text) if text.isascii() else next(plain) for text in texts]
 
 
 def _normalize(text: str) -> str:
