@@ -91,9 +91,9 @@ async def test_register_warns_of_each_with_the_nearest_known_member(
     assert changed.headers[HEADER] == "/webhookURL"
     assert about_members(changed.json()["warnings"]) == expected[1:2]
     assert about_members((await pos.get(path)).json()["warnings"]) == expected[1:2]
-    mended = await pos.call("PUT", own, {"webhookUrl": shop.base})
-    assert HEADER not in mended.headers
-    for shown in (mended.json(), (await pos.get(own)).json(), (await pos.get(path)).json()):
+    fixed = await pos.call("PUT", own, {"webhookUrl": shop.base})
+    assert HEADER not in fixed.headers
+    for shown in (fixed.json(), (await pos.get(own)).json(), (await pos.get(path)).json()):
         assert about_members(shown["warnings"]) == []
 
 

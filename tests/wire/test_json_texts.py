@@ -22,7 +22,7 @@ from mercato.features.orders.store_messages import (
 )
 from mercato.platform.wire import Decoder
 from mercato.platform.wire.unknown import find_unknown
-from mercato_contract.json_texts import MAX_DEPTH, MAX_MENDED, is_too_deep, mend, name_byte
+from mercato_contract.json_texts import MAX_DEPTH, MAX_REPAIRED, is_too_deep, name_byte, repair
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire
 
@@ -58,13 +58,13 @@ def texts_of(value: Any) -> list[str]:
 @given(values, st.booleans())
 def test_every_escape_that_is_not_text_becomes_the_replacement_character(value: Any, marked: bool):
     written = json.dumps(value).encode()
-    read = msgspec.json.decode(mend(MARK * marked + written))
+    read = msgspec.json.decode(repair(MARK * marked + written))
     assert read == as_text(json.loads(written))
 
 
 @given(values, st.sampled_from(["NaN", "Infinity", "-Infinity"]))
 def test_what_is_not_a_number_is_out_of_range_where_it_is_read_and_nothing_elsewhere(value: Any, word: str):
-    text = mend(json.dumps({"odd": 0, "value": value}).encode().replace(b"0", word.encode(), 1))
+    text = repair(json.dumps({"odd": 0, "value": value}).encode().replace(b"0", word.encode(), 1))
     members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     assert msgspec.json.decode(members["value"]) == as_text(json.loads(json.dumps(value)))
     with pytest.raises(msgspec.ValidationError):
@@ -74,12 +74,12 @@ def test_what_is_not_a_number_is_out_of_range_where_it_is_read_and_nothing_elsew
 @given(values)
 def test_json_is_not_changed(value: Any):
     written = msgspec.json.encode(as_text(value))
-    assert mend(written) == written
+    assert repair(written) == written
 
 
 @given(st.binary(max_size=60) | st.text('"\\[]{}:,udD89aN-I', max_size=60).map(str.encode))
 def test_nothing_is_raised_for_any_bytes(body: bytes):
-    mend(body)
+    repair(body)
     is_too_deep(body)
     assert name_byte(body, 0).isprintable()
     for read in (read_validate, read_place, read_cancel):
@@ -105,12 +105,12 @@ def test_nothing_is_raised_for_any_bytes(body: bytes):
 )
 def test_mending_a_mebibyte_costs_a_few_decodings(body: bytes):
     with cpu_within(10):
-        mend(body)
+        repair(body)
         is_too_deep(body)
 
 
 def test_a_text_with_a_thousand_faults_is_not_a_text_that_was_cut():
-    assert mend(rb'"' + rb"\ud800" * (MAX_MENDED + 1) + b'"').count(rb"\ufffd") == MAX_MENDED
+    assert repair(rb'"' + rb"\ud800" * (MAX_REPAIRED + 1) + b'"').count(rb"\ufffd") == MAX_REPAIRED
 
 
 # --- requests -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """JSON as others write it: how deep it is nested, what in it isn't text, and what a text is that isn't JSON at all.
 
-A strict decoder comes first everywhere. These functions say what it meets on, or mend what it refuses for one byte.
+A strict decoder comes first everywhere. These functions say what it meets on, or repair what it refuses for one byte.
 """
 
 import codecs
@@ -14,8 +14,8 @@ MAX_DEPTH: Final = 500
 """Levels of objects and lists in a JSON text that is read. The interpreter's own limit differs from version to version,
 and is never fewer."""
 
-MAX_MENDED: Final = 1000
-"""Places of one text that are mended; with more of them it isn't a text that was cut."""
+MAX_REPAIRED: Final = 1000
+"""Places of one text that are repaired; with more of them it isn't a text that was cut."""
 
 _EVERY: Final = bytes(range(256))
 _NOT_OPENING: Final = bytes(_EVERY.translate(None, b"[{"))
@@ -63,33 +63,33 @@ def without_mark(text: bytes) -> bytes:
     return text.removeprefix(codecs.BOM_UTF8)
 
 
-def mend(text: bytes) -> bytes:
+def repair(text: bytes) -> bytes:
     """Return the text without a byte order mark, and with what no decoder must fail on replaced.
 
     Half of a surrogate pair, as an escape, becomes U+FFFD: a system has cut a text inside a character. NaN and Infinity
     become a number that is out of range: a fault in a member that is read, and nothing in any other. The rest is as it
     was, malformed or not.
     """
-    return _mend_numbers(_mend_halves(without_mark(text)))
+    return _repair_numbers(_repair_halves(without_mark(text)))
 
 
-def _mend_halves(text: bytes) -> bytes:
+def _repair_halves(text: bytes) -> bytes:
     if rb"\ud" not in text and rb"\uD" not in text:
         return text
     parts: list[bytes] = []
     at = 0
-    while len(parts) < 2 * MAX_MENDED and (found := _HALF.match(text, at)) is not None:
+    while len(parts) < 2 * MAX_REPAIRED and (found := _HALF.match(text, at)) is not None:
         parts += text[at : found.start(1)], rb"\ufffd"
         at = found.start(1) + _HALF_LENGTH
     return b"".join((*parts, text[at:]))
 
 
-def _mend_numbers(text: bytes) -> bytes:
+def _repair_numbers(text: bytes) -> bytes:
     if b"NaN" not in text and b"Infinity" not in text:
         return text
     parts: list[bytes] = []
     at = 0
-    while len(parts) < 2 * MAX_MENDED and (found := _NO_NUMBER.match(text, at)) is not None:
+    while len(parts) < 2 * MAX_REPAIRED and (found := _NO_NUMBER.match(text, at)) is not None:
         parts += text[at : found.start(1)], _BEYOND
         at = found.end(1)
     return b"".join((*parts, text[at:]))

@@ -11,7 +11,7 @@ import msgspec
 
 from mercato.platform.texts import shown
 from mercato.platform.wire.walk import read_json
-from mercato_contract.json_texts import mend
+from mercato_contract.json_texts import repair
 
 MAX_NAMED: Final = 5
 """Members of each kind that a warning names."""
@@ -69,7 +69,7 @@ def unread_members(body: bytes, read: Sequence[str]) -> str | None:
     The sentence is for the merchant. It has names, and no values.
     """
     try:
-        members = read_json(mend(body))
+        members = read_json(repair(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(members, dict):
@@ -92,7 +92,7 @@ def denies(body: bytes) -> bool:
     An `error` doesn't count: the usual answer to an order that the store has already is one.
     """
     try:
-        members = read_json(mend(body))
+        members = read_json(repair(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return isinstance(members, dict) and any(

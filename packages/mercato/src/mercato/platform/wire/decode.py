@@ -18,7 +18,14 @@ from msgspec import UNSET, UnsetType
 
 from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire import checks, walk
-from mercato_contract.json_texts import MAX_DEPTH, foreign_format, is_too_deep, mend, name_byte, without_mark
+from mercato_contract.json_texts import (
+    MAX_DEPTH,
+    foreign_format,
+    is_too_deep,
+    name_byte,
+    repair,
+    without_mark,
+)
 from mercato_contract.pages import MALFORMED, cursor_of, parse_cursor
 from mercato_contract.problems import Reason
 from mercato_contract.refusals import Problem, ValidationFailed
@@ -109,13 +116,13 @@ class Decoder(Generic[T]):
 
     def _read_mended(self, text: bytes, fault: Exception) -> T:
         """Return the struct of a text that isn't JSON as it stands. Raises as `__call__` does."""
-        mended = mend(text)
-        if mended != text:
+        repaired = repair(text)
+        if repaired != text:
             try:
-                return self._read(mended)
+                return self._read(repaired)
             except (msgspec.DecodeError, UnicodeDecodeError) as left:
                 # Places in it are those of the text if it is as long.
-                if len(mended) == len(text) or isinstance(left, msgspec.ValidationError):
+                if len(repaired) == len(text) or isinstance(left, msgspec.ValidationError):
                     fault = left
         raise InvalidRequest.at("", _not_json(text, fault)) from None
 
@@ -262,14 +269,14 @@ def one_line(text: str, max_length: int) -> str:
 
 
 def read_object(body: bytes, kind: type[T]) -> T | None:
-    """Return an object that a server answered, mended if it isn't JSON as it stands; None if it can't be read."""
+    """Return an object that a server answered, repaired if it isn't JSON as it stands; None if it can't be read."""
     text = without_mark(body)
     if is_too_deep(text):
         return None
     with suppress(msgspec.ValidationError):
         return cast("T | None", decoded(msgspec.Raw(text), kind))
     with suppress(msgspec.ValidationError):
-        return cast("T | None", decoded(msgspec.Raw(mend(text)), kind))
+        return cast("T | None", decoded(msgspec.Raw(repair(text)), kind))
     return None
 
 
@@ -280,11 +287,11 @@ def unreadable(body: bytes) -> str:
         return f"JSON that is nested more than {MAX_DEPTH} levels deep"
     if (foreign := foreign_format(text)) is not None:
         return f"{foreign.words} in place of JSON"
-    mended = mend(text)
-    at = _broken_at(mended)
+    repaired = repair(text)
+    at = _broken_at(repaired)
     if at is None:
         return "something that isn't a JSON object"
-    if len(mended) != len(text):  # the place is another one in the text
+    if len(repaired) != len(text):  # the place is another one in the text
         at = _broken_at(text) or 0
     return f"something that isn't a JSON object ({name_byte(body, at + len(body) - len(text))})"
 

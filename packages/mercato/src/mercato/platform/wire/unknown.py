@@ -13,7 +13,7 @@ from msgspec import inspect as info
 from mercato.platform.errors import InvalidRequest
 from mercato.platform.wire.checks import alternatives
 from mercato.platform.wire.walk import read_dict, read_entries
-from mercato_contract.json_texts import is_too_deep, mend
+from mercato_contract.json_texts import is_too_deep, repair
 from mercato_contract.json_values import escape
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import MAX_ENTRIES
@@ -53,7 +53,7 @@ def find_unknown(body: bytes, kind: info.Type) -> tuple[str, ...]:
         return ()
     # The typed decoder says what is wrong.
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        found.extend(islice(_unknown(mend(body).strip(), kind, ""), MAX_LISTED))
+        found.extend(islice(_unknown(repair(body).strip(), kind, ""), MAX_LISTED))
     return tuple(found)
 
 
