@@ -21,8 +21,13 @@ _EVERY: Final = bytes(range(256))
 _NOT_OPENING: Final = bytes(_EVERY.translate(None, b"[{"))
 _NOT_BRACKETS: Final = bytes(_EVERY.translate(None, b"[]{}"))
 _NOT_MARKS: Final = bytes(_EVERY.translate(None, b'[]{}"'))
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
+_STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")
 """A bracket as the signed byte by which it changes the depth."""
+
+_WORTH: Final = 10
+"""A pass that removes less than a tenth costs more than what it saves."""
+_CHUNK: Final = 1 << 16
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
@@ -54,8 +59,27 @@ def is_too_deep(text: bytes) -> bool:
     marks = marks.translate(None, _NOT_MARKS).replace(b'""', b"")
     if b'"' in marks:  # a string has brackets
         marks = _STRING.sub(b"", text).translate(None, _NOT_BRACKETS)
-    steps = memoryview(marks.translate(_STEPS)).cast("b")
-    return any(map(MAX_DEPTH.__lt__, accumulate(steps)))
+    brackets = marks.translate(_ALIKE)
+    # Each pass removes the innermost level everywhere, which is most of a text that isn't deep.
+    left = MAX_DEPTH
+    while left and brackets:
+        shorter = brackets.replace(b"[]", b"")
+        if len(brackets) - len(shorter) < len(brackets) // _WORTH:
+            break
+        brackets, left = shorter, left - 1
+    return _exceeds(brackets, left)
+
+
+def _exceeds(brackets: bytes, limit: int) -> bool:
+    """Return whether the brackets are nested deeper than the limit."""
+    steps = memoryview(brackets.translate(_STEPS)).cast("b")
+    depth = 0
+    for start in range(0, len(steps), _CHUNK):
+        levels = list(accumulate(steps[start : start + _CHUNK], initial=depth))
+        if max(levels) > limit:
+            return True
+        depth = levels[-1]
+    return False
 
 
 def without_mark(text: bytes) -> bytes:
